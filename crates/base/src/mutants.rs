@@ -198,6 +198,8 @@ mutants! {
     WriteBackNotPlanned in "persist", "E1";
     /// An appender omits the READ behind its entries and acts as if it had completed.
     AppendsNotFlushed in "persist/append", "R1";
+    /// An appender to lent memory omits the READ behind its entries and acts as if it had completed.
+    LentNotFlushed in "structures", "append, then flush";
     /// A receiver of appends answers without writing entries back.
     AppendsNotWrittenBack in "persist/append", "R7";
     /// A copy gives an heir a lease while that of its predecessor may last.
@@ -442,6 +444,10 @@ mutants! {
     ServingLeftEven in "structures", "rule 11: the word is odd before a restart touches data";
     /// A writer takes no log space for the transactions of what it stages.
     RoomNotReserved in "structures", "rule 12: room before acknowledgement";
+    /// A log of an earlier run is given away while its owner may still write to it.
+    OldLogGiven in "structures", "rule 3: nothing is reused within reach of an earlier owner";
+    /// A writer tells a record as durable without having read the tenure word behind it.
+    WordNotReadAgain in "structures", "rule 3: the word is read again behind each append";
     /// The root word is stored before the table that it names.
     RootBeforeTable in "structures", "rule 10: all roots change by one word";
     /// A block that nothing links any more is not marked as dead.

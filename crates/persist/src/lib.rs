@@ -29,7 +29,7 @@ mod step;
 mod words;
 
 pub use execute::Persisted;
-pub use plan::{NoPlan, Plan, plan, plan_for};
+pub use plan::{NoPlan, Plan, plan, plan_answered, plan_for};
 pub use platform::{Axis, Contradiction, FlushKind, Platform, Transport};
 pub use profile::{Declaration, PlatformProfile, ProfileError};
 pub use program::{Cost, Program};

@@ -29,7 +29,7 @@ use crate::step::{Awaited, Item, Message, Step};
 
 use Item::{A, B};
 
-/// A program that is sound for a scenario. Only [`plan`] and [`plan_for`] make one.
+/// A program that is sound for a scenario. Only [`plan`], [`plan_for`] and [`plan_answered`] make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     scenario: Scenario,
@@ -134,6 +134,45 @@ pub fn plan_for(platform: &Platform, operation: Operation, update: Update) -> Re
     })
 }
 
+/// The plan for one WRITE to `platform` that the responder answers, also where a cheaper plan exists: for updates about which the responder
+/// has to hear anyway.
+///
+/// ```
+/// use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
+/// use stonecast_persist::{Operation, Platform, Update, plan_answered, plan_for};
+///
+/// let platform = Platform::of(DeclaredPlatform {
+///     persistence_domain: PersistenceDomain::Mhp,
+///     ddio: Ddio::On,
+///     receive_buffers: ReceiveBuffers::Dram,
+/// });
+/// let cheapest = plan_for(&platform, Operation::Write, Update::Single)?;
+/// assert_eq!(cheapest.program().to_string(), "rq.write(a) rq.flush rq.await(flush)");
+/// assert_eq!(
+///     plan_answered(&platform)?.program().to_string(),
+///     "rq.write(a) rq.send(&a) rsp.receive(&a) rsp.send(ack) rq.receive(ack)"
+/// );
+/// # Ok::<(), stonecast_persist::NoPlan>(())
+/// ```
+///
+/// # Errors
+/// [`NoPlan`] with the reason why no plan is sound.
+pub fn plan_answered(platform: &Platform) -> Result<Plan, NoPlan> {
+    platform.check()?;
+    if platform.persistence == PersistenceDomain::Volatile {
+        return Err(NoPlan::NothingSurvives);
+    }
+    let scenario = Scenario {
+        platform: *platform,
+        operation: Operation::Write,
+        update: Update::Single,
+    };
+    let mut steps = vec![Step::Write(A)];
+    steps.extend(told_and_answered(platform, Operation::Write, A));
+    let program = Program::new(steps);
+    Ok(Plan { scenario, program })
+}
+
 /// `a`, then `b`, both written to their places.
 fn both_written(platform: &Platform, operation: Operation, large: bool) -> Vec<Step> {
     let in_order =
@@ -170,15 +209,22 @@ fn written(platform: &Platform, operation: Operation, item: Item) -> Vec<Step> {
     } else if flush_persists(platform, operation) {
         steps.extend([Step::Flush, Step::Await(Awaited::Flush)]);
     } else {
-        if operation == Operation::Write {
-            steps.push(Step::Send(Message::Address(item)));
-        }
-        steps.push(Step::Receive(Message::Address(item)));
-        if !saves_caches(platform) {
-            steps.push(Step::WriteBack(item));
-        }
-        steps.extend([Step::SendAck, Step::ReceiveAck]);
+        steps.extend(told_and_answered(platform, operation, item));
     }
+    steps
+}
+
+/// The responder is told of a written update, makes it durable, and answers.
+fn told_and_answered(platform: &Platform, operation: Operation, item: Item) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if operation == Operation::Write {
+        steps.push(Step::Send(Message::Address(item)));
+    }
+    steps.push(Step::Receive(Message::Address(item)));
+    if !saves_caches(platform) {
+        steps.push(Step::WriteBack(item));
+    }
+    steps.extend([Step::SendAck, Step::ReceiveAck]);
     steps
 }
 

@@ -8,6 +8,7 @@
 //!   listener     a wait for arrivals that goes on from poll to poll
 //!   requests     unanswered requests by id, and the bytes that they were sent from
 //!   answers      memory that answers are sent from, in turn
+//!   staging      memory that entries are sent from, each in one piece
 //!   lease        memory that one peer may touch, through windows of its own
 //!   revocation   the end of leases and connections: nothing is reused before its windows are revoked
 //! ```
@@ -29,6 +30,7 @@ mod queues;
 mod receives;
 mod requests;
 mod revocation;
+mod staging;
 
 pub use accept::{Making, accept};
 pub use answers::AnswerRing;
@@ -40,3 +42,4 @@ pub use queues::Queues;
 pub use receives::ReceiveBuffers;
 pub use requests::{RequestHandle, RequestId, Requests, Unanswered};
 pub use revocation::{Ended, Ending, Revocations, Revoked, Unquiesced};
+pub use staging::Staging;

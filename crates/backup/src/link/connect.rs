@@ -7,11 +7,11 @@ use stonecast_fabric::{DeviceError, LocalSpan, Port, Runtime};
 use stonecast_media::Durability;
 use stonecast_persist::execute::{Agreement, Appender, NoAgreement};
 use stonecast_replication::AppendKey;
-use stonecast_session::{ConnectError, Endpoint, Listener, Queues};
+use stonecast_session::{ConnectError, Endpoint, Listener, Queues, Staging};
 
 use super::ears::{Ears, NOTICES, Trouble};
 use super::sent::Sent;
-use super::staging::Staging;
+
 use super::{BackupLink, Limits};
 use crate::hello::{Hello, Unheard, Welcome};
 

@@ -13,7 +13,6 @@ mod connect;
 mod ears;
 mod error;
 mod sent;
-mod staging;
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -24,7 +23,7 @@ use stonecast_fabric::{LocalSpan, MemoryRegion, Runtime};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::{AppendFailure, Appender, NotAppended};
 use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Kind};
-use stonecast_session::{Endpoint, Listener};
+use stonecast_session::{Endpoint, Listener, Staging};
 
 use crate::stream::{Standing, StreamName, Told};
 pub use connect::{LinkOptions, NotLinked};
@@ -33,7 +32,6 @@ pub use ears::Trouble;
 pub use error::{LinkEnded, NoCreditInTime, NotSent};
 pub use sent::Posted;
 use sent::Sent;
-use staging::Staging;
 
 /// Appends the entries of all shards that one node leads to one backup.
 pub struct BackupLink {

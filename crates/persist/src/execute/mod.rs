@@ -48,8 +48,9 @@ use crate::platform::FlushKind;
 use crate::program::Program;
 
 pub use append::{
-    Agreement, AppendFailure, AppendReceiver, AppendRehearsal, Appender, NoAgreement, NotAppended,
-    OutOfOrder, RECEIVING_SIZE, Receiving, Route, Standing, WrongAnswer,
+    Agreement, AppendFailure, AppendReceiver, AppendRehearsal, Appender, LENDING_SIZE, Lending,
+    LentAgreement, LentAppender, NoAgreement, NotAppended, OutOfOrder, Piece, RECEIVING_SIZE,
+    Receiving, Route, Standing, WrongAnswer,
 };
 pub use commit::{Commit, NoCommit};
 pub use error::{ExecuteError, UpdateEffect};

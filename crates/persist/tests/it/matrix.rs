@@ -4,7 +4,8 @@ use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 use stonecast_persist::litmus::prove;
 use stonecast_persist::search::{Scope, Searcher};
 use stonecast_persist::{
-    FlushKind, NoPlan, Operation, Platform, PlatformProfile, Transport, Update, plan, plan_for,
+    FlushKind, NoPlan, Operation, Platform, PlatformProfile, Transport, Update, plan,
+    plan_answered, plan_for,
 };
 
 const SWITCH: [bool; 2] = [false, true];
@@ -138,4 +139,24 @@ fn every_shipped_profile_gets_a_proved_plan_for_each_operation_and_update() {
             }
         }
     }
+}
+
+#[test]
+fn the_plan_with_an_answer_is_sound_on_every_platform_and_is_the_plan_where_none_is_one_sided() {
+    let mut plans = 0;
+    for platform in platforms() {
+        let Ok(plan) = plan_answered(&platform) else {
+            assert!(plan_for(&platform, Operation::Write, Update::Single).is_err());
+            continue;
+        };
+        let proof = prove(&plan);
+        assert!(proof.sound, "{platform:?}: {}", plan.program());
+        let cheapest = plan_for(&platform, Operation::Write, Update::Single).expect("there is one");
+        if !cheapest.is_one_sided() {
+            assert!(proof.is_minimal(), "{platform:?}: {}", plan.program());
+            assert_eq!(plan.program(), cheapest.program(), "{platform:?}");
+        }
+        plans += 1;
+    }
+    assert!(plans > 100, "{plans} plans");
 }

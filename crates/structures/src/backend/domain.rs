@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use stonecast_base::{Span, mutant};
+use stonecast_persist::Persisted;
 
 use super::descriptor::Descriptor;
 use super::error::DomainError;
 use super::medium::Medium;
 use super::territory::Territory;
 use crate::tenure::{LogArea, LogScan, Mark};
-use crate::wire::{Chain, Entries, EntryFault, Kind, Record};
+use crate::wire::{Chain, Entries, EntryFault, Kind, NAME_SIZE, Record};
 
 /// Bytes of the page of a domain.
 pub const PAGE_SIZE: u64 = 4096;
@@ -18,6 +19,7 @@ pub const PAGE_SIZE: u64 = 4096;
 const TENURE_OFFSET: u64 = 0;
 const ROOT_OFFSET: u64 = 64;
 const HORIZON_OFFSET: u64 = 128;
+const NAME_OFFSET: u64 = 3072;
 const WORD_SIZE: u64 = 8;
 
 /// The place of a domain in its pool.
@@ -38,6 +40,11 @@ impl DomainPlace {
     /// The root word, by which all roots of the domain change at once.
     pub const fn root_word(&self) -> Span {
         Span::new(self.page + ROOT_OFFSET, WORD_SIZE)
+    }
+
+    /// The name of the domain.
+    pub(crate) const fn name(&self) -> Span {
+        Span::new(self.page + NAME_OFFSET, NAME_SIZE)
     }
 
     /// The word that holds the log sequence number behind the last record that is known to be durable.
@@ -64,6 +71,15 @@ pub struct Taken {
     pub durable: u64,
     /// Operations up to this number are applied, so that all readers see them.
     pub applied: u64,
+}
+
+/// Records that were found in a log and are not known to be durable.
+pub(crate) struct Gathered {
+    /// The places that have to be durable first.
+    pub spans: Vec<Span>,
+    changes: Vec<Change>,
+    end: Mark,
+    refused: Option<DomainError>,
 }
 
 /// A lock domain: one or several structures with one writer.
@@ -309,6 +325,16 @@ impl Domain {
     /// [`DomainError::Over`] once the tenure word was raised; [`DomainError::Refused`] if a transaction names memory that is not the domain's: what
     /// stands before it was taken, and the tenure has to end. [`DomainError::Persist`]. A crash leaves any part of what is applied.
     pub async fn take(&mut self) -> Result<Taken, DomainError> {
+        let gathered = self.gather()?;
+        let persisted = self.medium.persist(&gathered.spans).await?;
+        self.settle(gathered, &persisted)
+    }
+
+    /// Finds the records that were appended since. They are to be persisted, and then settled.
+    ///
+    /// # Errors
+    /// [`DomainError::Over`] once the tenure word was raised.
+    pub(crate) fn gather(&mut self) -> Result<Gathered, DomainError> {
         let word = self.word();
         let log = self.log.as_mut().ok_or(DomainError::Vacant)?;
         let tenure = self.descriptor.base.chain.tenure;
@@ -335,20 +361,45 @@ impl Domain {
             }
         }
         let end = *log.scan.at();
+        let mut spans = Vec::new();
         if end.position > from {
+            spans.extend(log.area.pieces(from, end.position - from));
+            spans.push(self.place.horizon());
             if mutant!(AppliedBeforeDurable) {
                 for change in &changes {
                     self.medium
                         .write_entries(change.entries.iter(), &mut self.dirty);
                 }
             }
-            let mut spans: Vec<Span> = log.area.pieces(from, end.position - from).collect();
-            spans.push(self.place.horizon());
-            let persisted = self.medium.persist(&spans).await?;
+        }
+        Ok(Gathered {
+            spans,
+            changes,
+            end,
+            refused,
+        })
+    }
+
+    /// Applies the transactions among records that are durable.
+    ///
+    /// # Errors
+    /// [`DomainError::Refused`] as [`Domain::take`].
+    pub(crate) fn settle(
+        &mut self,
+        gathered: Gathered,
+        persisted: &Persisted,
+    ) -> Result<Taken, DomainError> {
+        let Gathered {
+            spans,
+            changes,
+            end,
+            refused,
+        } = gathered;
+        if !spans.is_empty() {
             self.note_horizon(end.chain.lsn);
             for change in &changes {
                 self.medium
-                    .apply(&persisted, &change.entries, &mut self.dirty);
+                    .apply(persisted, &change.entries, &mut self.dirty);
             }
             let log = self.log.as_mut().expect("the tenure lasts");
             log.applied = changes.last().map_or(log.applied, |change| change.end);

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, Span};
-use stonecast_media::{PersistError, PersistentRegion, Region};
-use stonecast_persist::Persisted;
-use stonecast_persist::execute::Commit;
+use stonecast_media::{DeclaredPlatform, Durability, PersistError, PersistentRegion, Region};
+use stonecast_persist::execute::{Commit, Lending, NoCommit};
+use stonecast_persist::{Persisted, Platform};
 
 use crate::wire::{Entries, Entry, LogKey};
 
@@ -13,22 +13,70 @@ use crate::wire::{Entries, Entry, LogKey};
 pub struct Medium {
     /// The bytes of the pool.
     pub region: Rc<dyn PersistentRegion>,
-    /// The plan that makes them durable.
-    pub commit: Commit,
     /// Seed of the tags of records.
     pub key: LogKey,
     /// Names the pool.
     pub uuid: u128,
+    /// The plan that makes the back-end's own stores durable.
+    commit: Commit,
+    /// What front-ends learn about the memory.
+    lending: Lending,
+    /// Whether no front-end of an earlier run can write any more; `None`: none can.
+    earlier_writers_are_gone: Option<Rc<dyn Fn() -> bool>>,
 }
 
 impl Medium {
+    /// The pool called `uuid` in `region`, which is declared to be `platform`. Everything has to outlive the failure `durability`.
+    ///
+    /// # Errors
+    /// [`NoCommit`]: nothing survives there, or the region is not as declared.
+    pub fn new(
+        region: Rc<dyn PersistentRegion>,
+        (platform, durability): (DeclaredPlatform, Durability),
+        key: LogKey,
+        uuid: u128,
+    ) -> Result<Self, NoCommit> {
+        let commit = Commit::choose(platform, durability, region.means())?;
+        let lending = Lending {
+            platform: Platform::of(platform),
+            durability,
+        };
+        Ok(Self {
+            region,
+            key,
+            uuid,
+            commit,
+            lending,
+            earlier_writers_are_gone: None,
+        })
+    }
+
+    /// The same medium, on which front-ends of earlier runs may write to their logs until `are_gone` says that they cannot. Till then these logs are given to
+    /// nobody.
+    #[must_use]
+    pub fn until(mut self, are_gone: Rc<dyn Fn() -> bool>) -> Self {
+        self.earlier_writers_are_gone = Some(are_gone);
+        self
+    }
+
+    /// Whether no front-end of an earlier run can write any more.
+    pub(super) fn earlier_writers_are_gone(&self) -> bool {
+        let are_gone = self.earlier_writers_are_gone.as_ref();
+        are_gone.is_none_or(|are_gone| are_gone())
+    }
+
+    /// What front-ends learn about the memory.
+    pub(crate) fn lending(&self) -> &Lending {
+        &self.lending
+    }
+
     /// The bytes of the pool, to read and write.
     pub fn bytes(&self) -> &dyn Region {
         &*self.region
     }
 
     /// Makes `spans` durable.
-    pub(super) async fn persist(&self, spans: &[Span]) -> Result<Persisted, PersistError> {
+    pub(crate) async fn persist(&self, spans: &[Span]) -> Result<Persisted, PersistError> {
         self.commit.persist(&*self.region, spans).await
     }
 

@@ -23,6 +23,7 @@ mod medium;
 mod pool;
 mod territory;
 
+pub(crate) use domain::Gathered;
 pub use domain::{Domain, DomainPlace, Grant, PAGE_SIZE, Taken};
 pub use error::DomainError;
 pub use hand_over::{Execute, HandedOver, Leftover, Raised};

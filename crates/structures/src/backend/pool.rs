@@ -22,6 +22,7 @@ use super::medium::Medium;
 use super::territory::Territory;
 use crate::space::SlabGeometry;
 use crate::tenure::LogArea;
+use crate::wire::DomainName;
 
 const MAGIC: [u8; 8] = *b"stonstru";
 const VERSION: u32 = 1;
@@ -95,11 +96,17 @@ impl PoolGeometry {
         Span::new(SERVING_OFFSET, 8)
     }
 
+    /// The words that say which domains exist.
+    pub(crate) fn domain_words(&self) -> Span {
+        Span::new(DOMAINS_OFFSET, u64::from(self.domains) * 8)
+    }
+
     fn domain_word(number: u32) -> Span {
         Span::new(DOMAINS_OFFSET + u64::from(number) * 8, 8)
     }
 
-    pub(crate) fn place(number: u32) -> DomainPlace {
+    /// The place of a domain.
+    pub fn place(number: u32) -> DomainPlace {
         let page = PAGE_SIZE * (1 + u64::from(number));
         DomainPlace { number, page }
     }
@@ -154,6 +161,8 @@ pub struct StructurePool {
     geometry: PoolGeometry,
     uses: Vec<SlabUse>,
     domains: BTreeMap<u32, Domain>,
+    /// Logs of earlier runs whose owners may still write.
+    old_logs: Vec<u64>,
     /// Domains that are damaged, each with the damage. Their owners can cause that, so it concerns no other domain.
     damaged: BTreeMap<u32, DomainError>,
 }
@@ -194,13 +203,25 @@ impl StructurePool {
             geometry,
             uses,
             domains: BTreeMap::new(),
+            old_logs: Vec::new(),
             damaged: BTreeMap::new(),
+        })
+    }
+
+    /// Whether a region holds a pool of a back-end, whole or damaged. Otherwise nothing but zeros was ever in front of its slabs' uses, or a crash has
+    /// interrupted [`StructurePool::create`].
+    pub fn was_created(medium: &Medium, geometry: &PoolGeometry) -> bool {
+        let mut page = vec![0; PAGE_SIZE as usize];
+        (0..=u64::from(geometry.domains)).any(|number| {
+            medium.region.read(number * PAGE_SIZE, &mut page);
+            page.iter().any(|byte| *byte != 0)
         })
     }
 
     /// Opens a pool, ends all tenures, and begins to serve. Until then the serving word is odd, and what a reader has read in between does not count.
     ///
-    /// `executor` gives the executor for a domain. No earlier owner of a tenure may be able to write any more.
+    /// `executor` gives the executor for a domain. Where an earlier owner of a tenure may still write to its log ([`Medium::until`]), the log is given to nobody
+    /// until that owner is gone.
     ///
     /// A damaged domain is set aside ([`StructurePool::damage`]), and the others are served.
     ///
@@ -226,6 +247,7 @@ impl StructurePool {
             geometry,
             uses,
             domains: BTreeMap::new(),
+            old_logs: Vec::new(),
             damaged: BTreeMap::new(),
         };
         let exists = |number: &u32| {
@@ -247,10 +269,11 @@ impl StructurePool {
             let domain = &pool.domains[&number];
             let mut executor = executor(domain.place(), domain.territory());
             let _handed = pool
-                .hand_over(number, Stopped::Certainly, &mut *executor)
+                .hand_over(number, Stopped::Perhaps, &mut *executor)
                 .await?;
         }
-        pool.free_logs().await?;
+        pool.old_logs = pool.unused_logs();
+        pool.free_old_logs().await?;
         let now = pool.medium.region.load(serving.offset);
         let next = (now | 1) + 1;
         pool.medium.region.store(serving.offset, next);
@@ -300,23 +323,51 @@ impl StructurePool {
         free.count() as u64
     }
 
-    /// Makes a new domain without slabs. Returns its number; `None`: the pool has as many as it may have.
+    /// Makes a new domain without slabs and without a name. Returns its number; `None`: the pool has as many as it may have.
     ///
     /// # Errors
     /// [`DomainError::Persist`]. A crash leaves the domain or not.
     pub async fn create_domain(&mut self) -> Result<Option<u32>, DomainError> {
+        self.open_domain(DomainName::NONE).await
+    }
+
+    /// The domain with this name, or a new one without slabs. Returns its number; `None`: the pool has as many as it may have.
+    ///
+    /// # Errors
+    /// [`DomainError::Persist`]. A crash leaves the domain or not.
+    pub async fn open_domain(&mut self, name: DomainName) -> Result<Option<u32>, DomainError> {
+        let has_name = |number: &u32| self.name_of(*number) == Some(name);
+        if name != DomainName::NONE
+            && let Some(number) = (0..self.geometry.domains).find(has_name)
+        {
+            return Ok(Some(number));
+        }
         let is_free =
             |number: &u32| !self.domains.contains_key(number) && !self.damaged.contains_key(number);
         let Some(number) = (0..self.geometry.domains).find(is_free) else {
             return Ok(None);
         };
         let (place, territory) = (PoolGeometry::place(number), self.territory_of(number));
+        let bytes = name.encode(self.medium.key);
+        self.medium.region.write(place.name().offset, &bytes);
+        let _named = self.medium.persist(&[place.name()]).await?;
         let domain = Domain::create(self.medium.clone(), place, territory).await?;
         let word = PoolGeometry::domain_word(number);
         self.medium.region.store(word.offset, 1);
         let _made = self.medium.persist(&[word]).await?;
         self.domains.insert(number, domain);
         Ok(Some(number))
+    }
+
+    /// The name of a domain; `None`: there is no such domain, or its name is damaged.
+    pub fn name_of(&self, number: u32) -> Option<DomainName> {
+        if !self.domains.contains_key(&number) && !self.damaged.contains_key(&number) {
+            return None;
+        }
+        let place = PoolGeometry::place(number).name();
+        let mut bytes = vec![0; place.size as usize];
+        self.medium.region.read(place.offset, &mut bytes);
+        DomainName::decode(self.medium.key, &bytes)
     }
 
     /// Gives a domain another slab, all of whose units are free. Returns its number; `None`: no slab is free.
@@ -329,6 +380,7 @@ impl StructurePool {
     /// # Panics
     /// If there is no such domain.
     pub async fn give_slab(&mut self, number: u32) -> Result<Option<u64>, DomainError> {
+        self.free_old_logs().await?;
         let Some(slab) = self.free_slab() else {
             return Ok(None);
         };
@@ -390,6 +442,7 @@ impl StructurePool {
         if let Some(tenure) = domain.tenure() {
             return Err(DomainError::Held { tenure });
         }
+        self.free_old_logs().await?;
         let Some(slab) = self.free_slab() else {
             return Ok(None);
         };
@@ -451,14 +504,23 @@ impl StructurePool {
         Ok(())
     }
 
-    /// Frees slabs of logs: after all tenures have ended, those of damaged domains alone are needed.
-    async fn free_logs(&mut self) -> Result<(), DomainError> {
-        for slab in 0..self.geometry.slab_count {
-            if let SlabUse::Log(number) = self.uses[slab as usize]
-                && !self.damaged.contains_key(&number)
-            {
-                self.use_slab(slab, SlabUse::Free).await?;
-            }
+    /// Logs of tenures that have ended. Those of damaged domains are needed.
+    fn unused_logs(&self) -> Vec<u64> {
+        let is_unused = |slab: &u64| match self.uses[*slab as usize] {
+            SlabUse::Log(number) => !self.damaged.contains_key(&number),
+            _ => false,
+        };
+        (0..self.geometry.slab_count).filter(is_unused).collect()
+    }
+
+    /// Frees the logs of earlier runs once their owners are gone.
+    async fn free_old_logs(&mut self) -> Result<(), DomainError> {
+        let may_be_written = !self.medium.earlier_writers_are_gone() && !mutant!(OldLogGiven);
+        if self.old_logs.is_empty() || may_be_written {
+            return Ok(());
+        }
+        for slab in std::mem::take(&mut self.old_logs) {
+            self.use_slab(slab, SlabUse::Free).await?;
         }
         Ok(())
     }

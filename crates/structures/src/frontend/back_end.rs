@@ -1,97 +1,115 @@
 //! A front-end's connection to a back-end.
 
-use std::cell::Cell;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    ConnectionEvent, LocalSpan, MemoryRegion, Operation as Verbs, Port, ReadInto, ReceiveQueue,
-    RemoteAddress, Rkey, Status,
+    DeviceError, LocalSpan, MemoryRegion, Port, ReadInto, RemoteAddress, Rkey, Status,
 };
-use stonecast_session::{Endpoint, Queues, ReceiveBuffers, Side};
+use stonecast_media::Durability;
+use stonecast_persist::execute::LentAgreement;
+use stonecast_session::{Endpoint, Queues, Side};
 
+use super::appends::{Appends, PIECES_MAX, STAGING_SIZE};
+use super::cache::PlaceCache;
 use super::error::FrontEndError;
 use super::reader::Reader;
 use super::session_writer::Writer;
+use super::talk::Talk;
 use super::writer::DomainWriter;
 use crate::backend::{DomainPlace, Grant, PoolGeometry, Territory};
 use crate::shapes::{Place, ReadRoots, Stale, Step, Traversal};
-use crate::wire::{self, GREETING, LogKey, MESSAGE_SIZE_MAX, Request};
+use crate::wire::{self, DomainName, GREETING, LogKey, REQUESTS_MAX, Request};
 
-/// Outstanding work requests of a front-end.
-const SENDS: usize = 32;
-/// Receive buffers of a front-end, which asks one request after the other.
-const RECEIVES: u32 = 4;
+/// Outstanding work requests of a front-end: pieces of records, READs of a call, and requests.
+const SENDS: usize = PIECES_MAX + READS_MAX + 32;
+/// READs of one doorbell.
+const READS_MAX: usize = 32;
 /// Bytes for READs in transit; the longest READ is that of the longest item or directory.
 const SCRATCH_SIZE: u64 = 2 << 20;
-/// Bytes from which records and requests are sent.
-const STAGING_SIZE: u64 = 2 << 20;
 /// Bytes of the largest pool.
 const POOL_SIZE_MAX: u64 = 1 << 46;
 /// Entries of the completion queues that the port of a front-end needs.
 pub const FRONT_END_COMPLETIONS: u32 = SENDS as u32;
 
-/// A connection to a back-end. It reads the pool's memory, and asks one request after the other.
+/// A connection to a back-end, which reads the pool's memory.
 pub struct BackEnd {
-    pub(super) endpoint: Endpoint,
-    receives: ReceiveBuffers,
+    pub(super) talk: Talk,
     scratch: MemoryRegion,
-    staging: MemoryRegion,
+    /// Memory of writers that are gone.
+    spare_staging: RefCell<Vec<MemoryRegion>>,
     pub(super) geometry: PoolGeometry,
     pub(super) log_key: LogKey,
-    pub(super) memory: RemoteAddress,
-    /// Whether a call is under way. The memory for READs and messages serves one call at a time; a call that is given up leaves it to the device.
-    is_busy: Cell<bool>,
+    memory: RemoteAddress,
+    /// The plans by which records become durable.
+    pub(super) agreement: LentAgreement,
+    turns: Rc<Turns>,
+    retries: Cell<u64>,
+}
+
+/// The memory for READs in transit serves one call at a time.
+#[derive(Default)]
+struct Turns {
+    is_taken: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// The turn of a call. It ends when the device is done with the memory, whatever becomes of the call.
+struct Turn(Rc<Turns>);
+
+impl Turns {
+    async fn take(self: &Rc<Self>) -> Rc<Turn> {
+        poll_fn(|context| {
+            if self.is_taken.replace(true) {
+                self.waiting.borrow_mut().push(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+        Rc::new(Turn(self.clone()))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.is_taken.set(false);
+        self.0.waiting.take().into_iter().for_each(Waker::wake);
+    }
 }
 
 impl BackEnd {
-    /// Connects to the back-end at `address`.
+    /// Connects to the back-end at `address`. Both sides agree on the plans for records that have to outlive the failure that the pool declares.
     ///
     /// # Errors
-    /// [`FrontEndError`]: nothing of the connection is left.
+    /// [`FrontEndError`]: nothing of the connection is left. [`FrontEndError::NoAgreement`] names the platform for which no plan exists.
     pub async fn connect(port: &Rc<Port>, address: &str) -> Result<Rc<Self>, FrontEndError> {
         let endpoint = Endpoint::new(
             port,
             Queues {
                 send_capacity: SENDS as u32,
-                receive_capacity: RECEIVES,
+                receive_capacity: REQUESTS_MAX as u32,
                 shared_receive_queue: None,
                 windows: false,
                 rnr_retry_count: 1000,
                 rnr_retry_delay_ns: 100_000,
             },
         )?;
-        let region = endpoint.allocate(u64::from(RECEIVES) * MESSAGE_SIZE_MAX)?;
-        let receives = ReceiveBuffers::new(region, MESSAGE_SIZE_MAX as u32);
-        let queue = ReceiveQueue::Own(endpoint.qp());
-        receives.post_all(&**port.device(), queue, RECEIVES)?;
         let scratch = endpoint.allocate(SCRATCH_SIZE)?;
-        let staging = endpoint.allocate(STAGING_SIZE)?;
-        let said = endpoint.connect(address, &GREETING.say(b"")).await?;
+        let talk = Talk::new(endpoint)?;
+        let said = talk.endpoint.connect(address, &GREETING.say(b"")).await?;
         GREETING.hear(Side::Server, &said)?;
-        let mut back_end = Self {
-            endpoint,
-            receives,
-            scratch,
-            staging,
-            geometry: PoolGeometry {
-                domains: 0,
-                slab_size: 4096,
-                slab_count: 0,
-            },
-            log_key: LogKey(0),
-            memory: RemoteAddress {
-                address: 0,
-                rkey: Rkey(0),
-            },
-            is_busy: Cell::new(false),
-        };
         let wire::Answer::Attached {
             geometry: [domains, slab_size, slab_count],
             log_key,
             address,
             rkey,
-        } = back_end.ask(Request::Attach).await?
+            lending,
+        } = talk.ask(Request::Attach).await?
         else {
             return Err(FrontEndError::Protocol);
         };
@@ -101,90 +119,77 @@ impl BackEnd {
         let (Ok(domains), Ok(rkey), true) = (domains, rkey.try_into(), is_geometry) else {
             return Err(FrontEndError::Protocol);
         };
-        back_end.geometry = PoolGeometry {
-            domains,
-            slab_size,
-            slab_count,
-        };
-        back_end.log_key = LogKey(log_key);
-        back_end.memory = RemoteAddress {
-            address,
-            rkey: Rkey(rkey),
-        };
-        Ok(Rc::new(back_end))
+        let agreement = LentAgreement::hear(&lending, Durability::Process)?;
+        Ok(Rc::new(Self {
+            talk,
+            scratch,
+            spare_staging: RefCell::default(),
+            geometry: PoolGeometry {
+                domains,
+                slab_size,
+                slab_count,
+            },
+            log_key: LogKey(log_key),
+            memory: RemoteAddress {
+                address,
+                rkey: Rkey(rkey),
+            },
+            agreement,
+            turns: Rc::default(),
+            retries: Cell::default(),
+        }))
+    }
+
+    /// The plans by which records of this front-end become durable.
+    pub fn agreement(&self) -> &LentAgreement {
+        &self.agreement
+    }
+
+    /// Times that a reader of this connection began again, because what it read was changing.
+    pub fn retries(&self) -> u64 {
+        self.retries.get()
+    }
+
+    pub(super) fn count_retry(&self) {
+        self.retries.set(self.retries.get() + 1);
+    }
+
+    /// The sizes of the pool.
+    pub fn geometry(&self) -> PoolGeometry {
+        self.geometry
     }
 
     pub(super) fn port(&self) -> &Rc<Port> {
-        self.endpoint.port()
+        self.talk.port()
     }
 
-    /// Copies bytes to the staging memory.
-    pub(super) fn staged(&self, bytes: &[u8]) -> LocalSpan {
-        let memory = self.port().device().memory(self.staging);
-        memory.write(0, bytes);
-        LocalSpan {
-            region: self.staging,
-            offset: 0,
-            size: bytes.len() as u32,
+    /// The address of a place of the pool.
+    pub(super) fn address_of(&self, place: Span) -> RemoteAddress {
+        RemoteAddress {
+            address: self.memory.address + place.offset,
+            rkey: self.memory.rkey,
         }
     }
 
-    /// Does one call at a time.
-    pub(super) async fn alone<T>(
-        &self,
-        call: impl Future<Output = Result<T, FrontEndError>>,
-    ) -> Result<T, FrontEndError> {
-        if self.is_busy.replace(true) {
-            return Err(FrontEndError::Busy);
-        }
-        let ended = call.await;
-        self.is_busy.set(false);
-        ended
+    /// Memory for the records of a writer.
+    pub(super) fn staging(&self) -> Result<MemoryRegion, DeviceError> {
+        let spare = self.spare_staging.borrow_mut().pop();
+        spare.map_or_else(|| self.talk.endpoint.allocate(STAGING_SIZE), Ok)
     }
 
-    /// Asks, and waits for the answer.
-    pub(super) async fn ask(&self, request: Request) -> Result<wire::Answer, FrontEndError> {
-        self.alone(self.ask_now(request)).await
-    }
-
-    async fn ask_now(&self, request: Request) -> Result<wire::Answer, FrontEndError> {
-        let qp = self.endpoint.qp();
-        let local = self.staged(&request.encode());
-        match self.port().submit(qp, &[Verbs::Send { local }]).await? {
-            Status::Success => {}
-            _ => return Err(FrontEndError::Gone),
-        }
-        let inbox = self.endpoint.inbox();
-        loop {
-            if let Some(received) = inbox.take_received() {
-                if received.status != Status::Success {
-                    return Err(FrontEndError::Gone);
-                }
-                let device = self.port().device();
-                let queue = ReceiveQueue::Own(qp);
-                let message = self.receives.take(&**device, queue, &received)?;
-                return wire::Answer::parse(&message).ok_or(FrontEndError::Protocol);
-            }
-            while let Some(event) = inbox.take_event() {
-                if matches!(event, ConnectionEvent::Disconnected { .. }) {
-                    return Err(FrontEndError::Gone);
-                }
-            }
-            inbox.activity().await;
-        }
+    /// Takes the memory of a writer that is gone.
+    pub(super) fn give_staging_back(&self, memory: MemoryRegion) {
+        self.spare_staging.borrow_mut().push(memory);
     }
 
     /// Reads places of the pool, as many as the queue takes with one doorbell.
     async fn read(&self, spans: &[Span]) -> Result<Vec<Vec<u8>>, FrontEndError> {
-        self.alone(self.read_now(spans)).await
-    }
-
-    async fn read_now(&self, spans: &[Span]) -> Result<Vec<Vec<u8>>, FrontEndError> {
+        let turn = self.turns.take().await;
         let mut read = Vec::new();
         let mut rest = spans;
         while !rest.is_empty() {
             let mut size = 0;
-            let count = rest.iter().take(SENDS).take_while(|span| {
+            let count = rest.iter().take(READS_MAX).take_while(|span| {
                 size += span.size.next_multiple_of(8);
                 size <= SCRATCH_SIZE
             });
@@ -198,10 +203,7 @@ impl BackEnd {
                 .iter()
                 .zip(&mut bytes)
                 .map(|(span, into)| ReadInto {
-                    remote: RemoteAddress {
-                        address: self.memory.address + span.offset,
-                        rkey: self.memory.rkey,
-                    },
+                    remote: self.address_of(*span),
                     into,
                 })
                 .collect();
@@ -210,10 +212,18 @@ impl BackEnd {
                 offset: 0,
                 size: SCRATCH_SIZE as u32,
             };
-            let qp = self.endpoint.qp();
-            match self.port().read(qp, &mut reads, scratch, None).await? {
+            let qp = self.talk.endpoint.qp();
+            let held: Rc<dyn Any> = turn.clone();
+            match self
+                .port()
+                .read(qp, &mut reads, scratch, Some(held))
+                .await?
+            {
                 Status::Success => {}
-                status => return Err(FrontEndError::Failed(status)),
+                status => {
+                    self.talk.check()?;
+                    return Err(FrontEndError::Failed(status));
+                }
             }
             drop(reads);
             read.append(&mut bytes);
@@ -237,13 +247,8 @@ impl BackEnd {
                 Step::Read(places) => places,
             };
             let spans: Vec<Span> = places.iter().map(|Place { span, .. }| *span).collect();
-            let serving = PoolGeometry::serving_word();
-            let outside = spans
-                .iter()
-                .find(|span| **span != serving && !territory.holds(**span));
-            if let Some(&place) = outside {
-                let what = "memory of the domain";
-                return Ok(Err(Stale { place, what }));
+            if let Some(stale) = outside(territory, &spans) {
+                return Ok(Err(stale));
             }
             bytes = self.read(&spans).await?;
             for (span, bytes) in spans.iter().zip(&mut bytes) {
@@ -252,8 +257,49 @@ impl BackEnd {
         }
     }
 
+    /// Drives a traversal of a reader, which remembers places. `trusts`: what it remembers is taken as it is, where the traversal allows that.
+    pub(super) async fn drive_remembering<T: Traversal>(
+        &self,
+        territory: &Territory,
+        mut traversal: T,
+        (cache, trusts): (&mut PlaceCache, bool),
+    ) -> Result<Result<T::End, Stale>, FrontEndError> {
+        let mut bytes: Vec<Vec<u8>> = Vec::new();
+        loop {
+            let places = match traversal.step(&bytes) {
+                Step::Done(end) => return Ok(Ok(end)),
+                Step::Stale(stale) => return Ok(Err(stale)),
+                Step::Read(places) => places,
+            };
+            bytes.clear();
+            let mut missing = Vec::new();
+            for Place { span, may_be_old } in &places {
+                let known = match *may_be_old && trusts {
+                    true => cache.get(*span),
+                    false => None,
+                };
+                if known.is_none() {
+                    missing.push(*span);
+                }
+                bytes.push(known.map(<[u8]>::to_vec).unwrap_or_default());
+            }
+            if let Some(stale) = outside(territory, &missing) {
+                return Ok(Err(stale));
+            }
+            let mut read = self.read(&missing).await?.into_iter();
+            for (place, bytes) in places.iter().zip(&mut bytes) {
+                if bytes.is_empty() {
+                    *bytes = read.next().expect("one for each missing place");
+                    if place.may_be_old {
+                        cache.put(place.span, bytes);
+                    }
+                }
+            }
+        }
+    }
+
     pub(super) async fn territory(&self, domain: u32) -> Result<Territory, FrontEndError> {
-        let answer = self.ask(Request::Slabs { domain }).await?;
+        let answer = self.talk.ask(Request::Slabs { domain }).await?;
         let wire::Answer::Slabs { slabs } = answer else {
             return Err(refused(answer, domain));
         };
@@ -271,17 +317,44 @@ impl BackEnd {
         PoolGeometry::place(domain)
     }
 
+    /// The domain with this name, which is made if there is none. Returns its number.
+    ///
+    /// # Errors
+    /// [`FrontEndError::NoRoom`]: the pool has as many domains as it may have.
+    pub async fn open_domain(&self, name: DomainName) -> Result<u32, FrontEndError> {
+        match self.talk.ask(Request::CreateDomain { name }).await? {
+            wire::Answer::Created { domain } => Ok(domain),
+            answer => Err(refused(answer, 0)),
+        }
+    }
+
+    /// The domains of the pool, with their names.
+    ///
+    /// # Errors
+    /// [`FrontEndError`]; [`FrontEndError::Protocol`]: a name is damaged.
+    pub async fn domains(&self) -> Result<Vec<(u32, DomainName)>, FrontEndError> {
+        let words = self.read(&[self.geometry.domain_words()]).await?;
+        let (words, _) = words[0].as_chunks::<8>();
+        let exists = |(number, word): (u32, &[u8; 8])| (*word != [0; 8]).then_some(number);
+        let numbers: Vec<u32> = (0..).zip(words).filter_map(exists).collect();
+        let places = numbers.iter().map(|number| self.place(*number).name());
+        let names = self.read(&places.collect::<Vec<_>>()).await?;
+        let named = numbers.into_iter().zip(names).map(|(number, name)| {
+            let name = DomainName::decode(self.log_key, &name);
+            name.map(|name| (number, name))
+                .ok_or(FrontEndError::Protocol)
+        });
+        named.collect()
+    }
+
     /// Makes a new domain with `slabs` slabs. Returns its number.
     ///
     /// # Errors
     /// [`FrontEndError::NoRoom`]: the domain may be there, with fewer slabs.
     pub async fn create_domain(&self, slabs: u32) -> Result<u32, FrontEndError> {
-        let answer = self.ask(Request::CreateDomain).await?;
-        let wire::Answer::Created { domain } = answer else {
-            return Err(refused(answer, 0));
-        };
+        let domain = self.open_domain(DomainName::NONE).await?;
         for _ in 0..slabs {
-            let answer = self.ask(Request::GiveSlab { domain }).await?;
+            let answer = self.talk.ask(Request::GiveSlab { domain }).await?;
             if !matches!(answer, wire::Answer::Slabs { .. }) {
                 return Err(refused(answer, domain));
             }
@@ -294,7 +367,7 @@ impl BackEnd {
     /// # Errors
     /// [`FrontEndError::Held`]: another front-end is.
     pub async fn writer(self: &Rc<Self>, domain: u32) -> Result<Writer, FrontEndError> {
-        let answer = self.ask(Request::Lease { domain }).await?;
+        let answer = self.talk.ask(Request::Lease { domain }).await?;
         let wire::Answer::Granted {
             tenure,
             area,
@@ -328,13 +401,14 @@ impl BackEnd {
         let slabs = territory.slabs.iter().copied().zip(bits);
         let writer = DomainWriter::with(self.log_key, grant, geometry, slabs, roots);
         let rkey = rkey.try_into().map_err(|_| FrontEndError::Protocol)?;
+        let appends = Rc::new(Appends::new(self, domain, grant, Rkey(rkey))?);
         Ok(Writer {
             back_end: self.clone(),
             domain,
             territory,
             grant,
-            rkey: Rkey(rkey),
             writer,
+            appends,
         })
     }
 
@@ -348,8 +422,20 @@ impl BackEnd {
             back_end: self.clone(),
             domain,
             territory,
+            cache: PlaceCache::new(0),
         })
     }
+}
+
+/// A place that a reader may not read, as a traversal would meet it.
+fn outside(territory: &Territory, spans: &[Span]) -> Option<Stale> {
+    let serving = PoolGeometry::serving_word();
+    let mut spans = spans.iter();
+    let place = spans.find(|span| **span != serving && !territory.holds(**span))?;
+    Some(Stale {
+        place: *place,
+        what: "memory of the domain",
+    })
 }
 
 pub(super) fn refused(answer: wire::Answer, domain: u32) -> FrontEndError {

@@ -1,6 +1,7 @@
 //! The reasons why a front-end cannot do what it was asked for.
 
 use stonecast_fabric::{DeviceError, Status};
+use stonecast_persist::execute::NoAgreement;
 use stonecast_session::{ConnectError, Mismatch};
 
 use super::reader::TRIES_MAX;
@@ -17,6 +18,9 @@ pub enum FrontEndError {
     /// The other side is no back-end of this version.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
+    /// No plan makes records durable there.
+    #[error(transparent)]
+    NoAgreement(#[from] NoAgreement),
     /// The device refused a call.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -61,9 +65,6 @@ pub enum FrontEndError {
     /// The operation is not staged.
     #[error(transparent)]
     Stage(#[from] StageFault),
-    /// Another call is under way on this connection, or one was given up before it ended.
-    #[error("another call is under way on this connection, or was given up")]
-    Busy,
     /// A structure changed all the time, or is damaged.
     #[error("after {TRIES_MAX} tries: {0}")]
     Stale(Stale),

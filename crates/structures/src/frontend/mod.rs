@@ -1,12 +1,16 @@
 //! The front-end's side of a lock domain: what needs no I/O, and a session that does it.
 
+mod appends;
 mod back_end;
+mod cache;
 mod error;
 mod reader;
 mod served;
 mod session_writer;
+mod talk;
 mod writer;
 
+pub use appends::Ticket;
 pub use back_end::{BackEnd, FRONT_END_COMPLETIONS};
 pub use error::FrontEndError;
 pub use reader::Reader;

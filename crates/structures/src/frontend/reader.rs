@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
-use stonecast_base::Span;
 use stonecast_fabric::Placing;
 
 use super::back_end::BackEnd;
+use super::cache::PlaceCache;
 use super::error::FrontEndError;
 use super::served::Served;
 use crate::backend::{PoolGeometry, Territory};
-use crate::shapes::{ReadRoots, Roots, Stale, Structure, Traversal, hash};
+use crate::shapes::{Contents, ReadRoots, Roots, Stale, Structure, Traversal, hash};
 
 /// Times that a traversal begins again because what it read was stale.
 pub(super) const TRIES_MAX: u32 = 1000;
@@ -19,9 +19,18 @@ pub struct Reader {
     pub(super) back_end: Rc<BackEnd>,
     pub(super) domain: u32,
     pub(super) territory: Territory,
+    pub(super) cache: PlaceCache,
 }
 
 impl Reader {
+    /// Remembers at most `size` bytes of inner places. They may be old; what is read behind them shows it, so that answers are as fresh as without.
+    /// A reader remembers nothing at first.
+    #[must_use]
+    pub fn remembering(mut self, size: u64) -> Self {
+        self.cache = PlaceCache::new(size);
+        self
+    }
+
     /// Drives a traversal until it ends. If the reader shares memory with the back-end, the serving word is read before and after.
     ///
     /// # Errors
@@ -34,17 +43,19 @@ impl Reader {
         let shares_memory = placing == Placing::RequesterProcessor;
         let mut tries = 0;
         loop {
-            let nothing = |_: Span, _: &mut [u8]| {};
+            // After something stale, everything is read again.
+            let memory = (&mut self.cache, tries == 0);
+            let (back_end, territory) = (&self.back_end, &self.territory);
             let ended = match shares_memory {
                 true => {
                     let served = Served::new(make(), PoolGeometry::serving_word());
-                    self.back_end
-                        .drive(&self.territory, served, nothing)
+                    back_end
+                        .drive_remembering(territory, served, memory)
                         .await?
                 }
                 false => {
-                    self.back_end
-                        .drive(&self.territory, make(), nothing)
+                    back_end
+                        .drive_remembering(territory, make(), memory)
                         .await?
                 }
             };
@@ -58,6 +69,32 @@ impl Reader {
                 Err(_) => {}
             }
             tries += 1;
+            self.back_end.count_retry();
+        }
+    }
+
+    /// Everything that a structure holds, as it was at one moment.
+    ///
+    /// # Errors
+    /// As [`Reader::end_of`].
+    pub async fn contents(&mut self, structure: &Structure) -> Result<Contents, FrontEndError> {
+        match structure {
+            Structure::HashTable(table) => self.end_of(|| table.walk()).await,
+            Structure::BTree(tree) => self.end_of(|| tree.walk()).await,
+            Structure::Stack(stack) => self.end_of(|| stack.walk()).await,
+            Structure::Queue(queue) => self.end_of(|| queue.walk()).await,
+        }
+    }
+
+    /// The value that comes next in a stack or queue; `None`: there is none, or the structure has keys.
+    ///
+    /// # Errors
+    /// As [`Reader::end_of`].
+    pub async fn peek(&mut self, structure: &Structure) -> Result<Option<Vec<u8>>, FrontEndError> {
+        match structure {
+            Structure::Stack(stack) => self.end_of(|| stack.peek()).await,
+            Structure::Queue(queue) => self.end_of(|| queue.peek()).await,
+            Structure::HashTable(_) | Structure::BTree(_) => Ok(None),
         }
     }
 

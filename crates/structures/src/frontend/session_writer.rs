@@ -2,15 +2,18 @@
 
 use std::rc::Rc;
 
-use stonecast_base::Span;
-use stonecast_fabric::{LocalSpan, Operation as Verbs, RemoteAddress, Rkey, Status};
-
+use super::appends::{Appends, Ticket, Until};
 use super::back_end::{BackEnd, refused};
 use super::error::FrontEndError;
 use super::writer::{DomainWriter, StageFault};
 use crate::backend::{Grant, Territory};
-use crate::shapes::{Answer, ExecuteFault, Roots};
+use crate::shapes::{Answer, ExecuteFault, Roots, Structure, Traversal, hash};
+use crate::space::SpaceFault;
+use crate::tenure::LogFull;
 use crate::wire::{self, Operation, Request};
+
+/// Answers of the back-end without room in the log after which a writer gives up.
+const TRIMS_MAX: u32 = 1000;
 
 /// The writer of a domain.
 pub struct Writer {
@@ -18,8 +21,8 @@ pub struct Writer {
     pub(super) domain: u32,
     pub(super) territory: Territory,
     pub(super) grant: Grant,
-    pub(super) rkey: Rkey,
     pub(super) writer: DomainWriter,
+    pub(super) appends: Rc<Appends>,
 }
 
 impl Writer {
@@ -28,11 +31,47 @@ impl Writer {
         self.writer.roots()
     }
 
-    /// Executes an operation, and sends its record. The operation counts when [`Writer::flush`] or [`Writer::publish`] returns.
+    /// Executes an operation, and appends its record. The operation counts when the ticket has ended well, or when [`Writer::flush`] or
+    /// [`Writer::publish`] returns. Where there is no room, everything staged is published first, or the domain gets another slab.
+    ///
+    /// Records go out when somebody waits for them, many with one doorbell.
     ///
     /// # Errors
-    /// [`FrontEndError::Stage`]: nothing was changed. After any other error the writer has to be dropped.
-    pub async fn stage(&mut self, operation: &Operation<'_>) -> Result<Answer, FrontEndError> {
+    /// [`FrontEndError::Stage`], [`FrontEndError::NoRoom`]: nothing was changed. After any other error the writer has to be dropped.
+    pub async fn stage(
+        &mut self,
+        operation: &Operation<'_>,
+    ) -> Result<(Answer, Ticket), FrontEndError> {
+        let mut trims = 0;
+        loop {
+            self.note_told();
+            match self.try_stage(operation).await {
+                Ok(staged) => return Ok(staged),
+                Err(FrontEndError::Stage(StageFault::LogFull(full))) => {
+                    self.make_log_room(full).await?;
+                    trims += 1;
+                    if trims == TRIMS_MAX {
+                        return Err(StageFault::LogFull(full).into());
+                    }
+                }
+                Err(FrontEndError::Stage(StageFault::TransactionFull { .. }))
+                    if self.writer.waiting() > 0 =>
+                {
+                    self.publish().await?;
+                }
+                Err(FrontEndError::Stage(StageFault::Execute(ExecuteFault::Space(
+                    SpaceFault::NoSpace { .. },
+                )))) => self.grow().await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn try_stage(
+        &mut self,
+        operation: &Operation<'_>,
+    ) -> Result<(Answer, Ticket), FrontEndError> {
+        self.appends.wait(Until::Room).await?;
         let travel = self.writer.travel(operation).map_err(StageFault::from)?;
         let plan = match travel {
             None => None,
@@ -43,41 +82,31 @@ impl Writer {
             }
         };
         let staged = self.writer.finish(operation, plan)?;
-        self.send(&staged.record.bytes, &staged.record.pieces)
-            .await?;
-        Ok(staged.answer)
+        let number = self.appends.append(staged.record);
+        Ok((staged.answer, Ticket::new(&self.appends, number)))
     }
 
-    /// Writes a record to the log.
-    async fn send(&self, bytes: &[u8], pieces: &[Span]) -> Result<(), FrontEndError> {
-        self.back_end.alone(self.send_now(bytes, pieces)).await
+    /// Makes room in the log: publishes what is staged, and waits until the back-end has trimmed the log.
+    async fn make_log_room(&mut self, full: LogFull) -> Result<(), FrontEndError> {
+        if self.writer.waiting() > 0 {
+            return self.publish().await;
+        }
+        let domain = self.domain;
+        let answer = self.back_end.talk.ask(Request::Notify { domain }).await?;
+        let wire::Answer::Noted { trimmed, .. } = answer else {
+            return Err(refused(answer, domain));
+        };
+        self.writer.note_trimmed(trimmed);
+        if full.size > self.grant.area.size {
+            return Err(StageFault::LogFull(full).into());
+        }
+        Ok(())
     }
 
-    async fn send_now(&self, bytes: &[u8], pieces: &[Span]) -> Result<(), FrontEndError> {
-        let local = self.back_end.staged(bytes);
-        let mut offset = 0;
-        let mut writes = Vec::new();
-        for piece in pieces {
-            writes.push(Verbs::Write {
-                local: LocalSpan {
-                    offset,
-                    size: piece.size as u32,
-                    ..local
-                },
-                remote: RemoteAddress {
-                    address: self.back_end.memory.address + piece.offset,
-                    rkey: self.rkey,
-                },
-            });
-            offset += piece.size;
-        }
-        let qp = self.back_end.endpoint.qp();
-        match self.back_end.port().submit(qp, &writes).await? {
-            Status::Success => Ok(()),
-            _ => Err(FrontEndError::Over {
-                domain: self.domain,
-            }),
-        }
+    fn note_told(&mut self) {
+        let told = self.appends.told();
+        self.writer.note_applied(told.applied);
+        self.writer.note_trimmed(told.trimmed);
     }
 
     /// Makes everything staged durable. Readers do not see it yet.
@@ -85,22 +114,7 @@ impl Writer {
     /// # Errors
     /// [`FrontEndError::Over`]: the tenure is over, and what was not told as durable may count or not.
     pub async fn flush(&mut self) -> Result<(), FrontEndError> {
-        let domain = self.domain;
-        let answer = self.back_end.ask(Request::Notify { domain }).await?;
-        let wire::Answer::Noted {
-            durable,
-            applied,
-            trimmed,
-        } = answer
-        else {
-            return Err(refused(answer, domain));
-        };
-        if durable != self.writer.log().chain().lsn {
-            return Err(FrontEndError::Over { domain });
-        }
-        self.writer.note_applied(applied);
-        self.writer.note_trimmed(trimmed);
-        Ok(())
+        self.appends.wait(Until::Durable(self.records())).await
     }
 
     /// Makes everything staged durable and visible to all readers.
@@ -109,9 +123,58 @@ impl Writer {
     /// As [`Writer::flush`].
     pub async fn publish(&mut self) -> Result<(), FrontEndError> {
         if let Some(record) = self.writer.publish() {
-            self.send(&record.bytes, &record.pieces).await?;
+            self.appends.append(record);
         }
-        self.flush().await
+        self.appends.wait(Until::Taken(self.records())).await?;
+        self.note_told();
+        Ok(())
+    }
+
+    /// The value of an encoded key in a structure with keys, as it is with everything staged. What the answer may rest on is durable first.
+    ///
+    /// # Errors
+    /// As [`Writer::flush`]; [`FrontEndError::Stale`]: the structure is damaged.
+    pub async fn get(
+        &mut self,
+        structure: &Structure,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, FrontEndError> {
+        self.flush().await?;
+        match structure {
+            Structure::HashTable(table) => {
+                Ok(hash::Found::into_value(self.end_of(table.find(key)).await?))
+            }
+            Structure::BTree(tree) => self.end_of(tree.find(key)).await,
+            Structure::Stack(_) | Structure::Queue(_) => Ok(None),
+        }
+    }
+
+    async fn end_of<T: Traversal>(&self, traversal: T) -> Result<T::End, FrontEndError> {
+        let patch = |span, bytes: &mut [u8]| self.writer.patch(span, bytes);
+        let driven = self.back_end.drive(&self.territory, traversal, patch);
+        driven.await?.map_err(FrontEndError::Stale)
+    }
+
+    /// Records of this tenure.
+    fn records(&self) -> u64 {
+        self.writer.log().chain().lsn - self.grant.start.chain.lsn
+    }
+
+    /// Operations that are staged, and that no reader sees.
+    pub fn waiting(&self) -> u64 {
+        self.writer.waiting()
+    }
+
+    /// Tells the back-end that this writer lives: a tenure whose owner is silent for longer than its lease ends.
+    ///
+    /// # Errors
+    /// [`FrontEndError::Over`]: the tenure is over.
+    pub async fn renew(&self) -> Result<(), FrontEndError> {
+        let domain = self.domain;
+        match self.back_end.talk.ask(Request::Notify { domain }).await? {
+            wire::Answer::Noted { .. } => Ok(()),
+            answer => Err(refused(answer, domain)),
+        }
     }
 
     /// Asks for another slab: an operation found no room ([`SpaceFault::NoSpace`](crate::SpaceFault::NoSpace)).
@@ -120,7 +183,7 @@ impl Writer {
     /// [`FrontEndError::NoRoom`]: no slab is free. [`FrontEndError::Held`], [`FrontEndError::Over`]: the tenure is over.
     pub async fn grow(&mut self) -> Result<(), FrontEndError> {
         let domain = self.domain;
-        let answer = self.back_end.ask(Request::GiveSlab { domain }).await?;
+        let answer = self.back_end.talk.ask(Request::GiveSlab { domain }).await?;
         let wire::Answer::Slabs { slabs } = answer else {
             return Err(refused(answer, domain));
         };
@@ -141,7 +204,7 @@ impl Writer {
     /// [`FrontEndError::Over`]: it was over.
     pub async fn release(self) -> Result<(), FrontEndError> {
         let domain = self.domain;
-        match self.back_end.ask(Request::Release { domain }).await? {
+        match self.back_end.talk.ask(Request::Release { domain }).await? {
             wire::Answer::Released => Ok(()),
             answer => Err(refused(answer, domain)),
         }

@@ -7,7 +7,7 @@
 //!
 //! One task serves all front-ends. A front-end that is stopped in a write delays the revocation of its own window, and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span};
@@ -15,23 +15,24 @@ use stonecast_fabric::{
     Access, ConnectionEvent, ConnectionRequest, DeviceError, MemoryRegion, Port, QueuePair,
     ReceiveQueue, Received, Rkey, Runtime, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
+use stonecast_media::PersistError;
+use stonecast_persist::Persisted;
+use stonecast_persist::execute::{ExecuteError, LENDING_SIZE};
 use stonecast_session::{
     AnswerRing, Ended, Ending, Lease, Lessor, Opening, Queues, ReceiveBuffers, Revocations, Side,
     accept,
 };
 
-use crate::backend::{DomainError, Execute, Medium, Stopped, StructurePool, Territory};
+use crate::backend::{DomainError, Execute, Gathered, Medium, Stopped, StructurePool, Territory};
 use crate::executor::Executor;
-use crate::wire::{Answer, GREETING, MESSAGE_SIZE_MAX, Request, SLABS_MAX};
+use crate::wire::{
+    Answer, GREETING, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Request, SLABS_MAX,
+};
 
 /// Front-ends at a time.
 const FRONT_ENDS_MAX: u32 = 64;
-/// Unanswered requests of a front-end: it asks one after the other.
-const ANSWERS: u64 = 4;
 /// Receive buffers for requests of all front-ends.
-const RECEIVES: u32 = FRONT_ENDS_MAX * ANSWERS as u32;
-/// Bytes of the longest request.
-const REQUEST_SIZE_MAX: u32 = 64;
+const RECEIVES: u32 = FRONT_ENDS_MAX * REQUESTS_MAX as u32;
 /// Rounds in which arrivals of an ended connection are collected.
 const PUMPS_MAX: u32 = 16;
 /// The longest time between two looks at leases.
@@ -46,6 +47,8 @@ pub struct Service {
     medium: Rc<Medium>,
     pool: StructurePool,
     memory: MemoryRegion,
+    /// What front-ends learn about the memory.
+    lending: [u8; LENDING_SIZE],
     srq: SharedReceiveQueue,
     receives: ReceiveBuffers,
     revocations: Revocations<Tenancy>,
@@ -71,14 +74,19 @@ pub enum ServiceError {
     /// The device refused a call.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// No front-end can append durably.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+    /// The medium failed.
+    #[error(transparent)]
+    Persist(#[from] PersistError),
     /// The pool is damaged, or its medium failed.
     #[error(transparent)]
     Domain(#[from] DomainError),
 }
 
 impl Service {
-    /// Opens the pool, ends all tenures of earlier runs, and listens at `address`. No front-end of an earlier run may be able to write any
-    /// more. `lease_ns`: a tenure whose owner is silent for so long is ended.
+    /// Opens the pool, ends all tenures of earlier runs, and listens at `address`. `lease_ns`: a tenure whose owner is silent for so long is ended.
     ///
     /// # Errors
     /// [`ServiceError`]: nothing is served.
@@ -88,6 +96,8 @@ impl Service {
         medium: Rc<Medium>,
         (address, lease_ns): (&str, Nanoseconds),
     ) -> Result<Self, ServiceError> {
+        let placing = port.device().placing();
+        let lending = medium.lending().say(medium.region.means(), placing)?;
         let key = medium.key;
         let mut executor = |place, territory: &Territory| {
             Box::new(Executor::new(key, place, territory.clone())) as Box<dyn Execute>
@@ -111,6 +121,7 @@ impl Service {
             medium,
             pool,
             memory,
+            lending,
             srq,
             receives,
             revocations,
@@ -119,11 +130,11 @@ impl Service {
         })
     }
 
-    /// Serves until the pool fails. A future that is dropped leaves the pool as a crash does.
+    /// Serves until the pool fails. A future that is dropped leaves the pool as a crash does, and the service is to be dropped, too.
     ///
     /// # Errors
     /// [`ServiceError`].
-    pub async fn run(mut self) -> Result<(), ServiceError> {
+    pub async fn run(&mut self) -> Result<(), ServiceError> {
         loop {
             while let Some(event) = self.port.take_event() {
                 match event {
@@ -136,9 +147,11 @@ impl Service {
                     ConnectionEvent::Established { .. } | ConnectionEvent::Rejected { .. } => {}
                 }
             }
+            let mut round = Vec::new();
             while let Some(received) = self.port.take_received() {
-                self.arrived(received).await?;
+                round.extend(self.arrived(received)?);
             }
+            self.serve(round).await?;
             for arrival in self.revocations.take_untaken() {
                 self.repost(&arrival)?;
             }
@@ -167,17 +180,17 @@ impl Service {
             return;
         }
         let accepted = accept(&self.port, request, |making| {
-            let size = AnswerRing::size(ANSWERS, 0, MESSAGE_SIZE_MAX);
+            let size = AnswerRing::size(REQUESTS_MAX, 0, MESSAGE_SIZE_MAX);
             let region = making.allocate(size)?;
             making.queue_pair(Queues {
-                send_capacity: ANSWERS as u32,
+                send_capacity: REQUESTS_MAX as u32,
                 receive_capacity: 1,
                 shared_receive_queue: Some(self.srq),
                 windows: true,
                 rnr_retry_count: 1000,
                 rnr_retry_delay_ns: 100_000,
             })?;
-            let answers = AnswerRing::new(region, ANSWERS, 0, MESSAGE_SIZE_MAX);
+            let answers = AnswerRing::new(region, REQUESTS_MAX, 0, MESSAGE_SIZE_MAX);
             let front_end = FrontEnd {
                 answers,
                 reads: None,
@@ -256,7 +269,11 @@ impl Service {
             .post(&**self.port.device(), queue, received.wr_id)
     }
 
-    async fn arrived(&mut self, received: Received) -> Result<(), ServiceError> {
+    /// The request in a message. A front-end that sends something else is none.
+    fn arrived(
+        &mut self,
+        received: Received,
+    ) -> Result<Option<(QueuePair, Request)>, ServiceError> {
         let mut message = Vec::new();
         if received.status == Status::Success {
             let device = self.port.device();
@@ -265,21 +282,51 @@ impl Service {
         self.repost(&received)?;
         let qp = received.qp;
         if !self.front_ends.contains_key(&qp) || received.status != Status::Success {
-            return Ok(());
+            return Ok(None);
         }
-        let Some(request) = Request::parse(&message) else {
-            // A front-end that sends something else is none.
+        let request = Request::parse(&message);
+        if request.is_none() {
             self.end(qp);
-            return Ok(());
-        };
-        let answer = self.answer(qp, request).await?;
+        }
+        Ok(request.map(|request| (qp, request)))
+    }
+
+    /// Does the requests that have come, in their order. Records of which notices tell become durable together: one write-back or one sync serves them
+    /// all. What fills a log is trimmed after the answers.
+    async fn serve(&mut self, round: Vec<(QueuePair, Request)>) -> Result<(), ServiceError> {
+        let mut notices = Vec::new();
+        let mut noticed = BTreeSet::new();
+        for (qp, request) in round {
+            if let Request::Notify { domain } = request {
+                noticed.insert(domain);
+                notices.push(self.gather(qp, domain)?);
+                continue;
+            }
+            self.settle(&mut notices).await?;
+            if self.front_ends.contains_key(&qp) {
+                let answer = self.answer(qp, request).await?;
+                self.send(qp, &answer);
+            }
+        }
+        self.settle(&mut notices).await?;
+        for number in noticed {
+            // Half of the ring stays free for what comes while the rest is trimmed.
+            if let Some(domain) = self.pool.domain(number)
+                && domain.log_is_half_full()
+            {
+                domain.trim().await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, qp: QueuePair, answer: &Answer) {
         if let Some(front_end) = self.front_ends.get_mut(&qp) {
             front_end.answers.send(&self.port, qp, &answer.encode());
             if front_end.answers.is_stuck() {
                 self.end(qp);
             }
         }
-        Ok(())
     }
 
     async fn answer(&mut self, qp: QueuePair, request: Request) -> Result<Answer, ServiceError> {
@@ -290,14 +337,14 @@ impl Service {
         }
         Ok(match request {
             Request::Attach => self.attach(qp)?,
-            Request::CreateDomain => match self.pool.create_domain().await? {
+            Request::CreateDomain { name } => match self.pool.open_domain(name).await? {
                 Some(domain) => Answer::Created { domain },
                 None => Answer::NoRoom,
             },
             Request::GiveSlab { domain } => self.give_slab(qp, domain).await?,
             Request::Slabs { domain } => self.slabs(domain),
             Request::Lease { domain } => self.lease(qp, domain).await?,
-            Request::Notify { domain } => self.notified(qp, domain).await?,
+            Request::Notify { .. } => unreachable!("notices are gathered"),
             Request::Release { domain } => match self.take_lease(qp, domain) {
                 Some(lease) => {
                     self.revoke(lease);
@@ -329,6 +376,7 @@ impl Service {
             log_key: self.medium.key.0,
             address: memory.address,
             rkey: rkey.0.into(),
+            lending: self.lending,
         })
     }
 
@@ -412,10 +460,20 @@ impl Service {
         Some(leases.swap_remove(index))
     }
 
-    /// Takes the new records of a tenure. An owner that writes what it may not write loses the tenure.
-    async fn notified(&mut self, qp: QueuePair, number: u32) -> Result<Answer, ServiceError> {
+    /// Finds the new records of a tenure.
+    fn gather(&mut self, qp: QueuePair, number: u32) -> Result<Notice, ServiceError> {
+        let refused = |answer| {
+            Ok(Notice {
+                qp,
+                number,
+                found: Err(answer),
+            })
+        };
+        if self.pool.damage(number).is_some() {
+            return refused(Answer::Damaged);
+        }
         if !self.has_lease(qp, number) {
-            return Ok(Answer::NotYours);
+            return refused(Answer::NotYours);
         }
         let now = self.runtime.now();
         let front_end = self.front_ends.get_mut(&qp).expect("it has just asked");
@@ -424,23 +482,60 @@ impl Service {
             lease.recall(now);
         }
         let domain = self.pool.domain(number).expect("a lease names a domain");
-        let taken = match domain.take().await {
-            Ok(taken) => taken,
-            Err(DomainError::Refused { .. }) => {
-                let lease = self.take_lease(qp, number).expect("it has a lease");
-                self.revoke(lease);
-                return Ok(Answer::NotYours);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        // Half of the ring stays free for what comes while the rest is trimmed.
-        if domain.log_is_half_full() {
-            domain.trim().await?;
-        }
-        Ok(Answer::Noted {
-            durable: taken.durable,
-            applied: taken.applied,
-            trimmed: domain.trimmed(),
-        })
+        let found = Ok(domain.gather()?);
+        Ok(Notice { qp, number, found })
     }
+
+    /// Makes the records of all notices durable, applies them, and answers. An owner that writes what it may not write loses the tenure.
+    async fn settle(&mut self, notices: &mut Vec<Notice>) -> Result<(), ServiceError> {
+        if notices.is_empty() {
+            return Ok(());
+        }
+        let found = notices
+            .iter()
+            .filter_map(|notice| notice.found.as_ref().ok());
+        let spans: Vec<Span> = found
+            .flat_map(|found| found.spans.iter().copied())
+            .collect();
+        let persisted = self.medium.persist(&spans).await?;
+        for Notice { qp, number, found } in notices.drain(..) {
+            let answer = match found {
+                Ok(gathered) => self.settled(qp, number, gathered, &persisted)?,
+                Err(answer) => answer,
+            };
+            self.send(qp, &answer);
+        }
+        Ok(())
+    }
+
+    fn settled(
+        &mut self,
+        qp: QueuePair,
+        number: u32,
+        gathered: Gathered,
+        persisted: &Persisted,
+    ) -> Result<Answer, ServiceError> {
+        let domain = self.pool.domain(number).expect("a lease names a domain");
+        match domain.settle(gathered, persisted) {
+            Ok(taken) => Ok(Answer::Noted {
+                durable: taken.durable,
+                applied: taken.applied,
+                trimmed: domain.trimmed(),
+            }),
+            Err(DomainError::Refused { .. }) => {
+                if let Some(lease) = self.take_lease(qp, number) {
+                    self.revoke(lease);
+                }
+                Ok(Answer::NotYours)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A notice whose records are not durable.
+struct Notice {
+    qp: QueuePair,
+    number: u32,
+    found: Result<Gathered, Answer>,
 }

@@ -1,7 +1,9 @@
 //! Messages of front-ends and back-end: lists of words.
 
+use stonecast_persist::execute::LENDING_SIZE;
 use stonecast_session::{Greeting, Protocol};
 
+use super::name::DomainName;
 use super::record::Chain;
 use crate::tenure::{LogArea, Mark};
 
@@ -13,6 +15,10 @@ pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
 });
 /// Bytes of the longest message.
 pub(crate) const MESSAGE_SIZE_MAX: u64 = 4096;
+/// Bytes of the longest request.
+pub(crate) const REQUEST_SIZE_MAX: u32 = 128;
+/// Unanswered requests of a connection, at most.
+pub(crate) const REQUESTS_MAX: u64 = 8;
 /// Slabs that an answer names, at most.
 pub(crate) const SLABS_MAX: usize = MESSAGE_SIZE_MAX as usize / 8 - 2;
 
@@ -21,8 +27,8 @@ pub(crate) const SLABS_MAX: usize = MESSAGE_SIZE_MAX as usize / 8 - 2;
 pub(crate) enum Request {
     /// A window to read the pool.
     Attach,
-    /// A new domain.
-    CreateDomain,
+    /// The domain with this name, which is made if there is none; a new one if no name is given.
+    CreateDomain { name: DomainName },
     /// Another slab for a domain. A domain that somebody else has a tenure of gets none.
     GiveSlab { domain: u32 },
     /// The slabs of a domain.
@@ -44,6 +50,8 @@ pub(crate) enum Answer {
         log_key: u64,
         address: u64,
         rkey: u64,
+        /// The plans of both sides.
+        lending: [u8; LENDING_SIZE],
     },
     Created {
         domain: u32,
@@ -81,7 +89,7 @@ impl Request {
     pub fn encode(self) -> Vec<u8> {
         bytes(&match self {
             Self::Attach => [1, 0],
-            Self::CreateDomain => [2, 0],
+            Self::CreateDomain { name } => return bytes(&[&[2, 0][..], &name.to_words()].concat()),
             Self::GiveSlab { domain } => [3, domain.into()],
             Self::Slabs { domain } => [4, domain.into()],
             Self::Lease { domain } => [5, domain.into()],
@@ -93,7 +101,7 @@ impl Request {
     /// The domain that the request is about.
     pub fn domain(self) -> Option<u32> {
         match self {
-            Self::Attach | Self::CreateDomain => None,
+            Self::Attach | Self::CreateDomain { .. } => None,
             Self::GiveSlab { domain }
             | Self::Slabs { domain }
             | Self::Lease { domain }
@@ -104,13 +112,17 @@ impl Request {
 
     /// The request in a message; `None`: it is none.
     pub fn parse(message: &[u8]) -> Option<Self> {
-        let [verb, domain] = *words(message)? else {
+        let words = words(message)?;
+        if let [2, 0, name @ ..] = &*words {
+            let name = DomainName::of_words(&bytes(name))?;
+            return Some(Self::CreateDomain { name });
+        }
+        let [verb, domain] = *words else {
             return None;
         };
         let domain = domain.try_into().ok()?;
         Some(match verb {
             1 => Self::Attach,
-            2 => Self::CreateDomain,
             3 => Self::GiveSlab { domain },
             4 => Self::Slabs { domain },
             5 => Self::Lease { domain },
@@ -129,7 +141,12 @@ impl Answer {
                 log_key,
                 address,
                 rkey,
-            } => vec![1, *domains, *size, *count, *log_key, *address, *rkey],
+                lending,
+            } => {
+                let lending = words(lending).expect("a description is two words");
+                let rest = [1, *domains, *size, *count, *log_key, *address, *rkey];
+                [&rest[..], &lending].concat()
+            }
             Self::Created { domain } => vec![2, (*domain).into()],
             Self::Slabs { slabs } => [&[3][..], slabs].concat(),
             Self::Granted {
@@ -167,11 +184,21 @@ impl Answer {
     /// The answer in a message; `None`: it is none.
     pub fn parse(message: &[u8]) -> Option<Self> {
         Some(match *words(message)? {
-            [1, domains, size, count, log_key, address, rkey] => Self::Attached {
+            [
+                1,
+                domains,
+                size,
+                count,
+                log_key,
+                address,
+                rkey,
+                ref lending @ ..,
+            ] => Self::Attached {
                 geometry: [domains, size, count],
                 log_key,
                 address,
                 rkey,
+                lending: bytes(lending).try_into().ok()?,
             },
             [2, domain] => Self::Created {
                 domain: domain.try_into().ok()?,
@@ -246,7 +273,9 @@ mod tests {
         let domain = 3;
         for request in [
             Request::Attach,
-            Request::CreateDomain,
+            Request::CreateDomain {
+                name: DomainName::new("orders").unwrap(),
+            },
             Request::GiveSlab { domain },
             Request::Slabs { domain },
             Request::Lease { domain },
@@ -268,6 +297,7 @@ mod tests {
                 log_key: 4,
                 address: 5,
                 rkey: 6,
+                lending: [7; LENDING_SIZE],
             },
             Answer::Created { domain },
             Answer::Slabs { slabs: vec![7, 8] },

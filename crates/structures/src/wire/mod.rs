@@ -3,6 +3,7 @@
 mod entry;
 mod key;
 mod message;
+mod name;
 mod operation;
 mod pointer;
 mod record;
@@ -10,7 +11,11 @@ mod record;
 pub(crate) use entry::parse as parse_entries;
 pub use entry::{ENTRY_SIZE_MAX, Entries, Entry, EntryFault};
 pub use key::{Key, KeyFault};
-pub(crate) use message::{Answer, GREETING, MESSAGE_SIZE_MAX, Request, SLABS_MAX};
+pub(crate) use message::{
+    Answer, GREETING, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Request, SLABS_MAX,
+};
+pub use name::DomainName;
+pub(crate) use name::NAME_SIZE;
 pub use operation::{Operation, OperationFault, Verb};
 pub use pointer::{Pointer, UNIT_SIZE};
 pub use record::{

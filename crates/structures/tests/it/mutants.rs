@@ -4,6 +4,7 @@ use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
 use crate::domain::{histories, pools, rules, structures};
+use crate::sessions;
 use crate::shapes::maps;
 
 fn domains() {
@@ -76,6 +77,10 @@ fn every_seeded_bug_of_structures_is_found() {
                 pools::a_slab_changes_hands_only_without_a_tenure,
             ),
             (
+                Mutant::OldLogGiven,
+                pools::a_log_of_an_earlier_run_is_given_to_nobody_until_its_owner_is_gone,
+            ),
+            (
                 Mutant::RootBeforeTable,
                 pools::a_reader_finds_the_structures_of_one_moment_at_every_moment,
             ),
@@ -94,6 +99,14 @@ fn every_seeded_bug_of_structures_is_found() {
             (
                 Mutant::RoomNotReserved,
                 pools::everything_staged_finds_room_for_its_transaction,
+            ),
+            (
+                Mutant::LentNotFlushed,
+                sessions::a_power_cut_at_any_moment_loses_nothing_that_was_told,
+            ),
+            (
+                Mutant::WordNotReadAgain,
+                sessions::a_ticket_is_not_told_once_the_tenure_word_was_raised_though_the_window_is_open,
             ),
             (Mutant::BlockTagNotChecked, readers),
             (Mutant::SlotTagNotChecked, readers),

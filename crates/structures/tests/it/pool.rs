@@ -10,7 +10,6 @@ use stonecast_media::{
     Ddio, DeclaredPlatform, Durability, Means, PersistCounts, PersistError, PersistState,
     PersistenceDomain, PersistentRegion, ReceiveBuffers, Region,
 };
-use stonecast_persist::execute::Commit;
 use stonecast_structures::{LogKey, Medium};
 
 use crate::memory::Memory;
@@ -90,19 +89,19 @@ impl Pool {
 
 /// The pool as the back-end has it.
 pub fn medium(pool: &Rc<Pool>) -> Rc<Medium> {
+    Rc::new(medium_of(pool))
+}
+
+/// The same as a value.
+pub fn medium_of(pool: &Rc<Pool>) -> Medium {
     let platform = DeclaredPlatform {
         persistence_domain: PersistenceDomain::Dmp,
         ddio: Ddio::On,
         receive_buffers: ReceiveBuffers::Dram,
     };
-    let commit = Commit::choose(platform, Durability::Power, Means::WriteBack)
-        .expect("there is a plan for such memory");
-    Rc::new(Medium {
-        region: pool.clone(),
-        commit,
-        key: LogKey(0xfeed),
-        uuid: 0x1234_5678,
-    })
+    let declared = (platform, Durability::Power);
+    let medium = Medium::new(pool.clone(), declared, LogKey(0xfeed), 0x1234_5678);
+    medium.expect("there is a plan for such memory")
 }
 
 /// The result of a future that waits for nothing but the memory above.

@@ -6,14 +6,12 @@ use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions,
     PersistenceDomain, ReceiveBuffers,
 };
-use stonecast_persist::execute::Commit;
-use stonecast_structures::shapes::{ExecuteFault, StructureKind};
+use stonecast_structures::shapes::StructureKind;
 use stonecast_structures::{
-    BackEnd, FrontEndError, Key as _, LogKey, Medium, PoolGeometry, Service, SpaceFault,
-    StageFault, StructurePool, Verb, Writer,
+    BackEnd, FrontEndError, LogKey, Medium, PoolGeometry, Service, StructurePool,
 };
 
-use crate::sessions::{create, insert, keys, operation};
+use crate::sessions::{create, insert, keys};
 use crate::world::on_every_provider;
 
 const GEOMETRY: PoolGeometry = PoolGeometry {
@@ -42,31 +40,8 @@ fn medium(folder: &tempfile::TempDir) -> Rc<Medium> {
     while backing.prepare(whole).expect("there is space") == stonecast_media::Prepared::Pending {
         std::thread::yield_now();
     }
-    let commit = Commit::choose(platform, durability, region.means()).expect("a plan");
-    Rc::new(Medium {
-        region,
-        commit,
-        key: LogKey(77),
-        uuid: 5,
-    })
-}
-
-/// Inserts, and asks for another slab if there is no room.
-async fn insert_growing(writer: &mut Writer, structure: u32, key: u64) {
-    let (encoded, value) = (key.encoded(), (key * 3).to_le_bytes());
-    loop {
-        let operation = operation(structure, Verb::Insert, &encoded, &value);
-        match writer.stage(&operation).await {
-            Ok(_) => return,
-            Err(FrontEndError::Stage(StageFault::Execute(ExecuteFault::Space(
-                SpaceFault::NoSpace { .. },
-            )))) => writer.grow().await.expect("a slab is free"),
-            Err(FrontEndError::Stage(StageFault::LogFull(_))) => {
-                writer.publish().await.expect("the tenure lasts");
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
+    let medium = Medium::new(region, (platform, durability), LogKey(77), 5);
+    Rc::new(medium.expect("a plan"))
 }
 
 /// Needs the trimming of the log, and the slabs that a writer gets while its tenure lasts.
@@ -80,7 +55,7 @@ fn a_domain_grows_is_read_and_changes_its_writer_on_every_provider() {
         let of = (&*server.address, LEASE_NS);
         let (port, runtime) = (server.port.clone(), server.runtime.clone());
         let service = Service::start(port, runtime.clone(), medium, of).await;
-        let service = service.expect("the pool opens");
+        let mut service = service.expect("the pool opens");
         runtime.spawn(Box::pin(async move {
             service.run().await.expect("the back-end serves");
         }));
@@ -92,7 +67,7 @@ fn a_domain_grows_is_read_and_changes_its_writer_on_every_provider() {
         let mut writer = first.writer(domain).await.expect("the domain is free");
         let tree = create(&mut writer, StructureKind::BTree).await;
         for key in 0..4_000 {
-            insert_growing(&mut writer, tree, key).await;
+            insert(&mut writer, tree, key).await;
             if key % 50 == 49 {
                 writer.publish().await.expect("the tenure lasts");
             }

@@ -10,10 +10,10 @@ use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::{Placing, RemoteAddress, Rkey};
 use stonecast_media::{Durability, Means};
 
+use super::declaration::{DECLARATION_SIZE, Declaration};
 use crate::execute::error::ExecuteError;
 use crate::execute::medium::check_medium;
 use crate::execute::placing::{PlacedInCache, Side, check_placing};
-use crate::execute::platform_code::{decode, platform_code, words};
 use crate::execute::witness::Planned;
 use crate::plan::{NoPlan, Plan, plan_for};
 use crate::platform::Platform;
@@ -55,14 +55,13 @@ impl Receiving {
         let plan = append_plan(&self.platform, self.durability)?;
         check_receiver(&self.platform, self.durability, means)?;
         check_placing(&plan, placing, Side::Responder)?;
-        let mut said = [0; RECEIVING_SIZE];
-        let durability: u32 = match self.durability {
-            Durability::Power => 0,
-            Durability::Process => 1,
+        let declaration = Declaration {
+            platform: self.platform,
+            durability: self.durability,
+            fingerprint: fingerprint(&plan),
         };
-        said[..4].copy_from_slice(&platform_code(Some(&self.platform)).code.to_le_bytes());
-        said[4..8].copy_from_slice(&durability.to_le_bytes());
-        said[8..16].copy_from_slice(&fingerprint(&plan).to_le_bytes());
+        let mut said = [0; RECEIVING_SIZE];
+        said[..DECLARATION_SIZE].copy_from_slice(&declaration.say());
         said[16..20].copy_from_slice(&self.terms.grain.to_le_bytes());
         said[20..24].copy_from_slice(&self.terms.message_size_max.to_le_bytes());
         said[24..32].copy_from_slice(&self.flush.address.to_le_bytes());
@@ -165,31 +164,27 @@ impl Agreement {
             said.try_into().map_err(|_| NoAgreement::Size { found })?;
         let short = |at: usize| u32::from_le_bytes(*said[at..].first_chunk().expect("in bounds"));
         let long = |at: usize| u64::from_le_bytes(*said[at..].first_chunk().expect("in bounds"));
-        let meaningless = |what| NoAgreement::Meaningless { what };
-        let platform =
-            decode(short(0)).ok_or_else(|| meaningless(format!("platform {}", words(short(0)))))?;
-        let durability = match short(4) {
-            0 => Durability::Power,
-            1 => Durability::Process,
-            other => return Err(meaningless(format!("durability {other}"))),
-        };
-        if (wanted, durability) == (Durability::Power, Durability::Process) {
-            return Err(NoAgreement::TooWeak);
-        }
+        let declared = said.first_chunk().expect("the description is longer");
+        let declaration = Declaration::hear(declared, wanted)?;
+        let Declaration {
+            platform,
+            durability,
+            fingerprint: theirs,
+        } = declaration;
         let (grain, message_size_max) = (short(16), short(20));
         if grain == 0 || message_size_max == 0 || !message_size_max.is_multiple_of(grain) {
-            return Err(meaningless(format!(
-                "messages of {message_size_max} bytes at multiples of {grain}"
-            )));
+            return Err(NoAgreement::Meaningless {
+                what: format!("messages of {message_size_max} bytes at multiples of {grain}"),
+            });
         }
         let plan = append_plan(&platform, durability).map_err(|reason| NoAgreement::NoPlan {
-            platform: words(short(0)),
+            platform: declaration.words(),
             reason,
         })?;
-        if fingerprint(&plan) != long(8) {
+        if fingerprint(&plan) != theirs {
             return Err(NoAgreement::OtherSteps {
                 steps: plan.program().to_string(),
-                platform: words(short(0)),
+                platform: declaration.words(),
             });
         }
         let receiving = Receiving {
@@ -257,6 +252,7 @@ mod tests {
     use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
 
     use super::*;
+    use crate::execute::platform_code::platform_code;
 
     fn receiving(persistence_domain: PersistenceDomain, durability: Durability) -> Receiving {
         Receiving {

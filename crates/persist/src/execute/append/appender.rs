@@ -4,12 +4,13 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use stonecast_base::mutant;
 use stonecast_fabric::append::{AppendTerms, Appender as Sender};
 use stonecast_fabric::{LocalSpan, Operation, Port, QueuePair, RemoteAddress};
 
 use super::agreement::{Agreement, NoAgreement};
 use super::pipeline::{AppendFailure, NotAppended, Pipeline, Standing, WrongAnswer};
-use super::steps::AppenderSteps;
+use super::steps::{AppenderSteps, Until};
 use crate::execute::placing::{Side, check_placing};
 use crate::execute::witness::{Concluded, Persisted, Planned};
 use crate::program::Program;
@@ -36,13 +37,51 @@ impl Route {
     }
 }
 
+/// Entries that go out as SENDs.
+struct Entries {
+    route: Route,
+    sender: Sender,
+    steps: AppenderSteps,
+    pipeline: Pipeline,
+}
+
+impl Entries {
+    fn new(route: Route, terms: AppendTerms, program: &Program) -> Self {
+        let (port, qp) = (route.port.clone(), route.qp);
+        let sender = Sender::new(port.clone(), qp, terms);
+        let steps = AppenderSteps::of(program);
+        let pipeline = Pipeline::new(port, qp, steps.until == Until::Answered);
+        Self {
+            route,
+            sender,
+            steps,
+            pipeline,
+        }
+    }
+
+    fn append(&mut self, entry: LocalSpan) -> Result<u64, NotAppended> {
+        self.pipeline.append(|batch| {
+            if self.steps.sends {
+                self.sender.stage(entry, batch)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), NotAppended> {
+        let reads = self.steps.reads && !mutant!(AppendsNotFlushed);
+        let read = reads.then(|| self.route.read());
+        self.pipeline.flush(read, self.steps.until)
+    }
+}
+
 /// Appends to one receiver, durably, any number at a time: entries are gathered, go out together with
 /// [`flush`](Appender::flush), and are concluded in their order, each once.
 ///
 /// Entries belong to the device from [`Appender::append`] until they are concluded, or until the queue pair is destroyed, even if
 /// this value is dropped earlier.
 pub struct Appender {
-    pipeline: Pipeline,
+    entries: Entries,
     planned: Planned,
 }
 
@@ -62,32 +101,31 @@ impl Appender {
         check_placing(agreement.plan(), port.device().placing(), Side::Requester)?;
         let receiving = agreement.receiving();
         let route = Route {
-            port: port.clone(),
+            port,
             qp,
             scratch,
             flush: receiving.flush,
         };
-        let sender = Sender::new(port, qp, receiving.terms);
-        let steps = AppenderSteps::of(agreement.plan().program());
+        let program = agreement.plan().program();
         Ok(Self {
-            pipeline: Pipeline::new(route, sender, steps),
+            entries: Entries::new(route, receiving.terms, program),
             planned: agreement.planned(),
         })
     }
 
     /// Takes credits that the receiver has granted.
     pub fn add_credits(&self, granted: u64) {
-        self.pipeline.sender().add_credits(granted);
+        self.entries.sender.add_credits(granted);
     }
 
     /// The credits left.
     pub fn credits(&self) -> u64 {
-        self.pipeline.sender().credits()
+        self.entries.sender.credits()
     }
 
     /// Credits that an entry of `size` bytes costs.
     pub fn cost(&self, size: u32) -> u64 {
-        self.pipeline.sender().cost(size)
+        self.entries.sender.cost(size)
     }
 
     /// Takes an entry, and returns its number: 1 for the first entry of this connection. The next [`Appender::flush`] sends the
@@ -96,7 +134,7 @@ impl Appender {
     /// # Errors
     /// Nothing was taken; [`NotAppended`] says why.
     pub fn append(&mut self, entry: LocalSpan) -> Result<u64, NotAppended> {
-        self.pipeline.append(entry)
+        self.entries.append(entry)
     }
 
     /// Sends all entries that were taken, and behind them the requests that make them durable. The call waits for nothing; the
@@ -106,7 +144,7 @@ impl Appender {
     /// [`NotAppended::Refused`]: nothing was sent, and the entries wait for the next call. A batch that does not fit the empty queue
     /// pair never goes: a store flushes before it has taken so many.
     pub fn flush(&mut self) -> Result<(), NotAppended> {
-        self.pipeline.flush()
+        self.entries.flush()
     }
 
     /// Takes the receiver's answer, which the store has found among its messages. After a failure the call changes nothing: the
@@ -115,13 +153,13 @@ impl Appender {
     /// # Errors
     /// [`WrongAnswer`], with which the connection has failed.
     pub fn answered(&mut self, number: u64) -> Result<(), WrongAnswer> {
-        self.pipeline.answered(number)
+        self.entries.pipeline.answered(number)
     }
 
     /// Takes the end of the connection, for `cause`. Entries whose batches have not ended well when the failure is told become
     /// unknown.
     pub fn fail(&mut self, cause: &str) {
-        self.pipeline.fail(cause.to_owned());
+        self.entries.pipeline.fail(cause.to_owned());
     }
 
     /// The next entry that is persisted: numbers come in order, each once.
@@ -132,7 +170,7 @@ impl Appender {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<(u64, Persisted), AppendFailure>> {
-        let concluded = self.pipeline.poll_concluded(context);
+        let concluded = self.entries.pipeline.poll_concluded(context);
         concluded.map_ok(|(number, concluded)| (number, Persisted::by(&self.planned, concluded)))
     }
 
@@ -143,23 +181,22 @@ impl Appender {
 
     /// The progress of the entries.
     pub fn standing(&self) -> Standing {
-        self.pipeline.standing()
+        self.entries.pipeline.standing()
     }
 }
 
 /// Runs any program, even one that keeps no promise, to measure the program and to show that it loses entries.
-pub struct AppendRehearsal(Pipeline);
+pub struct AppendRehearsal(Entries);
 
 impl AppendRehearsal {
     /// Appends by `route` to a receiver of `terms` that rehearses the same program.
     pub fn new(route: Route, terms: AppendTerms, program: &Program) -> Self {
-        let sender = Sender::new(route.port.clone(), route.qp, terms);
-        Self(Pipeline::new(route, sender, AppenderSteps::of(program)))
+        Self(Entries::new(route, terms, program))
     }
 
     /// As [`Appender::add_credits`].
     pub fn add_credits(&self, granted: u64) {
-        self.0.sender().add_credits(granted);
+        self.0.sender.add_credits(granted);
     }
 
     /// As [`Appender::append`].
@@ -174,12 +211,12 @@ impl AppendRehearsal {
 
     /// As [`Appender::answered`].
     pub fn answered(&mut self, number: u64) -> Result<(), WrongAnswer> {
-        self.0.answered(number)
+        self.0.pipeline.answered(number)
     }
 
     /// As [`Appender::fail`].
     pub fn fail(&mut self, cause: &str) {
-        self.0.fail(cause.to_owned());
+        self.0.pipeline.fail(cause.to_owned());
     }
 
     /// As [`Appender::poll_persisted`], of steps that promise nothing.
@@ -187,6 +224,6 @@ impl AppendRehearsal {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<(u64, Concluded), AppendFailure>> {
-        self.0.poll_concluded(context)
+        self.0.pipeline.poll_concluded(context)
     }
 }

@@ -42,11 +42,14 @@
 
 mod agreement;
 mod appender;
+mod declaration;
+mod lent;
 mod pipeline;
 mod receiver;
 mod steps;
 
 pub use agreement::{Agreement, NoAgreement, RECEIVING_SIZE, Receiving};
 pub use appender::{AppendRehearsal, Appender, Route};
+pub use lent::{LENDING_SIZE, Lending, LentAgreement, LentAppender, Piece};
 pub use pipeline::{AppendFailure, NotAppended, Standing, WrongAnswer};
 pub use receiver::{AppendReceiver, OutOfOrder};

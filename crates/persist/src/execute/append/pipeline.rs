@@ -12,12 +12,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use stonecast_base::mutant;
-use stonecast_fabric::append::{AppendError, Appender as Sender};
-use stonecast_fabric::{DeviceError, LocalSpan, Operation, Status};
+use stonecast_fabric::append::AppendError;
+use stonecast_fabric::{DeviceError, Operation, Port, QueuePair, Status};
 
-use super::appender::Route;
-use super::steps::{AppenderSteps, Until};
+use super::steps::Until;
 use crate::execute::witness::Concluded;
 
 type Completion = Pin<Box<dyn Future<Output = Result<Status, DeviceError>>>>;
@@ -78,15 +76,26 @@ pub struct WrongAnswer {
     pub posted: u64,
 }
 
+/// Entries that were posted together.
+struct Batch {
+    /// The number of the last entry.
+    last: u64,
+    /// The end of its entries.
+    until: Until,
+    /// `None` once the batch has completed.
+    completion: Option<Completion>,
+}
+
 /// The entries of one connection.
 pub(super) struct Pipeline {
-    route: Route,
-    sender: Sender,
-    steps: AppenderSteps,
+    port: Rc<Port>,
+    qp: QueuePair,
+    /// Whether the receiver answers at all.
+    awaits_answers: bool,
     /// Requests that were not posted.
     batch: Vec<Operation>,
-    /// Batches that have not ended, each with the number of its last entry.
-    under_way: VecDeque<(u64, Completion)>,
+    /// Batches whose entries are not concluded, oldest first.
+    under_way: VecDeque<Batch>,
     reached: Reached,
     failure: Option<String>,
     waker: Option<Waker>,
@@ -97,17 +106,18 @@ pub(super) struct Pipeline {
 struct Reached {
     appended: u64,
     posted: u64,
-    completed: u64,
+    /// Entries of batches that have come to their end.
+    ended: u64,
     answered: u64,
     given: u64,
 }
 
 impl Pipeline {
-    pub fn new(route: Route, sender: Sender, steps: AppenderSteps) -> Self {
+    pub fn new(port: Rc<Port>, qp: QueuePair, awaits_answers: bool) -> Self {
         Self {
-            route,
-            sender,
-            steps,
+            port,
+            qp,
+            awaits_answers,
             batch: Vec::new(),
             under_way: VecDeque::new(),
             reached: Reached::default(),
@@ -116,32 +126,36 @@ impl Pipeline {
         }
     }
 
-    pub fn sender(&self) -> &Sender {
-        &self.sender
-    }
-
-    /// Takes an entry into the batch.
-    pub fn append(&mut self, entry: LocalSpan) -> Result<u64, NotAppended> {
+    /// Takes an entry, whose requests `stage` adds to the batch.
+    pub fn append(
+        &mut self,
+        stage: impl FnOnce(&mut Vec<Operation>) -> Result<(), NotAppended>,
+    ) -> Result<u64, NotAppended> {
         self.check()?;
-        if self.steps.sends {
-            self.sender.stage(entry, &mut self.batch)?;
-        }
+        stage(&mut self.batch)?;
         self.reached.appended += 1;
         Ok(self.reached.appended)
     }
 
-    /// Posts the batch, with a READ behind it if the steps have one.
-    pub fn flush(&mut self) -> Result<(), NotAppended> {
+    /// Whether entries wait to be posted.
+    pub fn has_gathered(&self) -> bool {
+        self.reached.posted < self.reached.appended
+    }
+
+    /// Posts the batch, with `behind` behind it. Its entries end with `until`.
+    pub fn flush(
+        &mut self,
+        behind: impl IntoIterator<Item = Operation>,
+        until: Until,
+    ) -> Result<(), NotAppended> {
         self.check()?;
-        if self.reached.posted == self.reached.appended {
+        if !self.has_gathered() {
             return Ok(());
         }
-        let sends = self.batch.len();
-        if self.steps.reads && !mutant!(AppendsNotFlushed) {
-            self.batch.push(self.route.read());
-        }
+        let entries = self.batch.len();
+        self.batch.extend(behind);
         let operations: Rc<[Operation]> = self.batch.as_slice().into();
-        let (port, qp) = (self.route.port.clone(), self.route.qp);
+        let (port, qp) = (self.port.clone(), self.qp);
         let mut completion: Completion =
             Box::pin(async move { port.submit(qp, &operations).await });
         // The first poll posts. A result that it returns at once is kept like a later one.
@@ -150,7 +164,7 @@ impl Pipeline {
             .poll(&mut Context::from_waker(Waker::noop()));
         let kept = match first {
             Poll::Ready(Err(refused)) => {
-                self.batch.truncate(sends);
+                self.batch.truncate(entries);
                 return Err(NotAppended::Refused(refused));
             }
             Poll::Ready(result) => Box::pin(std::future::ready(result)),
@@ -158,7 +172,14 @@ impl Pipeline {
         };
         self.batch.clear();
         self.reached.posted = self.reached.appended;
-        self.under_way.push_back((self.reached.posted, kept));
+        if until == Until::Posted {
+            self.reached.ended = self.reached.posted;
+        }
+        self.under_way.push_back(Batch {
+            last: self.reached.posted,
+            until,
+            completion: Some(kept),
+        });
         self.wake();
         Ok(())
     }
@@ -172,8 +193,7 @@ impl Pipeline {
         let Reached {
             posted, answered, ..
         } = self.reached;
-        let awaited = self.steps.until == Until::Answered;
-        if !awaited || number < answered || number > posted {
+        if !self.awaits_answers || number < answered || number > posted {
             let wrong = WrongAnswer {
                 found: number,
                 answered,
@@ -215,33 +235,50 @@ impl Pipeline {
 
     /// Takes the ends of batches, oldest first: they come in the order of posting.
     fn advance(&mut self, context: &mut Context<'_>) {
-        while let Some((last, completion)) = self.under_way.front_mut() {
-            let Poll::Ready(ended) = completion.as_mut().poll(context) else {
-                return;
+        for batch in &mut self.under_way {
+            let Some(completion) = &mut batch.completion else {
+                continue;
             };
-            let last = *last;
-            self.under_way.pop_front();
+            let Poll::Ready(ended) = completion.as_mut().poll(context) else {
+                break;
+            };
             let cause = match ended {
                 Ok(Status::Success) => {
-                    self.reached.completed = last;
+                    batch.completion = None;
                     continue;
                 }
                 Ok(status) => status.to_string(),
                 Err(error) => error.to_string(),
             };
             // No entry behind a gap is concluded, even if a later batch ends well.
+            self.take_ended();
             self.under_way.clear();
             return self.fail(cause);
+        }
+        self.take_ended();
+    }
+
+    /// Notes the batches at the front that have come to their ends: the completion says that their bytes may be used again, and an answer that the
+    /// entries are durable.
+    fn take_ended(&mut self) {
+        let answered = self.reached.answered;
+        while let Some(batch) = self.under_way.front()
+            && batch.completion.is_none()
+            && (batch.until != Until::Answered || batch.last <= answered)
+        {
+            self.reached.ended = self.reached.ended.max(batch.last);
+            self.under_way.pop_front();
         }
     }
 
     fn concluded(&self) -> u64 {
-        match self.steps.until {
-            Until::Posted => self.reached.posted,
-            Until::Completed => self.reached.completed,
-            // The answer says that the entries are durable, and the completion says that their bytes may be used again.
-            Until::Answered if self.failure.is_some() => self.reached.answered,
-            Until::Answered => self.reached.answered.min(self.reached.completed),
+        let Reached {
+            ended, answered, ..
+        } = self.reached;
+        match self.failure {
+            // An answer that arrived before counts, whatever became of the batch.
+            Some(_) => ended.max(answered),
+            None => ended,
         }
     }
 

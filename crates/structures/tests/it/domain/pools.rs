@@ -1,6 +1,6 @@
 //! Pools of several domains.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use rand::RngExt as _;
@@ -10,12 +10,12 @@ use stonecast_structures::shapes::{
     Description, ReadRoots, Step, Structure, StructureKind, Traversal, drive,
 };
 use stonecast_structures::{
-    Append, DomainError, DomainWriter, Executor, Grant, Key as _, LogKey, Operation, PoolGeometry,
-    Served, StageFault, Stopped, StructurePool, Verb,
+    Append, DomainError, DomainName, DomainWriter, Executor, Grant, Key as _, LogKey, Medium,
+    Operation, PoolGeometry, Served, StageFault, Stopped, StructurePool, Verb,
 };
 
 use crate::memory::Memory;
-use crate::pool::{Pool, medium, now};
+use crate::pool::{Pool, medium, medium_of, now};
 
 const KEY: LogKey = LogKey(0xfeed);
 const GEOMETRY: PoolGeometry = PoolGeometry {
@@ -31,10 +31,13 @@ fn new_pool() -> (Rc<Pool>, StructurePool) {
 }
 
 fn open(memory: &Rc<Pool>) -> Result<StructurePool, DomainError> {
-    now(StructurePool::open(
-        medium(memory),
-        &mut |place, territory| Box::new(Executor::new(KEY, place, territory.clone())),
-    ))
+    open_on(medium(memory))
+}
+
+fn open_on(medium: Rc<Medium>) -> Result<StructurePool, DomainError> {
+    now(StructurePool::open(medium, &mut |place, territory| {
+        Box::new(Executor::new(KEY, place, territory.clone()))
+    }))
 }
 
 fn copied(memory: &Memory, span: Span) -> Option<Vec<u8>> {
@@ -304,6 +307,51 @@ pub fn a_slab_changes_hands_only_without_a_tenure() {
     assert!(!now(pool.take_slab(owner.number, slab)).unwrap());
 }
 
+/// Needs the question after earlier writers: over shared memory, a front-end that was stopped in a store outlives the back-end.
+pub fn a_log_of_an_earlier_run_is_given_to_nobody_until_its_owner_is_gone() {
+    let (memory, mut pool) = new_pool();
+    let owner = Owner::new(&memory, &mut pool);
+    let free = pool.free_slabs();
+    drop(pool);
+    let is_gone = Rc::new(Cell::new(false));
+    let asked = is_gone.clone();
+    let medium = medium_of(&memory).until(Rc::new(move || asked.get()));
+    let mut pool = open_on(Rc::new(medium)).unwrap();
+    assert_eq!(pool.free_slabs(), free, "the log is kept");
+    let grant = now(pool.grant(owner.number))
+        .unwrap()
+        .expect("there is room");
+    assert_ne!(grant.area, owner.grant.area);
+    is_gone.set(true);
+    now(pool.give_slab(owner.number))
+        .unwrap()
+        .expect("there is room");
+    assert_eq!(
+        pool.free_slabs(),
+        free - 1,
+        "one was freed, and two are used"
+    );
+}
+
+#[test]
+fn a_domain_is_found_by_its_name_also_after_a_restart_and_a_name_is_given_once() {
+    let (memory, mut pool) = new_pool();
+    let name = |text| DomainName::new(text).unwrap();
+    let named = |pool: &mut StructurePool, text| now(pool.open_domain(name(text))).unwrap();
+    let orders = named(&mut pool, "orders").unwrap();
+    assert_ne!(named(&mut pool, "stock"), Some(orders));
+    assert_eq!(named(&mut pool, "orders"), Some(orders));
+    let mut pool = open(&memory).unwrap();
+    assert_eq!(named(&mut pool, "orders"), Some(orders));
+    assert_eq!(pool.name_of(orders), Some(name("orders")));
+    assert!(named(&mut pool, "a").is_some() && named(&mut pool, "b").is_some());
+    assert_eq!(named(&mut pool, "c"), None, "the pool has four domains");
+    assert_eq!(
+        named(&mut pool, "a").map(|number| number > orders),
+        Some(true)
+    );
+}
+
 /// Needs the reservation: the log is filled with operations to the last one that fits.
 pub fn everything_staged_finds_room_for_its_transaction() {
     let (memory, mut pool) = new_pool();
@@ -378,6 +426,7 @@ fn each_rule_of_the_pool_holds() {
     a_reader_across_a_restart_never_goes_back();
     a_slab_that_is_given_is_free_whatever_it_held_before();
     a_slab_changes_hands_only_without_a_tenure();
+    a_log_of_an_earlier_run_is_given_to_nobody_until_its_owner_is_gone();
     everything_staged_finds_room_for_its_transaction();
     a_reader_finds_the_structures_of_one_moment_at_every_moment();
 }

@@ -1,4 +1,4 @@
-//! Memory of the requester from which entries are sent: a ring of entries, each in one piece.
+//! Memory from which entries are sent: a ring of entries, each in one piece.
 //!
 //! ```text
 //!   | entry 4 | entry 5 |  free   | entry 3 | skipped |        an entry that does not fit the end begins at the start
@@ -14,13 +14,14 @@ use stonecast_base::mutant;
 
 /// A ring of entries, each in one piece.
 #[derive(Debug)]
-pub(super) struct Staging {
+pub struct Staging {
     size: u64,
     /// Starts and ends of the entries, oldest first.
     entries: VecDeque<(u64, u64)>,
 }
 
 impl Staging {
+    /// An empty ring of `size` bytes.
     pub fn new(size: u64) -> Self {
         Self {
             size,
@@ -49,6 +50,9 @@ impl Staging {
     }
 
     /// Releases the oldest entry, which is sent: the device is done with its bytes.
+    ///
+    /// # Panics
+    /// If the ring is empty.
     pub fn pop(&mut self) {
         self.entries.pop_front().expect("an entry was staged");
     }
