@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use stonecast_base::Corruption;
 
+use crate::pool::Content;
+
 /// Making bytes durable failed. It is unknown which bytes reached the medium, and the region is poisoned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -111,6 +113,22 @@ pub enum MediaError {
         found: u32,
         /// The version that this program reads.
         supported: u32,
+    },
+    /// The pool holds something else than what it was opened for.
+    #[error(
+        "{path} is a pool of {found}, not of {expected}; {}",
+        match found {
+            Content::Structures => "serve it with --structures",
+            Content::KeysAndValues => "serve it with --data",
+        }
+    )]
+    OtherContent {
+        /// The pool.
+        path: PathBuf,
+        /// Its content.
+        found: Content,
+        /// The content that was expected.
+        expected: Content,
     },
     /// The pool uses incompatible features that this program does not know.
     #[error(

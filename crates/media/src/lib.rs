@@ -66,7 +66,7 @@ pub use platform::{
     Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName,
 };
 pub use pool::{
-    CAPACITY_MAX, Membership, MembershipCell, OpenMode, Pool, PoolOptions, Repair,
+    CAPACITY_MAX, Content, Membership, MembershipCell, OpenMode, Pool, PoolOptions, Repair,
     SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, SHARDS_MAX,
     header_table, segment_size_default,
 };

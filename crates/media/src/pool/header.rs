@@ -7,11 +7,12 @@ use stonecast_base::{Corruption, hash::xxh3_128};
 use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
+use crate::pool::content::Content;
 use crate::pool::geometry::{check_geometry, check_shards};
 use crate::pool::layout::{
     COMPATIBLE, COMPATIBLE_HOME, COMPATIBLE_SHARDS, HeaderBytes, INCOMPATIBLE,
     INCOMPATIBLE_APPENDED, INCOMPATIBLE_CLUSTER, INCOMPATIBLE_MEMBER, INCOMPATIBLE_PUBLISHED,
-    MAGIC, SIZE, VERSION, checksum,
+    INCOMPATIBLE_STRUCTURES, MAGIC, SIZE, VERSION, checksum,
 };
 use crate::pool::membership::Membership;
 use crate::pool::options::PoolOptions;
@@ -63,7 +64,7 @@ pub(super) struct Header {
 
 impl Header {
     /// The header of a new pool, served for the first time. The options were checked.
-    pub fn create(options: &PoolOptions, power_cycle: u128) -> Self {
+    pub fn create(options: &PoolOptions, content: Content, power_cycle: u128) -> Self {
         let entropy = |start: usize| {
             u64::from_le_bytes(
                 options.entropy[start..start + 8]
@@ -98,6 +99,9 @@ impl Header {
             // The ledger lies in a segment of the kind that appends fill.
             bytes.incompatible = U64::new(INCOMPATIBLE_CLUSTER | INCOMPATIBLE_APPENDED);
             bytes.cluster_seed = U64::new(seed);
+        }
+        if content == Content::Structures {
+            bytes.incompatible = U64::new(bytes.incompatible.get() | INCOMPATIBLE_STRUCTURES);
         }
         Self { bytes }
     }
@@ -369,6 +373,13 @@ impl Header {
     /// Features that this program does not know and without which no program opens the pool.
     pub fn unknown_incompatible(&self) -> u64 {
         self.bytes.incompatible.get() & !INCOMPATIBLE
+    }
+    /// The kind of content.
+    pub fn content(&self) -> Content {
+        match self.bytes.incompatible.get() & INCOMPATIBLE_STRUCTURES {
+            0 => Content::KeysAndValues,
+            _ => Content::Structures,
+        }
     }
     /// Whether clients have ever published in this pool.
     pub fn is_published(&self) -> bool {

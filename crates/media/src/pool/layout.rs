@@ -15,8 +15,11 @@ pub(crate) const MAGIC: [u8; 8] = *b"stonpool";
 pub(super) const VERSION: u32 = 2;
 
 /// The incompatible features that this program knows, as bits.
-pub(super) const INCOMPATIBLE: u64 =
-    INCOMPATIBLE_PUBLISHED | INCOMPATIBLE_APPENDED | INCOMPATIBLE_CLUSTER | INCOMPATIBLE_MEMBER;
+pub(super) const INCOMPATIBLE: u64 = INCOMPATIBLE_PUBLISHED
+    | INCOMPATIBLE_APPENDED
+    | INCOMPATIBLE_CLUSTER
+    | INCOMPATIBLE_MEMBER
+    | INCOMPATIBLE_STRUCTURES;
 /// Clients have published: the log may hold void records.
 pub(super) const INCOMPATIBLE_PUBLISHED: u64 = 1;
 /// Segments may be filled by appends.
@@ -25,6 +28,8 @@ pub(super) const INCOMPATIBLE_APPENDED: u64 = 2;
 pub(super) const INCOMPATIBLE_CLUSTER: u64 = 4;
 /// The pool is that of a node, and the header has the configuration in which the node last was.
 pub(super) const INCOMPATIBLE_MEMBER: u64 = 8;
+/// The log holds data structures, and no records of keys and values.
+pub(super) const INCOMPATIBLE_STRUCTURES: u64 = 16;
 /// The compatible features that this program knows, as bits.
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME | COMPATIBLE_SHARDS;
 /// The header has the home of the pool. A program that does not know the feature leaves the field as it is.
@@ -106,7 +111,7 @@ fields! {
     version: "format version, 2",
     size: "bytes of this copy, 4096",
     checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
-    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill. Bit 2: a pool of a cluster, so a ledger says which records count, and `cluster seed` is there. Bit 3: the pool of a node, which must not serve it in an earlier configuration, and the fields from `cluster` to `lease drift` are there",
+    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill. Bit 2: a pool of a cluster, so a ledger says which records count, and `cluster seed` is there. Bit 3: the pool of a node, which must not serve it in an earlier configuration, and the fields from `cluster` to `lease drift` are there. Bit 4: the log holds data structures (`structures.md`), and no keys and values",
     read_only_compatible: "feature bits; a program that does not know one of them reads the pool and writes nothing",
     compatible: "feature bits; a program that does not know one of them keeps it and goes on. Bit 0: `home` is there. Bit 1: `shards` is there",
     generation: "grows by 1 with each change of the header; of two valid copies the one with the higher generation counts",

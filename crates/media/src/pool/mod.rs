@@ -18,6 +18,7 @@
 //!   damaged.
 //! - An opening is on the medium before [`Pool::open`] returns, so no two runs ever write under the same opening.
 
+mod content;
 mod copies;
 mod geometry;
 mod header;
@@ -38,6 +39,7 @@ use crate::{
     Backing, Blob, DeclaredPlatform, Durability, LogOptions, MediaError, PersistentRegion,
 };
 
+pub use content::Content;
 pub use geometry::{
     CAPACITY_MAX, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN,
     SHARDS_MAX, segment_size_default,
@@ -110,8 +112,17 @@ impl SharedHeader {
 }
 
 impl Pool {
-    /// Creates a pool in an empty backing and serves it.
+    /// Creates a pool of keys and values in an empty backing and serves it.
     pub fn create(backing: Rc<dyn Backing>, options: PoolOptions) -> Result<Self, MediaError> {
+        Self::create_of(Content::KeysAndValues, backing, options)
+    }
+
+    /// Creates a pool of any content in an empty backing and serves it.
+    pub fn create_of(
+        content: Content,
+        backing: Rc<dyn Backing>,
+        options: PoolOptions,
+    ) -> Result<Self, MediaError> {
         let PoolOptions {
             capacity,
             segment_size,
@@ -132,7 +143,7 @@ impl Pool {
                 });
             }
         }
-        let header = Header::create(&options, backing.power_cycle());
+        let header = Header::create(&options, content, backing.power_cycle());
         let log = open_log(&*backing, &header)?;
         // The log is a new file, which has no home before it exists.
         let header = header.at(backing.home());
@@ -149,11 +160,24 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Opens the pool in `backing`, and returns the damage that had to be repaired.
+    /// Opens the pool of keys and values in `backing`, and returns the damage that had to be repaired.
+    ///
+    /// # Errors
+    /// As [`Pool::open_of`].
+    pub fn open(
+        backing: Rc<dyn Backing>,
+        mode: OpenMode,
+    ) -> Result<(Self, Vec<Repair>), MediaError> {
+        Self::open_of(Content::KeysAndValues, backing, mode)
+    }
+
+    /// Opens the pool in `backing`, and returns the damage that had to be repaired. A pool of other content is refused
+    /// ([`MediaError::OtherContent`]), and nothing was changed.
     ///
     /// The header keeps the power cycle of the last run, and in a copy the home of the original, until [`Pool::recovered`].
     /// After a crash before that call, the next opening expects the same losses.
-    pub fn open(
+    pub fn open_of(
+        content: Content,
         backing: Rc<dyn Backing>,
         mode: OpenMode,
     ) -> Result<(Self, Vec<Repair>), MediaError> {
@@ -173,6 +197,13 @@ impl Pool {
             return Err(MediaError::UnsupportedFeatures {
                 path,
                 unknown: header.unknown_incompatible(),
+            });
+        }
+        if header.content() != content {
+            return Err(MediaError::OtherContent {
+                path,
+                found: header.content(),
+                expected: content,
             });
         }
         let refusal = match mode {
