@@ -328,6 +328,8 @@ mutants! {
     EarlierJoinAnswers in "backup", "reports name their join";
     /// A backup answers for entries behind a gap.
     GapAnswered in "backup", "persisted in order";
+    /// A backup answers for a record when its first piece is durable.
+    AnsweredByFirstPiece in "backup", "persisted in order";
     /// A persist that was dropped half-way is not done again.
     DroppedPersistForgotten in "backup", "futures may be dropped";
     /// A backup closes a stream, and does not tell the stream's primary.

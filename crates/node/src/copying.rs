@@ -128,6 +128,8 @@ impl<C> State<C> {
         };
         shard.floor = history.floor;
         shard.floor_at = now;
+        let floor = history.floor;
+        shard.bodies.forget_pieces(|point| point <= floor);
         if let Some(leads) = shard.leads() {
             let may_go = leads.primary.floor_kept(history);
             leads.digested = if may_go { 0 } else { leads.digested };
@@ -174,7 +176,7 @@ impl<C> Shard<C> {
         following.progress = Followed::Adopted;
         let lineage = copies.copy.lineage();
         self.bodies
-            .retain(|&point, _| lineage.judge(point) == Judgement::Counts);
+            .retain(|point| lineage.judge(point) == Judgement::Counts);
         self.open_streams(intake);
         None
     }
@@ -258,7 +260,7 @@ impl<C> Shard<C> {
             return;
         }
         while let Some(entry) = self.copies_mut().and_then(|copies| copies.copy.digest()) {
-            let body = self.bodies.remove(&entry.point());
+            let body = self.bodies.remove(entry.point());
             store.digest(&entry, &body.expect("a body is kept until it is digested"));
             self.copies_mut().expect("it digests").digested += 1;
         }

@@ -66,11 +66,6 @@ pub(crate) enum NoLink {
     NoAddress,
     #[error(transparent)]
     NotLinked(#[from] NotLinked),
-    /// The entries that this node stamps do not fit there.
-    #[error(
-        "the longest entry has {found} bytes there, and {needed} here: give both nodes the same limit"
-    )]
-    ShortEntries { found: u32, needed: u32 },
 }
 
 /// The reason why a write was not stamped. The write leaves nothing behind.
@@ -88,12 +83,12 @@ pub enum NotServed {
         /// The shard.
         shard: u32,
     },
-    /// No copy takes the entry.
+    /// No copy takes the record.
     #[error(
-        "an entry of {size} bytes, and the longest one has {longest}; cut the value into pieces"
+        "a record of {size} bytes, and the longest one has {longest}; cut the value into pieces"
     )]
     TooLong {
-        /// Bytes of the entry, with its header.
+        /// Bytes of the record.
         size: u64,
         /// Bytes of the longest.
         longest: u32,

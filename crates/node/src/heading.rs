@@ -99,7 +99,7 @@ impl<C> State<C> {
         let mut digested = 0;
         let Shard { bodies, .. } = shard;
         let primary = heir.takeover.serve(min_copies, |entry| {
-            let body = bodies.remove(&entry.point());
+            let body = bodies.remove(entry.point());
             let body = body.expect("a body is kept until it is digested");
             shared.store.digest(&entry, &body);
             digested += 1;

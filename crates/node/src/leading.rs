@@ -1,7 +1,6 @@
 //! Primaries: the calls of a store's pipeline, and the calls that wait for copies.
 
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::task::Poll;
 
 use stonecast_base::{Nanoseconds, mutant};
@@ -9,12 +8,18 @@ use stonecast_cluster::{Group, NodeName, Subject, Term};
 use stonecast_member::Member;
 use stonecast_replication::{Connection, Entry, HEADER_SIZE, LeaseSays, Report, Settled};
 
+use crate::bodies::Bodies;
 use crate::error::NotServed;
 use crate::heading::lease_says;
 use crate::node::{Node, Shared};
 use crate::shard::{Leads, Role, Shard};
 use crate::state::State;
 use crate::store::Store;
+
+/// Whether an entry that takes `room` may wait for copies beside others.
+fn fits(unsettled: u64, room: u64, limit: u64) -> bool {
+    unsettled == 0 || unsettled + room <= limit
+}
 
 /// The records that one commit of the node's own log makes durable.
 #[derive(Debug, Default)]
@@ -69,12 +74,14 @@ impl<S: Store> Node<S> {
         Ok(entry)
     }
 
-    /// Waits until the entries of earlier writes leave room for a further one, behind [`NotServed::NoRoom`]; returns at once if the node has ended. One task at a
-    /// time waits. A commit that the task has to make is made before: the entries wait for that, too.
+    /// Waits until the entries of earlier writes leave room for the write that was refused last, behind [`NotServed::NoRoom`]; returns at once if the node has
+    /// ended. One task at a time waits. A commit that the task has to make is made before: the entries wait for that, too.
     pub async fn room(&self) {
         let shared = &self.shared;
         poll_fn(|context| {
-            let has_room = shared.state.borrow().unsettled < shared.options.unsettled_max;
+            let state = shared.state.borrow();
+            let has_room = fits(state.unsettled, state.refused, shared.options.unsettled_max);
+            drop(state);
             if has_room || shared.is_over.get() {
                 return Poll::Ready(());
             }
@@ -86,16 +93,16 @@ impl<S: Store> Node<S> {
 
     /// The bytes that an entry of `body` takes at a copy, if there is room for them beside those of earlier entries. An entry alone always has room.
     fn has_room(&self, body: &[u8]) -> Result<u64, NotServed> {
-        let state = self.shared.state.borrow();
-        let size = (HEADER_SIZE + body.len()) as u32;
+        let mut state = self.shared.state.borrow_mut();
         let links = state.peers.values().filter_map(|peer| peer.link.as_ref());
-        let room = links.map(|link| link.room_of(size)).max();
-        let room = room.unwrap_or(size.into());
+        let room = links.map(|link| link.room_of(body.len())).max();
+        let room = room.unwrap_or((HEADER_SIZE + body.len()) as u64);
         let (unsettled, limit) = (state.unsettled, self.shared.options.unsettled_max);
-        match unsettled > 0 && unsettled + room > limit && !mutant!(StampedWithoutRoom) {
-            true => Err(NotServed::NoRoom { unsettled, limit }),
-            false => Ok(room),
+        if fits(unsettled, room, limit) || mutant!(StampedWithoutRoom) {
+            return Ok(room);
         }
+        state.refused = room;
+        Err(NotServed::NoRoom { unsettled, limit })
     }
 
     /// Keeps an answer of `shard` that appends nothing until the write that it saw is on all copies; see
@@ -112,12 +119,9 @@ impl<S: Store> Node<S> {
         Ok(())
     }
 
-    /// Whether every link takes an entry of `body`.
+    /// Whether every copy takes a record of `body`.
     fn fits(&self, shard: u32, body: &[u8]) -> Result<(), NotServed> {
-        let (size, longest) = (
-            (HEADER_SIZE + body.len()) as u64,
-            self.shared.options.entry_size_max,
-        );
+        let (size, longest) = (body.len() as u64, self.shared.options.record_size_max);
         match body {
             [] => Err(NotServed::Empty { shard }),
             _ if size > longest.into() => Err(NotServed::TooLong { size, longest }),
@@ -177,8 +181,6 @@ impl<S: Store> Node<S> {
     }
 }
 
-type Bodies = std::collections::BTreeMap<stonecast_replication::Point, Rc<[u8]>>;
-
 impl<C> State<C> {
     fn persisted_here(&mut self, OwnBatch { reports, commit }: &OwnBatch) {
         if let Some(commit) = commit {
@@ -215,7 +217,7 @@ impl<C> State<C> {
             for settled in settled {
                 shared.store.settled(number, settled);
             }
-            shard.bodies.retain(|&point, _| point > digested);
+            shard.bodies.retain(|point| point > digested);
         }
         self.count_unsettled();
         shared.room.ring();

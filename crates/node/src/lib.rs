@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod bodies;
 mod consent;
 mod copying;
 mod entering;

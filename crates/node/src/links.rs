@@ -45,13 +45,7 @@ async fn link<S: Store>(shared: &Shared<S>, addresses: &[String]) -> Result<Back
     let mut trouble = NoLink::NoAddress;
     for address in addresses {
         match BackupLink::connect(port, runtime, address, &options.link).await {
-            Ok(link) => {
-                let (found, needed) = (link.entry_size_max(), options.entry_size_max);
-                return match found < needed {
-                    true => Err(NoLink::ShortEntries { found, needed }),
-                    false => Ok(link),
-                };
-            }
+            Ok(link) => return Ok(link),
             Err(not_linked) => trouble = not_linked.into(),
         }
     }
@@ -249,7 +243,7 @@ impl<C> Shard<C> {
         let body_of = |entry: Entry| match entry.kind {
             Kind::Horizon => (entry, [].into()),
             Kind::Record => {
-                let body = bodies.get(&entry.point());
+                let body = bodies.get(entry.point());
                 (
                     entry,
                     body.expect("a body is kept until all copies have it")

@@ -12,10 +12,9 @@ use stonecast_replication::AppendKey;
 pub struct Options {
     /// Options of the links to backups, with the hello of this node.
     pub link: LinkOptions,
-    /// Bytes of the longest entry that is stamped, with its header: at most
-    /// [`LinkOptions::staging_size`], and at most what every intake of the cluster takes. A peer
-    /// that takes less has no link, and its shards are not served.
-    pub entry_size_max: u32,
+    /// Bytes of the longest record that is stamped, at most [`BODY_SIZE_MAX`](stonecast_replication::BODY_SIZE_MAX). Records that are longer than a message of
+    /// a copy go there in pieces.
+    pub record_size_max: u32,
     /// Most bytes of the entries, of all shards that this node leads, that are stamped and not on all copies. A copy digests no entry before a later one says that
     /// the entry is on all copies. So each copy has room for as much of each node, beside what awaits a floor; otherwise a shard that is offered too much
     /// stands still.

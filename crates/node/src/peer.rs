@@ -113,14 +113,11 @@ impl Peer {
             return;
         };
         while let Some(Unsent { join, entry, body }) = self.unsent.front() {
+            // The link may take some pieces of an entry.
+            self.is_unflushed = true;
             match link.append(*join, entry, body) {
-                Ok(()) => {
-                    self.is_unflushed = true;
-                    self.unsent.pop_front();
-                }
-                Err(refused @ (NotSent::TooLong { .. } | NotSent::Closed(_))) => {
-                    return self.end(refused.to_string());
-                }
+                Ok(()) => _ = self.unsent.pop_front(),
+                Err(refused @ NotSent::Closed(_)) => return self.end(refused.to_string()),
                 // Credits and reports make room, and the end of the link is reported.
                 Err(_) => break,
             }

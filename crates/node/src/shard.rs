@@ -1,14 +1,14 @@
 //! A shard on this node: the role of the node, and the entries that the node knows.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Subject, Term};
 use stonecast_replication::{
-    Entry, LaterTerm, Lineage, Point, Primary, ShardCopy, Taken, Takeover,
+    Entry, LaterTerm, Lineage, Piece, Point, Primary, ShardCopy, Taken, Takeover,
 };
 
+use crate::bodies::Bodies;
 use crate::consent::Consents;
 use crate::join::Join;
 use crate::leaving::Handover;
@@ -141,8 +141,7 @@ pub struct Shard<C> {
     pub number: u32,
     pub subject: Subject,
     pub role: Role<C>,
-    /// The bodies of entries that were not digested here, or not sent to all copies.
-    pub bodies: BTreeMap<Point, Rc<[u8]>>,
+    pub bodies: Bodies,
     /// Streams that are open in the intake: the peer and its join, by term.
     pub streams: BTreeMap<Term, (NodeName, u64)>,
     pub consents: Consents,
@@ -157,7 +156,7 @@ impl<C> Shard<C> {
             number,
             subject,
             role: Role::Absent,
-            bodies: BTreeMap::new(),
+            bodies: Bodies::default(),
             streams: BTreeMap::new(),
             consents: Consents::default(),
             floor: Point::default(),
@@ -199,13 +198,17 @@ impl<C> Shard<C> {
         }
     }
 
-    /// Takes an entry that was found, and keeps its body if the entry counts.
-    pub fn take(&mut self, entry: Entry, body: Rc<[u8]>) -> Result<(), LaterTerm> {
-        let Some(copy) = self.copy() else {
+    /// Takes an entry that was found, and keeps its body if the entry counts. The copy hears of a record when all of its pieces are there.
+    pub fn take(&mut self, entry: Entry, piece: Piece, bytes: Vec<u8>) -> Result<(), LaterTerm> {
+        if self.copy().is_none() {
+            return Ok(());
+        }
+        let Some(body) = self.bodies.gather(entry.point(), piece, bytes) else {
             return Ok(());
         };
+        let copy = self.copy().expect("it was there");
         match copy.take(entry)? {
-            Taken::Contiguous(_) | Taken::Ahead => _ = self.bodies.insert(entry.point(), body),
+            Taken::Contiguous(_) | Taken::Ahead => self.bodies.insert(entry.point(), body.into()),
             Taken::Known | Taken::Void => {}
         }
         Ok(())

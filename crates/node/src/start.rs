@@ -9,7 +9,7 @@ use stonecast_base::mutant;
 use stonecast_cluster::{EpochCell, FoundCopy, HashRange, Nonce, Subject};
 use stonecast_fabric::Bell;
 use stonecast_member::{Member, Seat};
-use stonecast_replication::{Entry, Lineage, ShardCopy};
+use stonecast_replication::{Entry, Lineage, Piece, ShardCopy};
 
 use crate::error::NodeError;
 use crate::fences::Fences;
@@ -101,6 +101,7 @@ impl<S: Store> Node<S> {
                 fences: Fences::default(),
                 keepings: Vec::new(),
                 unsettled: 0,
+                refused: 0,
                 lost: Default::default(),
                 own_commits: OwnCommits::default(),
                 is_changing: false,
@@ -142,7 +143,7 @@ fn recovered<C>(number: u32, subject: Subject, left: Left) -> Result<Shard<C>, N
     shard.floor = left.history.floor;
     shard.copies(ShardCopy::new(number, left.history));
     for (entry, body) in left.own {
-        let taken = shard.take(entry, body.into());
+        let taken = shard.take(entry, Piece::WHOLE, body);
         taken.map_err(|later| NodeError::LaterTerm {
             shard: number,
             later,
@@ -163,7 +164,7 @@ fn take_left<C>(
         if let Some(shard) = shards.get_mut(&number)
             && let Some(body) = memory.body_of(&found)
         {
-            let taken = shard.take(found.entry, body.into());
+            let taken = shard.take(found.entry, found.piece, body);
             taken.map_err(|later| NodeError::LaterTerm {
                 shard: number,
                 later,

@@ -23,6 +23,8 @@ pub struct State<C> {
     pub keepings: Vec<Keeping>,
     /// Bytes of the entries that were stamped and are not on all copies.
     pub unsettled: u64,
+    /// Bytes for which there was no room when a write was refused last.
+    pub refused: u64,
     /// Copies that have lost entries.
     pub lost: Lost,
     /// Commits of the own log that go on.

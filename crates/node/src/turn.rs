@@ -139,7 +139,7 @@ impl<C> State<C> {
                 && let Some(body) = memory.body_of(&found)
             {
                 // A stray of a later term than the copy's: its sender sends it again when the copy follows.
-                let _ = shard.take(found.entry, body.into());
+                let _ = shard.take(found.entry, found.piece, body);
             }
         }
         Ok(())
@@ -221,8 +221,7 @@ impl Memory {
         }
     }
 
-    /// The body of an entry that was found, if the bytes there are still its own. A horizon has
-    /// none.
+    /// The body of an entry that was found, or its piece of a body, if the bytes there are still its own. A horizon has none.
     pub fn body_of(&self, found: &Found) -> Option<Vec<u8>> {
         if found.entry.kind == Kind::Horizon {
             return Some(Vec::new());
@@ -231,7 +230,8 @@ impl Memory {
         self.region.read(found.place.offset, &mut bytes);
         let header = Header::read(&self.key, bytes.first_chunk()?).ok()?;
         let body = bytes.split_off(HEADER_SIZE);
-        let is_it = header.entry == found.entry && header.body_size == body.len();
+        let is_it = (header.entry, header.piece) == (found.entry, found.piece);
+        let is_it = is_it && header.body_size == body.len();
         let is_whole = is_it && header.check_body(&self.key, &body).is_ok();
         is_whole.then_some(body)
     }

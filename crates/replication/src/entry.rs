@@ -11,6 +11,9 @@
 //! it binds the receiver by the key, and it binds everything else by its bytes. The digest of the body stands in the header, so a scan
 //! trusts the size of the body before it reads the body: no content of a value makes a scan hash megabytes at each line.
 //!
+//! A record that is longer than a message is appended in *pieces*: entries of their own, each with the facts of the record, and with the place of its
+//! bytes in the body of the record. The pieces of a record lie anywhere, since the receiver places each of them.
+//!
 //! The tag does not bind the place. The receiver chooses the place after the sender has made the entry. An entry at a wrong place, such as
 //! an old entry inside a value or in a segment that was used again, is genuine; its term and version show that the entry is no news.
 
@@ -88,6 +91,13 @@ impl AppendKey {
     }
 }
 
+/// Shift of the offset of a piece in the word of the kind.
+const OFFSET_SHIFT: u32 = 8;
+const CODE_MASK: u32 = (1 << OFFSET_SHIFT) - 1;
+const _: () = assert!(BODY_SIZE_MAX < 1 << (u32::BITS - OFFSET_SHIFT));
+/// The code of a record of which more pieces follow.
+const CONTINUED: u32 = 3;
+
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -104,11 +114,44 @@ impl Kind {
             Self::Horizon => 2,
         }
     }
+}
 
-    fn from_code(code: u32) -> Option<Self> {
-        [Self::Record, Self::Horizon]
-            .into_iter()
-            .find(|kind| kind.code() == code)
+/// The part of a record that one entry carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The first byte of the record's body that the entry carries.
+    pub offset: u32,
+    /// Whether the body ends with this entry.
+    pub is_last: bool,
+}
+
+impl Piece {
+    /// All of a record, or a horizon.
+    pub const WHOLE: Self = Self {
+        offset: 0,
+        is_last: true,
+    };
+
+    /// Whether no other piece belongs to the record.
+    pub fn is_whole(self) -> bool {
+        self == Self::WHOLE
+    }
+
+    /// The word that states kind and piece.
+    fn word(self, kind: Kind) -> u32 {
+        let code = if self.is_last { kind.code() } else { CONTINUED };
+        code | self.offset << OFFSET_SHIFT
+    }
+
+    fn from_word(word: u32) -> Option<(Kind, Self)> {
+        let offset = word >> OFFSET_SHIFT;
+        let (kind, is_last) = match word & CODE_MASK {
+            1 => (Kind::Record, true),
+            2 => (Kind::Horizon, true),
+            CONTINUED => (Kind::Record, false),
+            _ => return None,
+        };
+        Some((kind, Self { offset, is_last }))
     }
 }
 
@@ -131,12 +174,13 @@ pub struct Entry {
 
 impl Entry {
     /// Whether the fields are consistent. A horizon never covers the entry that carries it: no copy has the entry yet.
-    fn is_possible(&self, size: usize) -> bool {
+    fn is_possible(&self, piece: Piece, size: usize) -> bool {
         let kind = match self.kind {
             Kind::Record => self.version > self.previous && size > 0,
-            Kind::Horizon => self.version == self.previous && size == 0,
+            Kind::Horizon => self.version == self.previous && size == 0 && piece.is_whole(),
         };
-        kind && self.term > Epoch(0) && self.horizon <= self.previous && size <= BODY_SIZE_MAX
+        let end = piece.offset as usize + size;
+        kind && self.term > Epoch(0) && self.horizon <= self.previous && end <= BODY_SIZE_MAX
     }
 
     /// Writes the header in front of the body, which lies from byte [`HEADER_SIZE`] to the end of `bytes` and is not copied. The entry is
@@ -145,9 +189,17 @@ impl Entry {
     /// # Panics
     /// If the fields are inconsistent, or the body is longer than [`BODY_SIZE_MAX`].
     pub fn write_header(&self, key: &AppendKey, bytes: &mut [u8]) {
+        self.write_piece(key, Piece::WHOLE, bytes);
+    }
+
+    /// As [`Entry::write_header`], in front of the bytes of one piece of the record.
+    ///
+    /// # Panics
+    /// As [`Entry::write_header`], and if a horizon is cut.
+    pub fn write_piece(&self, key: &AppendKey, piece: Piece, bytes: &mut [u8]) {
         let (header, body) = bytes.split_at_mut(HEADER_SIZE);
         assert!(
-            self.is_possible(body.len()),
+            self.is_possible(piece, body.len()),
             "{self:?} with a body of {} bytes is no entry",
             body.len()
         );
@@ -160,7 +212,7 @@ impl Entry {
             horizon: self.horizon.into(),
             shard: self.shard.into(),
             size: (body.len() as u32).into(),
-            kind: self.kind.code().into(),
+            kind: piece.word(self.kind).into(),
             format: FORMAT.into(),
         };
         encoded.tag = key.tag_of(encoded.as_bytes()).into();
@@ -173,7 +225,9 @@ impl Entry {
 pub struct Header {
     /// The entry, without its body.
     pub entry: Entry,
-    /// Bytes of the body.
+    /// The part of the record that this entry carries.
+    pub piece: Piece,
+    /// Bytes of the body, or of this part of it.
     pub body_size: usize,
     digest: u64,
 }
@@ -201,7 +255,7 @@ impl Header {
         let unknown = || NotAnEntry::Kind {
             found: header.kind.get(),
         };
-        let kind = Kind::from_code(header.kind.get()).ok_or_else(unknown)?;
+        let (kind, piece) = Piece::from_word(header.kind.get()).ok_or_else(unknown)?;
         let entry = Entry {
             shard: header.shard.get(),
             term: Epoch(header.term.get()),
@@ -211,11 +265,12 @@ impl Header {
             kind,
         };
         let body_size = header.size.get() as usize;
-        if !entry.is_possible(body_size) {
+        if !entry.is_possible(piece, body_size) {
             return Err(NotAnEntry::Impossible { entry, body_size });
         }
         Ok(Self {
             entry,
+            piece,
             body_size,
             digest: header.digest.get(),
         })

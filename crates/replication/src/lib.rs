@@ -46,7 +46,9 @@ mod sending;
 mod takeover;
 
 pub use copy::{Incomplete, LaterTerm, NotAdopted, ShardCopy, Taken};
-pub use entry::{AppendKey, BODY_SIZE_MAX, Entry, GRAIN, HEADER_SIZE, Header, Kind, NotAnEntry};
+pub use entry::{
+    AppendKey, BODY_SIZE_MAX, Entry, GRAIN, HEADER_SIZE, Header, Kind, NotAnEntry, Piece,
+};
 pub use primary::{LeaseSays, NotStamped, Primary, Resigned, Settled};
 pub use sending::{Connection, Report, ReportedOutOfOrder};
 pub use stonecast_lineage::{Judgement, Lineage, Point};

@@ -64,7 +64,8 @@ impl Intake {
         let mut newest = (0, 0);
         let settled = self.space.search(bounds, &mut |entries, arrival| {
             let header = entries.header(arrival.bytes);
-            let entry = header.expect("the scan judged the same copy").entry;
+            let header = header.expect("the scan judged the same copy");
+            let entry = header.entry;
             let place = Span::new(arrival.position, arrival.facts.size.into());
             let number = (arrival.position / segment_size) as u32;
             // No session of this run pays for entries that an earlier run left.
@@ -83,6 +84,7 @@ impl Intake {
             }
             let found = Found {
                 entry,
+                piece: header.piece,
                 place,
                 sender,
             };

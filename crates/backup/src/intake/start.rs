@@ -59,7 +59,7 @@ pub struct IntakeOptions {
     pub sessions_max: usize,
     /// The number of segments that are posted at any time.
     pub ahead: usize,
-    /// Bytes of the longest entry.
+    /// Bytes of the longest entry that one message brings. Longer records come in pieces.
     pub entry_size_max: u32,
     /// Bytes of the entries that one session may have under way.
     pub window_size: u64,

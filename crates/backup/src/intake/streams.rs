@@ -9,6 +9,8 @@
 //! A search finds entries in any order, and finds an entry twice that was sent again after a reconnect. The streams hand entries on in the order of their
 //! chain, each once. An answer speaks for all entries of a stream up to a version, so answers cover only the chain without a gap.
 //!
+//! The pieces of a long record are links of the chain, too. The chain has reached the record when it has passed the last piece.
+//!
 //! A closed stream is remembered until another stream of its shard closes. Its primary may not know of the close and may go on to append: the primary is
 //! told, and pays for the entries.
 
@@ -16,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stonecast_base::{Span, mutant};
 use stonecast_cluster::{NodeName, Term};
-use stonecast_replication::{Entry, Kind};
+use stonecast_replication::{Entry, HEADER_SIZE, Kind, Piece};
 
 use crate::notice::ROWS_MAX;
 use crate::stream::{Standing, StreamName, Told};
@@ -26,6 +28,8 @@ use crate::stream::{Standing, StreamName, Told};
 pub struct Found {
     /// The facts in its header.
     pub entry: Entry,
+    /// The part of the record that it carries.
+    pub piece: Piece,
     /// Its place in the log, header and body.
     pub place: Span,
     /// The peer whose stream the entry belongs to, and the peer's connection at that time. `None`: no stream of the shard and term is open, or an earlier
@@ -49,10 +53,34 @@ struct Stream {
     join: u64,
     /// The version up to which everything was found without a gap.
     reached: u64,
+    /// The link behind which everything is missing or waits.
+    end: Link,
     /// The version up to which everything is durable.
     durable: u64,
-    /// Entries behind a gap, by the version that each follows.
-    waiting: BTreeMap<u64, Found>,
+    /// Entries behind a gap, by the link that each follows.
+    waiting: BTreeMap<Link, Found>,
+}
+
+/// A place in the chain of a stream: behind a whole record, or behind these bytes of the next one, whose version is named.
+type Link = (u64, u32);
+
+impl Found {
+    /// The link that the entry follows.
+    fn follows(&self) -> Link {
+        match self.piece.offset {
+            0 => (self.entry.previous, 0),
+            offset => (self.entry.version, offset),
+        }
+    }
+
+    /// The link that the entry makes.
+    fn makes(&self) -> Link {
+        let body_size = self.place.size - HEADER_SIZE as u64;
+        match self.piece.is_last {
+            true => (self.entry.version, 0),
+            false => (self.entry.version, self.piece.offset + body_size as u32),
+        }
+    }
 }
 
 /// A stream that takes no more entries.
@@ -84,6 +112,7 @@ impl Streams {
             peer,
             join,
             reached: after,
+            end: (after, 0),
             durable: after,
             waiting: BTreeMap::new(),
         };
@@ -138,16 +167,17 @@ impl Streams {
             next.push(found);
             return Noted::New;
         }
-        let is_known = found.entry.version <= stream.reached
-            || stream.waiting.contains_key(&found.entry.previous);
-        if is_known {
+        if stream.knows(&found) {
             // The sender does not know what is durable here.
             self.news.insert(name);
             return Noted::Again;
         }
-        stream.waiting.insert(found.entry.previous, found);
+        stream.waiting.insert(found.follows(), found);
         while let Some(following) = stream.next() {
-            stream.reached = following.entry.version;
+            stream.end = following.makes();
+            if following.piece.is_last || mutant!(AnsweredByFirstPiece) {
+                stream.reached = following.entry.version;
+            }
             next.push(following);
         }
         Noted::New
@@ -221,12 +251,20 @@ impl Streams {
 }
 
 impl Stream {
+    /// Whether an entry is in the chain, or waits.
+    fn knows(&self, found: &Found) -> bool {
+        let (version, offset) = (found.entry.version, found.piece.offset);
+        let (begun, end) = self.end;
+        let is_passed = version <= self.reached || (version == begun && offset < end);
+        is_passed || self.waiting.contains_key(&found.follows())
+    }
+
     /// The entry that follows the chain, if it was found.
     fn next(&mut self) -> Option<Found> {
         if mutant!(GapAnswered) {
             return self.waiting.pop_first().map(|(_, found)| found);
         }
-        self.waiting.remove(&self.reached)
+        self.waiting.remove(&self.end)
     }
 }
 
@@ -248,8 +286,18 @@ mod tests {
                 horizon: 0,
                 kind: Kind::Record,
             },
+            piece: Piece::WHOLE,
             place: Span::new(version * 64, 64),
             sender: None,
+        }
+    }
+
+    /// A piece of 100 bytes.
+    fn piece(version: u64, previous: u64, (offset, is_last): (u32, bool)) -> Found {
+        Found {
+            piece: Piece { offset, is_last },
+            place: Span::new(version * 640 + u64::from(offset), 164),
+            ..found(version, previous)
         }
     }
 
@@ -290,6 +338,29 @@ mod tests {
         assert_eq!(streams.note(found(7, 5), &mut next), Noted::Again);
         assert_eq!(streams.note(found(8, 7), &mut next), Noted::New);
         assert_eq!(versions(&next), [7, 8, 9]);
+    }
+
+    /// Needs the last piece: an answer for 8 would speak for bytes that never came.
+    #[test]
+    fn a_record_in_pieces_is_reached_with_its_last_piece_in_whatever_order_they_are_found() {
+        let (mut streams, mut next) = (streams(), Vec::new());
+        assert_eq!(streams.note(found(7, 5), &mut next), Noted::New);
+        let pieces = [(200, true), (0, false), (0, false), (100, false)];
+        let pieces = pieces.map(|part| piece(8, 7, part));
+        let noted = pieces.map(|piece| streams.note(piece, &mut next));
+        assert_eq!(noted, [Noted::New, Noted::New, Noted::Again, Noted::New]);
+        assert_eq!(streams.note(found(9, 8), &mut next), Noted::New);
+        let offsets: Vec<_> = next.iter().map(|found| found.piece.offset).collect();
+        assert_eq!(
+            (versions(&next), offsets),
+            (vec![7, 8, 8, 8, 9], vec![0, 0, 100, 200, 0])
+        );
+        let (mut streams, mut next) = (super::tests::streams(), Vec::new());
+        for part in [(0, false), (200, true)] {
+            assert_eq!(streams.note(piece(8, 5, part), &mut next), Noted::New);
+        }
+        streams.note_durable();
+        assert_eq!(told(&mut streams), [Standing::Reached(5)]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use stonecast_replication::AppendKey;
 use stonecast_session::{ConnectError, Endpoint, Listener, Queues, Staging};
 
 use super::ears::{Ears, NOTICES, Trouble};
+use super::pieces::Pieces;
 use super::sent::Sent;
 
 use super::{BackupLink, Limits};
@@ -50,6 +51,12 @@ pub enum NotLinked {
     /// The backup does not give the entries what they need.
     #[error(transparent)]
     NoAgreement(#[from] NoAgreement),
+    /// The backup takes messages that have no room for a record, or this side has no memory for longer ones.
+    #[error("messages of {longest} bytes have no room for a byte of a record behind its header")]
+    ShortMessages {
+        /// Bytes of the longest message.
+        longest: u32,
+    },
     /// The backup sent nothing for as long as this side waits.
     #[error("no word from {address} for {waited_ns} ns")]
     Silent {
@@ -130,6 +137,8 @@ impl BackupLink {
         let mut sent = Sent::new(!agreement.plan().is_one_sided());
         sent.note_all(told)?;
         let longest = u64::from(terms.message_size_max).min(options.staging_size);
+        let longest = longest as u32;
+        let pieces = Pieces::in_messages_of(longest).ok_or(NotLinked::ShortMessages { longest })?;
         Ok(Self {
             listener: Listener::new(endpoint.inbox()),
             heard: None,
@@ -141,9 +150,10 @@ impl BackupLink {
             staging: Staging::new(options.staging_size),
             memory,
             sent,
+            begun: None,
             limits: Limits {
                 entries_max: options.entries_max as usize,
-                entry_size_max: longest as u32,
+                pieces,
                 grain: terms.grain,
             },
             trouble: None,

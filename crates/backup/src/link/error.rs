@@ -7,7 +7,7 @@ use super::ears::Trouble;
 use super::sent::Posted;
 use crate::stream::StreamName;
 
-/// The reason why the link did not take an entry. The entry leaves nothing behind.
+/// The reason why the link did not take an entry, or not all of its pieces.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotSent {
@@ -24,16 +24,6 @@ pub enum NotSent {
     Full {
         /// Entries under way.
         entries: usize,
-    },
-    /// The entry is too long for every link to this backup.
-    #[error(
-        "an entry of {size} bytes, and the longest one has {longest}; cut the value into pieces"
-    )]
-    TooLong {
-        /// Bytes of the entry.
-        size: u64,
-        /// Bytes of the longest.
-        longest: u32,
     },
     /// The stream was given up, by [`BackupLink::give_up`](crate::BackupLink::give_up) or by the backup.
     #[error(

@@ -12,6 +12,7 @@
 mod connect;
 mod ears;
 mod error;
+mod pieces;
 mod sent;
 
 use std::future::poll_fn;
@@ -30,6 +31,7 @@ pub use connect::{LinkOptions, NotLinked};
 use ears::Ears;
 pub use ears::Trouble;
 pub use error::{LinkEnded, NoCreditInTime, NotSent};
+use pieces::Pieces;
 pub use sent::Posted;
 use sent::Sent;
 
@@ -43,6 +45,8 @@ pub struct BackupLink {
     staging: Staging,
     memory: MemoryRegion,
     sent: Sent,
+    /// The entry whose first bytes are appended, and the number of these bytes.
+    begun: Option<(Posted, u32)>,
     limits: Limits,
     trouble: Option<Trouble>,
     listener: Listener,
@@ -52,7 +56,7 @@ pub struct BackupLink {
 
 struct Limits {
     entries_max: usize,
-    entry_size_max: u32,
+    pieces: Pieces,
     grain: u32,
 }
 
@@ -79,36 +83,52 @@ impl BackupLink {
         self.connection
     }
 
-    /// Bytes of the longest entry that the link takes, with its header.
-    pub fn entry_size_max(&self) -> u32 {
-        self.limits.entry_size_max
-    }
-
-    /// Bytes that an entry of `size` bytes takes at the backup.
-    pub fn room_of(&self, size: u32) -> u64 {
-        self.appender.cost(size) * u64::from(self.limits.grain)
+    /// Bytes that a record with a body of `body_size` bytes takes at the backup, with headers and the places that stay empty.
+    pub fn room_of(&self, body_size: usize) -> u64 {
+        let pieces = self.limits.pieces.of(body_size);
+        let costs = pieces.map(|(_, bytes)| self.appender.cost((HEADER_SIZE + bytes.len()) as u32));
+        costs.sum::<u64>() * u64::from(self.limits.grain)
     }
 
     /// Takes an entry for a stream of the backup's `join`, and gives the entry the header that the backup's pool wants. The next
-    /// [`BackupLink::flush`] sends it.
+    /// [`BackupLink::flush`] sends it. A record that is longer than a message of the backup goes out in pieces.
     ///
     /// # Errors
-    /// [`NotSent`], and nothing has changed.
+    /// [`NotSent`]. Pieces that were taken before stay taken: the next call appends the same entry again, and goes on behind them.
     pub fn append(&mut self, join: u64, entry: &Entry, body: &[u8]) -> Result<(), NotSent> {
         self.hear();
         let posted = Posted::new(entry, join);
         if self.sent.is_closed(posted.stream) {
             return Err(NotSent::Closed(posted.stream));
         }
-        let size = (HEADER_SIZE + body.len()) as u64;
-        let longest = self.limits.entry_size_max;
-        if size > longest.into() {
-            return Err(NotSent::TooLong { size, longest });
-        }
-        let (cost, left) = (self.appender.cost(size as u32), self.appender.credits());
         if self.trouble.is_some() {
             return Err(NotSent::Ended);
         }
+        let begun = self.begun.take_if(|(begun, _)| *begun == posted);
+        let begun = begun.map_or(0, |(_, taken)| taken);
+        let pieces = self.limits.pieces;
+        for (piece, bytes) in pieces.of(body.len()) {
+            if piece.offset < begun {
+                continue;
+            }
+            let mut message = vec![0; HEADER_SIZE];
+            message.extend_from_slice(&body[bytes]);
+            entry.write_piece(&self.key, piece, &mut message);
+            let posted = Posted {
+                is_whole: piece.is_last,
+                ..posted
+            };
+            if let Err(not_sent) = self.append_message(posted, &message) {
+                self.begun = (piece.offset > 0).then_some((Posted::new(entry, join), piece.offset));
+                return Err(not_sent);
+            }
+        }
+        Ok(())
+    }
+
+    fn append_message(&mut self, posted: Posted, bytes: &[u8]) -> Result<(), NotSent> {
+        let size = bytes.len() as u64;
+        let (cost, left) = (self.appender.cost(size as u32), self.appender.credits());
         if cost > left {
             return Err(NotSent::NoCredit { cost, left });
         }
@@ -117,11 +137,8 @@ impl BackupLink {
         let Some(offset) = room.filter(|_| entries < self.limits.entries_max) else {
             return Err(NotSent::Full { entries });
         };
-        let mut bytes = vec![0; HEADER_SIZE];
-        bytes.extend_from_slice(body);
-        entry.write_header(&self.key, &mut bytes);
         let device = self.endpoint.port().device();
-        device.memory(self.memory).write(offset, &bytes);
+        device.memory(self.memory).write(offset, bytes);
         let local = LocalSpan {
             region: self.memory,
             offset,
@@ -209,8 +226,8 @@ impl BackupLink {
         }
     }
 
-    /// Sends the entries that were taken, and waits for the credits for an entry of `size` bytes, for `patience_ns` at most. Entries that were
-    /// paid for and not sent would hold up the credits for this entry.
+    /// Sends the entries that were taken, and waits for the credits for an entry of `size` bytes, or for a piece of it, for `patience_ns` at most. Entries
+    /// that were paid for and not sent would hold up the credits for this entry.
     ///
     /// # Errors
     /// [`NoCreditInTime`]. After the end of the connection the call succeeds, and the next append returns the error.
@@ -223,6 +240,7 @@ impl BackupLink {
         // Entries that the device refuses wait for the next flush, and the wait runs out of time.
         let _ = self.flush();
         let inbox = self.endpoint.inbox().clone();
+        let size = size.min(self.limits.pieces.message_size_max());
         let granted = runtime.within(patience_ns, async {
             loop {
                 self.hear();
@@ -286,10 +304,11 @@ impl BackupLink {
                 stream,
                 version,
                 kind,
+                is_whole,
             } = self.sent.pop();
             self.staging.pop();
             // An entry of a stream that was given up gets no report: the entry passes so that entries behind it need not wait.
-            if !self.sent.is_closed(stream) {
+            if is_whole && !self.sent.is_closed(stream) {
                 return Poll::Ready(Ok(Report {
                     connection: self.connection,
                     stream,

@@ -30,6 +30,8 @@ pub struct Posted {
     pub version: u64,
     /// The kind of the entry. A horizon repeats the version before it.
     pub kind: Kind,
+    /// Whether the record is whole with this entry: false for all pieces but the last.
+    pub is_whole: bool,
 }
 
 impl Posted {
@@ -42,6 +44,7 @@ impl Posted {
             },
             version: entry.version,
             kind: entry.kind,
+            is_whole: true,
         }
     }
 }
@@ -145,7 +148,7 @@ impl Sent {
         self.entries.pop_front().expect("an entry was appended")
     }
 
-    /// All entries that are not reported yet.
+    /// All entries that are not reported yet, pieces included.
     pub fn rest(&self) -> Vec<Posted> {
         self.entries.iter().copied().collect()
     }
@@ -183,6 +186,7 @@ mod tests {
             stream,
             version,
             kind: Kind::Record,
+            is_whole: true,
         }
     }
 

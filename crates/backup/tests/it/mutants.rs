@@ -6,7 +6,7 @@ use stonecast_base::mutants::Mutant;
 use crate::{closings, credits, ends, pipeline, restarts, segments};
 
 /// Each seeded bug with the story that finds it.
-const STORIES: [(Mutant, fn()); 16] = [
+const STORIES: [(Mutant, fn()); 17] = [
     (
         Mutant::FencedBeforeSearch,
         ends::who_is_silent_has_nothing_left_that_was_reported_and_not_found,
@@ -42,6 +42,10 @@ const STORIES: [(Mutant, fn()); 16] = [
     (
         Mutant::GapAnswered,
         pipeline::an_entry_behind_a_gap_is_neither_handed_on_nor_reported,
+    ),
+    (
+        Mutant::AnsweredByFirstPiece,
+        pipeline::a_record_in_pieces_is_reported_when_all_of_them_are_durable,
     ),
     (
         Mutant::DroppedPersistForgotten,

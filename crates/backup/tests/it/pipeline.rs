@@ -122,6 +122,90 @@ fn a_power_cut_after_any_event_takes_no_entry_that_was_reported() {
     }
 }
 
+/// Needs the last piece: a window has room for one message, and the rest of the record is not even sent when the first piece is durable.
+pub fn a_record_in_pieces_is_reported_when_all_of_them_are_durable() {
+    for (plan, setup) in setups() {
+        let setup = Setup {
+            window_size: 1024,
+            ..setup
+        };
+        let Pair {
+            world,
+            backup,
+            primary,
+            mut writer,
+            mut link,
+        } = Pair::begin(6, setup);
+        for body_size in [3000, 20, 960, 961, 2500] {
+            while writer.append(&mut link, body_size).is_err() {
+                primary.credited(&mut link, 4000);
+                assert!(link.take_report().unwrap().is_none(), "{plan}: early");
+            }
+            link.flush().unwrap();
+            let report = world.block_on(link.report()).unwrap();
+            assert_eq!(report.version, writer.last, "{plan}");
+            let (region, format) = (backup.least_region(), setup.format());
+            let found = recover(&*region, &format).messages(&*region, &format);
+            let durable = found.iter().filter(|&&entry| entry == (1, writer.last));
+            let pieces = body_size.div_ceil(1024 - HEADER_SIZE);
+            if setup.durability == Durability::Power {
+                assert_eq!(durable.count(), pieces, "{plan}: {body_size} bytes");
+            }
+            backup.wait(|backup| {
+                let found = backup.found();
+                let found = found.iter().filter(|one| one.entry.version == writer.last);
+                found
+                    .map(|one| one.place.size as usize - HEADER_SIZE)
+                    .sum::<usize>()
+                    == body_size
+            });
+        }
+        assert_eq!(backup.trouble(), None, "{plan}");
+    }
+}
+
+#[test]
+fn a_record_that_is_longer_than_a_window_is_persisted_whole() {
+    a_record_in_pieces_is_reported_when_all_of_them_are_durable();
+}
+
+/// Needs the chain of the pieces: the next connection begins with the first piece again.
+#[test]
+fn a_primary_that_dies_between_two_pieces_sends_the_record_again_and_none_is_found_twice() {
+    for (plan, setup) in setups() {
+        let setup = Setup {
+            window_size: 2048,
+            ..setup
+        };
+        let world = Rc::new(World::new(7));
+        let backup = Backup::start(&world, setup);
+        let mut writer = Writer::of(1);
+        open(&backup, &writer, "a");
+        for connection in 1..=3 {
+            let primary = Primary::start(&world, &setup, "a");
+            let mut link = primary.link();
+            primary.credited(&mut link, 1024);
+            let begun = writer.append(&mut link, 5000);
+            assert!(begun.is_err(), "{plan}: a part of the record has credit");
+            link.flush().unwrap();
+            backup.wait(|backup| !backup.found().is_empty());
+            primary.process.kill();
+            backup.wait(|backup| backup.ended().len() == connection);
+        }
+        let primary = Primary::start(&world, &setup, "a");
+        let mut link = primary.link();
+        while writer.append(&mut link, 5000).is_err() {
+            primary.credited(&mut link, 1024);
+        }
+        link.flush().unwrap();
+        primary.hear_last(&mut link, &writer);
+        backup.wait(|backup| backup.found().len() == 6);
+        let offsets = backup.found().into_iter().map(|found| found.piece.offset);
+        assert!(offsets.eq((0..6).map(|nth| nth * 960)), "{plan}");
+        assert_eq!(backup.trouble(), None, "{plan}");
+    }
+}
+
 /// Needs the chain of each stream: an answer for the third entry would speak for the second, which never came.
 pub fn an_entry_behind_a_gap_is_neither_handed_on_nor_reported() {
     let setup = Setup::answered();

@@ -44,7 +44,7 @@ verdicts! {
     12 DoneReturn: "version", "done, as 0; other clients wait for room, and the client returns its leases for puts";
     13 NotPrimary: "epoch of the node", "not the primary: the node does not lead the shard in the term that the client named, nothing was done";
     14 TooFewCopies: "copies of the shard", "too few copies: the policy of the cluster asks for more, nothing was done";
-    15 TooLong: "bytes of the longest entry", "too long: no copy takes an entry of that length, nothing was done";
+    15 TooLong: "bytes of the longest record", "too long: no copy takes a record of that length, nothing was done";
 }
 
 impl Verdict {

@@ -1,6 +1,6 @@
 //! Nodes at rest: they do little, and a write wakes them.
 
-use crate::world::{MS, Place, Scene, Shape};
+use crate::world::{MS, Place, Scene, Shape, is_long};
 
 /// The time from the call of a write to its answer, at nodes that rest.
 fn time_of_a_write(scene: &Scene, key: u8) -> u64 {
@@ -30,7 +30,8 @@ pub fn a_write_waits_for_no_pause() {
         (packs(Shape::ANSWERED), 115_000),
     ] {
         let scene = Scene::settled(shape, 61);
-        let times = (0..20).map(|key| time_of_a_write(&scene, key));
+        let keys = (0..20).filter(|&key| !is_long(key));
+        let times = keys.map(|key| time_of_a_write(&scene, key));
         let times: Vec<_> = times.collect();
         assert!(times.iter().all(|&time| time < limit_ns), "{times:?}");
         scene.assert_agreement();

@@ -2,7 +2,7 @@
 
 use stonecast_node::NotServed;
 
-use crate::world::{ENTRY_SIZE_MAX, MS, Scene, Shape};
+use crate::world::{MS, RECORD_SIZE_MAX, Scene, Shape};
 
 fn shapes() -> [Shape; 2] {
     [Shape::THREE, Shape::ANSWERED]
@@ -65,20 +65,20 @@ fn a_floor_rises_behind_a_few_writes() {
     a_shard_with_few_writes_holds_no_segment();
 }
 
-/// Needs the look at the body: all copies would wait for an entry that no link takes.
+/// Needs the look at the body: all copies would wait for a record that none of them takes.
 #[test]
-fn a_record_that_no_entry_takes_is_refused_before_it_is_stamped() {
+fn a_record_that_no_copy_takes_is_refused_before_it_is_stamped() {
     let scene = Scene::settled(Shape::THREE, 4);
     let primary = scene.serving(0).expect("it is served");
     let node = primary.node().expect("it runs");
     let store = primary.store().expect("it runs");
-    let longest = ENTRY_SIZE_MAX;
+    let longest = RECORD_SIZE_MAX;
     let stamp = |size: usize| node.stamp(0, u64::MAX, &vec![7; size], store.nobody());
     let too_long = NotServed::TooLong {
         size: u64::from(longest) + 1,
         longest,
     };
-    assert_eq!(stamp(longest as usize - 63), Err(too_long));
+    assert_eq!(stamp(longest as usize + 1), Err(too_long));
     assert_eq!(stamp(0), Err(NotServed::Empty { shard: 0 }));
     scene.write(0, 1);
     scene.assert_agreement();

@@ -44,12 +44,17 @@ pub fn recover(region: &dyn Region, format: &LogFormat) -> Left {
 impl Left {
     /// Shards and versions of all entries that count.
     pub fn entries(&self, region: &dyn Region, format: &LogFormat) -> BTreeSet<(u32, u64)> {
+        self.messages(region, format).into_iter().collect()
+    }
+
+    /// The same, each as often as there are messages of it.
+    pub fn messages(&self, region: &dyn Region, format: &LogFormat) -> Vec<(u32, u64)> {
         let entries = Entries::of(AppendKey::new(KEY, NONCE));
         let mut buffers = Buffers::new(0);
         for &state in &self.segments {
             buffers.adopt(format, state);
         }
-        let (mut found, bounds) = (BTreeSet::new(), (u32::MAX, 0));
+        let (mut found, bounds) = (Vec::new(), (u32::MAX, 0));
         let lineages = self.ledger.lineages();
         while buffers.unsettled().next().is_some() {
             buffers.step(
@@ -58,7 +63,7 @@ impl Left {
                 lineages,
                 bounds,
                 &mut |arrival| {
-                    found.insert((arrival.facts.shard, arrival.facts.version));
+                    found.push((arrival.facts.shard, arrival.facts.version));
                 },
             );
         }

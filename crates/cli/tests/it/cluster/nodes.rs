@@ -124,11 +124,14 @@ fn a_cluster_of_processes_goes_on_without_one_of_them_and_comes_back_with_everyt
     assert_eq!(away, [&("node-2".to_owned(), false)]);
     dev.until_done(&["put", "greeting", "again"]);
     dev.until_done(&["put", "other", "one"]);
+    let long = "long".repeat(30_000);
+    dev.until_done(&["put", "large", &long]);
     assert_eq!(dev.on(&["get", "greeting"]).text(), "again");
     dev.end();
     let dev = Dev::start(&place, &[]);
     assert_eq!(dev.until_done(&["get", "greeting"]), "again");
     assert_eq!(dev.until_done(&["get", "other"]), "one");
+    assert_eq!(dev.until_done(&["get", "large"]), long);
     dev.end();
 }
 

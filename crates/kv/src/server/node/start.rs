@@ -8,13 +8,13 @@ use stonecast_base::{Nanoseconds, hash};
 use stonecast_cluster::EpochCell;
 use stonecast_fabric::Port;
 use stonecast_log::{
-    History, Ledger, Link, LogFormat, Record, RecordHeader, SegmentState, UNIT_SIZE,
+    History, Ledger, Link, LogFormat, RECORD_BODY_SIZE_MAX, Record, RecordHeader, SegmentState,
 };
 use stonecast_media::{Pool, Region};
 use stonecast_member::Seat;
 use stonecast_node::{EarlierWriters, Left, Node, NodeError, Options, Place};
 use stonecast_persist::Platform;
-use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Kind};
+use stonecast_replication::{AppendKey, Entry, Kind};
 
 use super::{NodeStore, ServerNode};
 use crate::server::recovery::survey::format_of;
@@ -22,9 +22,9 @@ use crate::server::recovery::survey::format_of;
 /// Options of a server that is a node of a cluster.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// Bytes of the longest record, with its key. Longer writes are refused. All nodes of a cluster have the same limit. A device without multi-packet queues
-    /// takes as much memory for every entry.
-    pub record_size_max: u32,
+    /// Bytes of the longest message with which other nodes append. Longer records come in pieces. A device without multi-packet queues takes as much memory
+    /// for every message.
+    pub message_size_max: u32,
     /// Nodes that append to this one at the same time, at most, those that are ending included.
     pub sessions_max: usize,
     /// Segments of the pool that are posted for appends at any time.
@@ -47,7 +47,7 @@ impl NodeOptions {
     /// Options for a pool with segments of this many bytes, and for so many nodes.
     pub fn new(segment_size: u64, nodes: usize) -> Self {
         Self {
-            record_size_max: (segment_size / 64).clamp(1024, 4096) as u32,
+            message_size_max: (segment_size / 64).clamp(1024, 4096) as u32,
             sessions_max: 2 * nodes.max(2),
             ahead: 2,
             unsettled_max: segment_size / 2,
@@ -59,13 +59,9 @@ impl NodeOptions {
         }
     }
 
-    fn entry_size_max(&self) -> u32 {
-        (self.record_size_max + HEADER_SIZE as u32).next_multiple_of(UNIT_SIZE as u32)
-    }
-
     /// Completions for which the port of a node needs room beside those of its clients: each posted slot may complete.
     pub fn completions(&self, segment_size: u64) -> u64 {
-        let slots = segment_size / u64::from(self.entry_size_max()) + 1;
+        let slots = segment_size / u64::from(self.message_size_max) + 1;
         let sessions = self.sessions_max as u64 * u64::from(stonecast_member::COMPLETIONS_PER_PEER);
         (self.ahead as u64 + 1) * slots + 2 * sessions + 1024
     }
@@ -79,7 +75,7 @@ impl NodeOptions {
             durability: pool.durability(),
             sessions_max: self.sessions_max,
             ahead: self.ahead,
-            entry_size_max: self.entry_size_max(),
+            entry_size_max: self.message_size_max,
             window_size: windows / self.sessions_max as u64,
             look_units: 256,
             ask_again_ns: self.pause_ns,
@@ -94,12 +90,12 @@ impl NodeOptions {
                 hello,
                 durability: pool.durability(),
                 entries_max: 1024,
-                staging_size: 4 * self.unsettled_max.max(self.entry_size_max().into()),
+                staging_size: 4 * self.unsettled_max.max(self.message_size_max.into()),
                 patience_ns: 6 * self.repeat_ns,
                 rnr_retry_count: 4,
                 rnr_retry_delay_ns: 10_000,
             },
-            entry_size_max: self.entry_size_max(),
+            record_size_max: RECORD_BODY_SIZE_MAX as u32,
             unsettled_max: self.unsettled_max,
             pause_ns: self.pause_ns,
             look_ns: 5 * self.pause_ns,

@@ -241,6 +241,59 @@ fn a_condition_holds_for_one_writer_however_often_the_primary_changes() {
     });
 }
 
+/// Needs the pieces of records: no message is longer than 4 KiB, on devices that pack messages and on those that do not.
+#[test]
+fn values_of_a_mebibyte_survive_the_loss_of_a_node_in_the_middle_of_their_pieces() {
+    for (packs, one_sided) in [(true, true), (false, true), (false, false)] {
+        let shape = Shape {
+            packs,
+            one_sided,
+            segment_size: 2 << 20,
+            ..Shape::THREE.patient()
+        };
+        let value = |n: u64| {
+            let size = [4_000, 4_200, 70_000, 1 << 20][n as usize % 4];
+            (0..size)
+                .map(|at: usize| (at as u64 * 7 + n) as u8)
+                .collect::<Vec<u8>>()
+        };
+        Cluster::tell(shape, 18, async |cluster, client| {
+            for n in 0..8 {
+                client.put(&key(n), &value(n)).await.unwrap();
+            }
+            for (lost, pause) in [(0, 100_000), (1, 700_000), (2, 1_500_000)] {
+                let n = 8 + lost as u64 * 4 + 3;
+                let (key, value) = (key(n), value(n));
+                let crash = async {
+                    let runtime = cluster.process.runtime();
+                    runtime.sleep(pause).await;
+                    cluster.places[lost].kill();
+                    runtime.sleep(15 * MS).await;
+                    cluster.start(lost);
+                };
+                let (put, ()) = futures_util::future::join(client.put(&key, &value), crash).await;
+                put.unwrap();
+            }
+            cluster.places[1].cut_power(&cluster.world);
+            cluster.start(1);
+            let mut found = Vec::new();
+            for n in (0..8).chain([11, 15, 19]) {
+                let version = client.get(&key(n), &mut found).await.unwrap();
+                assert!(version.is_some() && found == value(n), "key {n}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_value_that_is_too_long_is_refused_by_name_and_nothing_is_done() {
+    Cluster::tell(Shape::THREE, 19, async |_, client| {
+        let refused = client.put(&key(1), &vec![1; 300_000]).await.unwrap_err();
+        assert!(!refused.to_string().is_empty(), "{refused}");
+        assert_eq!(client.get(&key(1), &mut Vec::new()).await.unwrap(), None);
+    });
+}
+
 /// Each node takes several times its capacity as a primary and as a copy.
 #[test]
 fn nodes_take_overwrites_many_times_their_capacity() {

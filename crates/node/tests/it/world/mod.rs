@@ -10,7 +10,8 @@ mod scene;
 mod store;
 
 pub use disk::Change;
-pub use node::{ENTRY_SIZE_MAX, Place};
+pub use node::{Place, RECORD_SIZE_MAX};
 pub use pages::Ballast;
 pub use scene::{MS, Scene, Shape};
 pub use store::Call;
+pub use store::is_long;

@@ -34,8 +34,10 @@ use super::store::TestStore;
 
 pub const NONCE: Nonce = Nonce::from_u128(0x5707_eca5);
 const SEGMENTS: u32 = 16;
-/// Bytes of the longest entry.
-pub const ENTRY_SIZE_MAX: u32 = 1024;
+/// Bytes of the longest message. Longer records come in pieces.
+const MESSAGE_SIZE_MAX: u32 = 1024;
+/// Bytes of the longest record.
+pub const RECORD_SIZE_MAX: u32 = 3000;
 
 /// The plan by which entries become durable at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,7 +261,7 @@ impl Place {
             durability: Durability::Power,
             sessions_max: 3,
             ahead: 2,
-            entry_size_max: ENTRY_SIZE_MAX,
+            entry_size_max: MESSAGE_SIZE_MAX,
             window_size: 4096,
             look_units: self.look_units,
             ask_again_ns: 20_000,
@@ -282,7 +284,7 @@ impl Place {
                 rnr_retry_count: 4,
                 rnr_retry_delay_ns: 10_000,
             },
-            entry_size_max: ENTRY_SIZE_MAX,
+            record_size_max: RECORD_SIZE_MAX,
             unsettled_max: 32 * 1024,
             pause_ns: 20_000,
             look_ns: 100_000,
