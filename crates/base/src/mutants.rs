@@ -454,6 +454,14 @@ mutants! {
     RootBeforeTable in "structures", "rule 10: all roots change by one word";
     /// A block that nothing links any more is not marked as dead.
     DeadNotMarked in "structures", "rule 9: what is cached is noticed to be old";
+    /// A block that old snapshots reach is used again at once.
+    RetiredAtOnce in "structures", "rule 6: deferred frees stand in a retire chain";
+    /// A reader of a snapshot takes younger nodes for nodes of its version.
+    BirthNotChecked in "structures", "rule 7: snapshots end with snapshot too old";
+    /// A reader does not look whether the table is still the one that it has read.
+    RootWordIgnored in "structures", "rule 10: all roots change by one word";
+    /// An operation that is done again takes effect again.
+    TokenForgotten in "structures", "rule 3: the next tenure has the results of retried operations";
 }
 
 impl Mutant {

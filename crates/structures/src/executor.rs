@@ -1,36 +1,13 @@
-//! Executes the operations of a domain: in the memory of the back-end, for a writer that has died, and in front of the log, for a writer that lives.
+//! The back-end's executor of what a tenure has left over.
 
 use stonecast_base::Span;
 use stonecast_media::Region;
 
 use crate::backend::{DomainPlace, Execute, Leftover, Territory};
-use crate::shapes::{
-    Answer, CreateFault, Description, ExecuteFault, Read, ReadRoots, Roots, Structure, drive,
-};
-use crate::space::{Allocator, Draft, Workspace};
-use crate::wire::{Entries, LogKey, Operation, Verb};
-
-/// The structure that an operation creates, and all structures with it.
-pub(crate) fn create(
-    roots: &Roots,
-    operation: &Operation<'_>,
-    draft: &mut Draft<'_>,
-) -> Result<(Answer, Roots), ExecuteFault> {
-    let name = String::from_utf8_lossy(operation.key);
-    let description = Description::parse(operation.value).ok_or(CreateFault::Description)?;
-    let (number, roots) = roots.create(draft, &name, description)?;
-    Ok((Answer::Created(number), roots))
-}
-
-/// The structure that an operation names.
-pub(crate) fn structure_of(
-    roots: &Roots,
-    operation: &Operation<'_>,
-) -> Result<Structure, ExecuteFault> {
-    let number = operation.structure;
-    let structure = roots.structure(number);
-    structure.ok_or(ExecuteFault::Structure { number })
-}
+use crate::execution::{DomainState, Executed};
+use crate::shapes::{Read, ReadRoots, Stale, drive};
+use crate::space::Allocator;
+use crate::wire::{BODY_SIZE_MAX, Entries, LogKey, Operation};
 
 /// The allocator that the bits in the slabs of a domain give.
 ///
@@ -46,13 +23,15 @@ fn allocator_of(territory: &Territory, read: Read<'_>) -> Allocator {
     allocator
 }
 
-/// The back-end's executor of what a tenure has left over.
+/// The back-end's executor of what a tenure has left over. It takes the same blocks as the writer that has logged the operations, since it puts them into one
+/// transaction, as that writer did.
 #[derive(Debug)]
 pub struct Executor {
     key: LogKey,
     place: DomainPlace,
     territory: Territory,
-    workspace: Option<Workspace>,
+    /// The domain with what was executed; `None`: nothing was read yet.
+    state: Option<DomainState>,
 }
 
 impl Executor {
@@ -62,50 +41,70 @@ impl Executor {
             key,
             place,
             territory,
-            workspace: None,
+            state: None,
+        }
+    }
+
+    fn read(&self, memory: &dyn Region, span: Span) -> Option<Vec<u8>> {
+        // Regions are read in whole words.
+        let mut bytes = vec![0; span.size.next_multiple_of(8) as usize];
+        self.territory.holds(span).then(|| {
+            memory.read(span.offset, &mut bytes);
+            bytes.truncate(span.size as usize);
+            bytes
+        })
+    }
+
+    fn opened(&self, memory: &dyn Region) -> Result<DomainState, Stale> {
+        let mut read = |span| self.read(memory, span);
+        let roots = ReadRoots::new(self.key, self.place.number, self.territory.root);
+        let roots = drive(roots, &mut read)?;
+        let allocator = allocator_of(&self.territory, &mut read);
+        Ok(DomainState::new(allocator, roots))
+    }
+
+    /// Executes an operation in front of those before it. False: the open transaction has no room.
+    fn execute_in(
+        &self,
+        state: &mut DomainState,
+        memory: &dyn Region,
+        operation: &Operation<'_>,
+        Leftover { lsn, number, .. }: Leftover<'_>,
+    ) -> bool {
+        let open = state.workspace().open_size();
+        let ended = state.execute(operation, (lsn, number));
+        let ended = ended.map(|execution| drive(execution, |span| self.read(memory, span)));
+        match ended {
+            Ok(Ok(Ok(Executed::Now(changes)))) => {
+                let has_room = open + changes.size_max() <= BODY_SIZE_MAX;
+                if has_room {
+                    changes.commit();
+                }
+                has_room
+            }
+            // An operation that cannot be executed changes nothing.
+            Ok(Ok(Ok(Executed::Before { .. }) | Err(_)) | Err(_)) | Err(_) => true,
         }
     }
 }
 
 impl Execute for Executor {
-    fn execute(&mut self, memory: &dyn Region, operation: Leftover<'_>) -> Entries {
+    fn execute(&mut self, memory: &dyn Region, operation: Leftover<'_>) -> bool {
         let Ok(parsed) = Operation::parse(operation.body) else {
-            return Entries::default();
+            return true;
         };
-        let territory = &self.territory;
-        let mut read = |span: Span| {
-            // Regions are read in whole words.
-            let mut bytes = vec![0; span.size.next_multiple_of(8) as usize];
-            territory.holds(span).then(|| {
-                memory.read(span.offset, &mut bytes);
-                bytes.truncate(span.size as usize);
-                bytes
-            })
+        let opened = match self.state.take() {
+            Some(state) => Ok(state),
+            None => self.opened(memory),
         };
-        let workspace = match &mut self.workspace {
-            Some(workspace) => workspace,
-            none => none.insert(Workspace::new(allocator_of(territory, &mut read))),
-        };
-        let roots = ReadRoots::new(self.key, self.place.number, territory.root);
-        let Ok(roots) = drive(roots, &mut read) else {
-            return Entries::default();
-        };
-        let lsn = operation.lsn;
-        let executed = match parsed.verb {
-            Verb::Create => {
-                let mut draft = workspace.draft(lsn);
-                create(&roots, &parsed, &mut draft).map(|_| draft)
-            }
-            _ => structure_of(&roots, &parsed)
-                .and_then(|structure| structure.execute(&parsed, (&mut *workspace, lsn), &mut read))
-                .map(|(_, draft)| draft),
-        };
-        if executed.map(Draft::commit).is_err() {
-            return Entries::default();
-        }
-        // The back-end applies the entries before the next operation.
-        let entries = workspace.close();
-        workspace.note_applied();
-        entries
+        let Ok(mut state) = opened else { return true };
+        let has_room = self.execute_in(&mut state, memory, &parsed, operation);
+        self.state = Some(state);
+        has_room
+    }
+
+    fn close(&mut self) -> Entries {
+        let state = self.state.as_mut();
+        state.map_or(Entries::default(), |state| state.workspace_mut().close())
     }
 }

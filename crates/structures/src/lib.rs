@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod execution;
 mod executor;
 mod frontend;
 mod service;
@@ -29,13 +30,13 @@ pub use backend::{
 pub use executor::Executor;
 pub use frontend::{
     BackEnd, DomainWriter, FRONT_END_COMPLETIONS, FrontEndError, Reader, Served, StageFault,
-    Staged, Ticket, Writer,
+    Staged, Staging, Ticket, Writer,
 };
 pub use service::{SERVICE_COMPLETIONS, Service, ServiceError};
 pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};
 pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
 pub use wire::{
-    BODY_SIZE_MAX, Chain, DomainName, ENTRY_SIZE_MAX, Entries, Entry, EntryFault, HEADER_SIZE, Key,
-    KeyFault, Kind, LogKey, Operation, OperationFault, Pointer, Record, RecordFault, RecordHeader,
-    UNIT_SIZE, Verb, record_size,
+    BODY_SIZE_MAX, Chain, Comparison, DomainName, ENTRY_SIZE_MAX, Entries, Entry, EntryFault,
+    Group, HEADER_SIZE, Key, KeyFault, Kind, LogKey, Operation, OperationFault, Pointer, Record,
+    RecordFault, RecordHeader, UNIT_SIZE, Verb, record_size,
 };

@@ -36,10 +36,14 @@ pub struct Leftover<'a> {
     pub lsn: u64,
 }
 
-/// Executes operations in the memory of a domain.
+/// Executes operations in the memory of a domain, as parts of one transaction or a few.
 pub trait Execute {
-    /// What the operation changes. An operation that cannot be executed changes nothing.
-    fn execute(&mut self, memory: &dyn Region, operation: Leftover<'_>) -> Entries;
+    /// Executes an operation in front of those since the last [`Execute::close`]. An operation that cannot be executed changes nothing. False: the open
+    /// transaction has no room for the operation, and has to be closed first.
+    fn execute(&mut self, memory: &dyn Region, operation: Leftover<'_>) -> bool;
+
+    /// Closes the open transaction: what the operations since the last call change. It is applied before the next operation.
+    fn close(&mut self) -> Entries;
 }
 
 /// The state in which a hand-over has left the domain.
@@ -88,12 +92,8 @@ impl Domain {
             let scan = self.read_own(&sealed, &mut changes)?;
             self.redo(&sealed, &scan, &changes).await?;
             let mut own = OwnLog { sealed, scan };
-            while let Some((number, body)) = self.next_leftover() {
-                if mutant!(LeftoverNotExecuted) {
-                    break;
-                }
-                self.execute(&mut own, executor, number, &body).await?;
-                executed += 1;
+            while !self.open_log().uncovered.is_empty() && !mutant!(LeftoverNotExecuted) {
+                executed += self.execute(&mut own, executor).await?;
             }
             self.leave(*own.scan.at()).await?;
         }
@@ -205,27 +205,29 @@ impl Domain {
         Ok(())
     }
 
-    /// The first operation that no transaction covers.
-    fn next_leftover(&self) -> Option<(u64, Vec<u8>)> {
-        let (_, record) = self.open_log().uncovered.front()?;
-        match record.header.kind {
-            Kind::Operation { number } => Some((number, record.body.clone())),
-            Kind::Transaction { .. } => unreachable!("only operations wait"),
-        }
-    }
-
-    /// Executes an operation: logs what it changes, makes that durable, and applies it.
+    /// Executes operations that no transaction covers, as many as fit into a transaction: logs what they change, makes that durable, and applies it.
+    /// Returns their number.
     async fn execute(
         &mut self,
         own: &mut OwnLog,
         executor: &mut dyn Execute,
-        number: u64,
-        body: &[u8],
-    ) -> Result<(), DomainError> {
+    ) -> Result<u64, DomainError> {
         let lsn = own.scan.at().chain.lsn;
-        let operation = Leftover { number, body, lsn };
-        let entries = executor.execute(self.medium.bytes(), operation);
+        let (mut covers, mut last) = (0, 0);
+        for (_, record) in &self.open_log().uncovered {
+            let Kind::Operation { number } = record.header.kind else {
+                unreachable!("only operations wait");
+            };
+            let body = &record.body;
+            let operation = Leftover { number, body, lsn };
+            // An operation for which an empty transaction has no room changes nothing.
+            if !executor.execute(self.medium.bytes(), operation) && covers > 0 {
+                break;
+            }
+            (covers, last) = (covers + 1, number);
+        }
         // What the executor read is the owner's: nothing that follows from it is trusted.
+        let entries = executor.close();
         let entries = self.territory.check(entries.body()).unwrap_or_default();
         if own.is_full_for(&entries) {
             self.make_room(own).await?;
@@ -233,13 +235,10 @@ impl Domain {
         let area = own.sealed.own;
         let (end, base) = (*own.scan.at(), own.sealed.own_base.position);
         let mut writer = TenureWriter::new(self.medium.key, area, end, base);
-        let kind = Kind::Transaction {
-            last: number,
-            covers: 1,
-        };
+        let kind = Kind::Transaction { last, covers };
         let append = writer.append(kind, entries.body(), 0);
         let append = append.map_err(|fault| DomainError::NoRoom {
-            operation: number,
+            operation: last,
             fault,
         })?;
         if mutant!(ExecutedUnlogged) {
@@ -252,8 +251,8 @@ impl Domain {
         }
         own.scan = LogScan::new(self.medium.key, area, *writer.end());
         let log = self.log.as_mut().expect("a tenure ends");
-        log.cover(number);
-        Ok(())
+        log.cover(last);
+        Ok(u64::from(covers))
     }
 
     /// Frees the back-end's log: what was executed so far becomes durable.

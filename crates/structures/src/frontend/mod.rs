@@ -16,4 +16,4 @@ pub use error::FrontEndError;
 pub use reader::Reader;
 pub use served::Served;
 pub use session_writer::Writer;
-pub use writer::{DomainWriter, StageFault, Staged};
+pub use writer::{DomainWriter, StageFault, Staged, Staging};

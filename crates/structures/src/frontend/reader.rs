@@ -9,7 +9,7 @@ use super::cache::PlaceCache;
 use super::error::FrontEndError;
 use super::served::Served;
 use crate::backend::{PoolGeometry, Territory};
-use crate::shapes::{Contents, ReadRoots, Roots, Stale, Structure, Traversal, hash};
+use crate::shapes::{Contents, ReadRoots, Roots, Stale, Structure, Traversal};
 
 /// Times that a traversal begins again because what it read was stale.
 pub(super) const TRIES_MAX: u32 = 1000;
@@ -78,12 +78,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::end_of`].
     pub async fn contents(&mut self, structure: &Structure) -> Result<Contents, FrontEndError> {
-        match structure {
-            Structure::HashTable(table) => self.end_of(|| table.walk()).await,
-            Structure::BTree(tree) => self.end_of(|| tree.walk()).await,
-            Structure::Stack(stack) => self.end_of(|| stack.walk()).await,
-            Structure::Queue(queue) => self.end_of(|| queue.walk()).await,
-        }
+        self.end_of(|| structure.walk()).await
     }
 
     /// The value that comes next in a stack or queue; `None`: there is none, or the structure has keys.
@@ -91,10 +86,9 @@ impl Reader {
     /// # Errors
     /// As [`Reader::end_of`].
     pub async fn peek(&mut self, structure: &Structure) -> Result<Option<Vec<u8>>, FrontEndError> {
-        match structure {
-            Structure::Stack(stack) => self.end_of(|| stack.peek()).await,
-            Structure::Queue(queue) => self.end_of(|| queue.peek()).await,
-            Structure::HashTable(_) | Structure::BTree(_) => Ok(None),
+        match structure.peek() {
+            Some(peek) => self.end_of(|| peek.clone()).await,
+            None => Ok(None),
         }
     }
 
@@ -117,13 +111,9 @@ impl Reader {
         structure: &Structure,
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, FrontEndError> {
-        match structure {
-            Structure::HashTable(table) => {
-                let found = self.end_of(|| table.find(key)).await?;
-                Ok(hash::Found::into_value(found))
-            }
-            Structure::BTree(tree) => self.end_of(|| tree.find(key)).await,
-            Structure::Stack(_) | Structure::Queue(_) => Ok(None),
+        match structure.find(key) {
+            Some(find) => self.end_of(|| find.clone()).await,
+            None => Ok(None),
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::rc::Rc;
 
+use stonecast_base::Span;
+
 use super::appends::{Appends, Ticket, Until};
 use super::back_end::{BackEnd, refused};
 use super::error::FrontEndError;
 use super::writer::{DomainWriter, StageFault};
 use crate::backend::{Grant, Territory};
-use crate::shapes::{Answer, ExecuteFault, Roots, Structure, Traversal, hash};
+use crate::shapes::{Answer, ExecuteFault, Roots, Structure, Traversal};
 use crate::space::SpaceFault;
 use crate::tenure::LogFull;
 use crate::wire::{self, Operation, Request};
@@ -72,17 +74,16 @@ impl Writer {
         operation: &Operation<'_>,
     ) -> Result<(Answer, Ticket), FrontEndError> {
         self.appends.wait(Until::Room).await?;
-        let travel = self.writer.travel(operation).map_err(StageFault::from)?;
-        let plan = match travel {
-            None => None,
-            Some(travel) => {
-                let patch = |span, bytes: &mut [u8]| self.writer.patch(span, bytes);
-                let plan = self.back_end.drive(&self.territory, travel, patch).await?;
-                Some(plan.map_err(|stale| StageFault::from(ExecuteFault::from(stale)))?)
-            }
+        let staging = self.writer.staging(operation)?;
+        let nothing = |_: Span, _: &mut [u8]| {};
+        let ended = self.back_end.drive(&self.territory, staging, nothing);
+        let ended = ended.await?;
+        let staged = ended.map_err(|stale| StageFault::from(ExecuteFault::from(stale)))??;
+        let number = match staged.record {
+            Some(record) => self.appends.append(record),
+            // The operation was done before: it is durable with what was staged so far.
+            None => self.records(),
         };
-        let staged = self.writer.finish(operation, plan)?;
-        let number = self.appends.append(staged.record);
         Ok((staged.answer, Ticket::new(&self.appends, number)))
     }
 
@@ -140,12 +141,9 @@ impl Writer {
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, FrontEndError> {
         self.flush().await?;
-        match structure {
-            Structure::HashTable(table) => {
-                Ok(hash::Found::into_value(self.end_of(table.find(key)).await?))
-            }
-            Structure::BTree(tree) => self.end_of(tree.find(key)).await,
-            Structure::Stack(_) | Structure::Queue(_) => Ok(None),
+        match structure.find(key) {
+            Some(find) => self.end_of(find).await,
+            None => Ok(None),
         }
     }
 

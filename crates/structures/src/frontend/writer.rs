@@ -3,11 +3,11 @@
 use stonecast_base::{Span, mutant};
 
 use crate::backend::{Grant, Territory};
-use crate::executor::{create, structure_of};
-use crate::shapes::{Answer, ExecuteFault, Plan, ReadRoots, Roots, Stale, Travel, drive};
-use crate::space::{Allocator, SlabGeometry, Workspace};
+use crate::execution::{DomainState, Executed, Execution};
+use crate::shapes::{Answer, ExecuteFault, ReadRoots, Roots, Stale, Step, Traversal, drive};
+use crate::space::{Allocator, SlabGeometry};
 use crate::tenure::{Append, LogFull, TenureWriter};
-use crate::wire::{BODY_SIZE_MAX, Kind, LogKey, Operation, Verb, record_size};
+use crate::wire::{BODY_SIZE_MAX, Kind, LogKey, Operation, record_size};
 
 /// The owner of a tenure. It reads the memory of the domain through a function of the caller, and hands out records, which the caller writes to the log.
 ///
@@ -15,8 +15,7 @@ use crate::wire::{BODY_SIZE_MAX, Kind, LogKey, Operation, Verb, record_size};
 #[derive(Clone, Debug)]
 pub struct DomainWriter {
     log: TenureWriter,
-    workspace: Workspace,
-    roots: Roots,
+    state: DomainState,
 }
 
 /// An operation that was staged.
@@ -26,8 +25,18 @@ pub struct Staged {
     pub answer: Answer,
     /// The number of the operation.
     pub number: u64,
-    /// Its record.
-    pub record: Append,
+    /// Its record; `None`: the operation with this token was done before, under this number.
+    pub record: Option<Append>,
+}
+
+/// The staging of one operation: a walk over the pool's memory, at whose end the operation is staged. Nothing changes before the end.
+#[derive(Debug)]
+pub struct Staging<'a> {
+    log: &'a mut TenureWriter,
+    operation: Operation<'a>,
+    /// Bytes of the open transaction.
+    open: usize,
+    execution: Execution<'a>,
 }
 
 /// The reason why an operation is not staged. Nothing was changed.
@@ -43,6 +52,12 @@ pub enum StageFault {
     #[error("a transaction of {size} bytes, expected at most {BODY_SIZE_MAX}")]
     TransactionFull {
         /// Bytes of the transaction with this operation.
+        size: usize,
+    },
+    /// No record takes the operation.
+    #[error("an operation of {size} bytes, expected at most {BODY_SIZE_MAX}")]
+    Long {
+        /// Bytes of the operation.
         size: usize,
     },
 }
@@ -86,19 +101,18 @@ impl DomainWriter {
         let start = grant.start;
         Self {
             log: TenureWriter::new(key, grant.area, start, start.position),
-            workspace: Workspace::new(allocator),
-            roots,
+            state: DomainState::new(allocator, roots),
         }
     }
 
     /// Notes that the domain has got another slab, all of whose units are free.
     pub fn add_slab(&mut self, slab: u64) {
-        self.workspace.add_empty_slab(slab);
+        self.state.workspace_mut().add_empty_slab(slab);
     }
 
     /// The structures, created ones included.
     pub fn roots(&self) -> &Roots {
-        &self.roots
+        self.state.roots()
     }
 
     /// The end of the log.
@@ -117,64 +131,22 @@ impl DomainWriter {
         chain.operation - chain.covered
     }
 
-    /// The walk before an operation, over the pool's memory with what is staged ([`DomainWriter::patch`]); `None`: the operation needs none.
-    ///
-    /// # Errors
-    /// [`ExecuteFault`]: the domain has no such structure, or the structure no such operation.
-    pub fn travel(&self, operation: &Operation<'_>) -> Result<Option<Travel>, ExecuteFault> {
-        match operation.verb {
-            Verb::Create => Ok(None),
-            _ => structure_of(&self.roots, operation)?
-                .travel(operation)
-                .map(Some),
-        }
-    }
-
-    /// Replaces bytes that were read from the pool by what staged operations make of them.
-    pub fn patch(&self, span: Span, bytes: &mut [u8]) {
-        self.workspace.patch(span, bytes);
-    }
-
-    /// Stages an operation after its walk. Nothing may have been staged since the walk began.
+    /// Begins to execute an operation on everything staged before it. The traversal reads the pool's memory as it lies there.
     ///
     /// # Errors
     /// [`StageFault`]: nothing was changed.
-    pub fn finish(
-        &mut self,
-        operation: &Operation<'_>,
-        plan: Option<Plan>,
-    ) -> Result<Staged, StageFault> {
-        let (lsn, open) = (self.log.chain().lsn, self.workspace.open_size());
-        let mut draft = self.workspace.draft(lsn);
-        let (answer, roots) = match plan {
-            Some(plan) => {
-                let answer = plan.apply(&mut draft).map_err(ExecuteFault::from)?;
-                (answer, None)
-            }
-            None => {
-                let (answer, roots) = create(&self.roots, operation, &mut draft)?;
-                (answer, Some(roots))
-            }
-        };
-        let size = open + draft.size_max();
+    pub fn staging<'a>(&'a mut self, operation: &Operation<'a>) -> Result<Staging<'a>, StageFault> {
+        let size = operation.encode().len();
         if size > BODY_SIZE_MAX {
-            return Err(StageFault::TransactionFull { size });
+            return Err(StageFault::Long { size });
         }
-        let number = self.log.chain().operation + 1;
-        let kind = Kind::Operation { number };
-        let reserved = match mutant!(RoomNotReserved) {
-            true => 0,
-            false => record_size(size),
-        };
-        let record = self.log.append(kind, &operation.encode(), reserved)?;
-        draft.commit();
-        if let Some(roots) = roots {
-            self.roots = roots;
-        }
-        Ok(Staged {
-            answer,
-            number,
-            record,
+        let chain = self.log.chain();
+        let numbers = (chain.lsn, chain.operation + 1);
+        Ok(Staging {
+            open: self.state.workspace().open_size(),
+            execution: self.state.execute(operation, numbers)?,
+            log: &mut self.log,
+            operation: *operation,
         })
     }
 
@@ -187,12 +159,13 @@ impl DomainWriter {
         operation: &Operation<'_>,
         read: &mut dyn FnMut(Span) -> Option<Vec<u8>>,
     ) -> Result<Staged, StageFault> {
-        let view = |span| self.workspace.view(span, read);
-        let plan = match self.travel(operation)? {
-            Some(travel) => Some(drive(travel, view).map_err(ExecuteFault::from)?),
-            None => None,
-        };
-        self.finish(operation, plan)
+        let staging = self.staging(operation)?;
+        drive(staging, read).map_err(ExecuteFault::from)?
+    }
+
+    /// Replaces bytes that were read from the pool by what staged operations make of them.
+    pub fn patch(&self, span: Span, bytes: &mut [u8]) {
+        self.state.workspace().patch(span, bytes);
     }
 
     /// Makes the transaction that publishes everything staged; `None`: nothing is staged.
@@ -201,7 +174,7 @@ impl DomainWriter {
         if waiting == 0 {
             return None;
         }
-        let entries = self.workspace.close();
+        let entries = self.state.workspace_mut().close();
         let kind = Kind::Transaction {
             last: self.log.chain().operation,
             covers: waiting as u32,
@@ -214,7 +187,54 @@ impl DomainWriter {
     pub fn note_applied(&mut self, operation: u64) {
         let chain = self.log.chain();
         if operation == chain.operation && self.waiting() == 0 {
-            self.workspace.note_applied();
+            self.state.workspace_mut().note_applied();
+        }
+    }
+}
+
+impl Staging<'_> {
+    fn staged(&mut self, executed: Executed<'_>) -> Result<Staged, StageFault> {
+        let changes = match executed {
+            Executed::Now(changes) => changes,
+            Executed::Before { answer, number } => {
+                let record = None;
+                return Ok(Staged {
+                    answer,
+                    number,
+                    record,
+                });
+            }
+        };
+        let size = self.open + changes.size_max();
+        if size > BODY_SIZE_MAX {
+            return Err(StageFault::TransactionFull { size });
+        }
+        let number = self.log.chain().operation + 1;
+        let kind = Kind::Operation { number };
+        let reserved = match mutant!(RoomNotReserved) {
+            true => 0,
+            false => record_size(size),
+        };
+        let record = self.log.append(kind, &self.operation.encode(), reserved)?;
+        let answer = changes.answer.clone();
+        changes.commit();
+        Ok(Staged {
+            answer,
+            number,
+            record: Some(record),
+        })
+    }
+}
+
+impl Traversal for Staging<'_> {
+    type End = Result<Staged, StageFault>;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Self::End> {
+        match self.execution.step(bytes) {
+            Step::Read(places) => Step::Read(places),
+            Step::Stale(stale) => Step::Stale(stale),
+            Step::Done(Err(fault)) => Step::Done(Err(fault.into())),
+            Step::Done(Ok(executed)) => Step::Done(self.staged(executed)),
         }
     }
 }

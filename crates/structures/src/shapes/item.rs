@@ -18,6 +18,8 @@ pub const ITEM_HEADER_SIZE: usize = size_of::<HeaderBytes>();
 pub const KEY_SIZE_MAX: usize = 256;
 /// Bytes of the longest value.
 pub const VALUE_SIZE_MAX: usize = 1 << 20;
+/// Bytes of the longest content of an item: a value, or an answer that holds one.
+const CONTENT_SIZE_MAX: usize = VALUE_SIZE_MAX + 64;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -30,7 +32,7 @@ struct HeaderBytes {
 
 /// An item that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Item {
+pub(crate) struct Item {
     pub pointer: Pointer,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
@@ -64,14 +66,14 @@ pub(super) fn item_bytes(tags: TagKey, pointer: Pointer, key: &[u8], value: &[u8
 
 /// Reads items whose size is not known: a first read, and perhaps the rest.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ItemReader {
+pub(crate) struct ItemReader {
     pub tags: TagKey,
     /// Bytes to read first.
     pub hint: usize,
 }
 
 /// A judgement of the bytes of an item.
-pub(super) enum ItemRead {
+pub(crate) enum ItemRead {
     Whole(Item),
     /// The item has more bytes than were read: read this place.
     Longer(Span),
@@ -90,6 +92,15 @@ impl ItemReader {
         rest.get(..header.key_size.get().into())
     }
 
+    /// Bytes of the item of which `bytes` are the start, if it is one. No tag covers them yet.
+    pub fn size_of(bytes: &[u8]) -> Option<u64> {
+        let (header, _) = HeaderBytes::read_from_prefix(bytes).ok()?;
+        let (key_size, value_size) = (header.key_size.get(), header.value_size.get());
+        let is_item =
+            usize::from(key_size) <= KEY_SIZE_MAX && value_size as usize <= CONTENT_SIZE_MAX;
+        is_item.then(|| item_size(key_size.into(), value_size as usize))
+    }
+
     /// Judges bytes from the start of the item behind `pointer`.
     pub fn judge(&self, pointer: Pointer, bytes: &[u8]) -> ItemRead {
         let stale = |size: usize| {
@@ -105,7 +116,7 @@ impl ItemReader {
             header.key_size.get() as usize,
             header.value_size.get() as usize,
         );
-        if key_size > KEY_SIZE_MAX || value_size > VALUE_SIZE_MAX {
+        if key_size > KEY_SIZE_MAX || value_size > CONTENT_SIZE_MAX {
             return stale(bytes.len());
         }
         let size = item_size(key_size, value_size) as usize;

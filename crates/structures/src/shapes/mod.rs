@@ -16,11 +16,19 @@
 //! - A look-up and a change end after a bounded number of steps, whatever they read. A walk over a whole structure ends when it has read as much as the structure
 //!   says that it holds.
 
+mod audit;
 mod contents;
 mod item;
+mod key_change;
+mod lookup;
 mod many;
+mod reclaim;
+mod results;
+mod retired;
 mod root;
+mod rooted;
 mod roots;
+mod scrap;
 mod structure;
 mod tag;
 mod travel;
@@ -30,9 +38,16 @@ pub mod btree;
 pub mod hash;
 pub mod sequence;
 
+pub use audit::Audit;
 pub use contents::Contents;
 pub use item::{ITEM_HEADER_SIZE, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub(crate) use item::{ItemRead, ItemReader};
+pub use lookup::{Lookup, Walk};
 pub use many::Many;
+pub(crate) use reclaim::Reclaim;
+pub(crate) use results::{NewResult, Repeated, Results, table_size as results_size};
+pub use root::Root;
+pub use rooted::Rooted;
 pub use roots::{CreateFault, Description, NAME_SIZE_MAX, Named, ReadRoots, Roots, StructureKind};
 pub(crate) use structure::Read;
 pub use structure::{ExecuteFault, Structure};

@@ -9,13 +9,13 @@ use crate::wire::Pointer;
 pub(super) const ROOT_LINE_SIZE: u64 = 64;
 
 /// What changes when a structure grows, and the number of its items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Root {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Root {
     /// The directory of a hash table, or the topmost node of a tree.
-    pub top: Pointer,
+    pub(super) top: Pointer,
     /// A hash table: the directory has 2^level words. A tree: levels above the leaves.
-    pub level: u32,
-    pub length: u64,
+    pub(super) level: u32,
+    pub(super) length: u64,
 }
 
 impl Root {
@@ -30,24 +30,24 @@ impl Root {
     }
 
     /// Makes the line of a new structure. Returns its anchor.
-    pub fn create(self, draft: &mut Draft<'_>, tags: TagKey) -> Result<Pointer, SpaceFault> {
+    pub(super) fn create(self, draft: &mut Draft<'_>, tags: TagKey) -> Result<Pointer, SpaceFault> {
         let anchor = draft.allocate(ROOT_LINE_SIZE)?;
         self.write(draft, tags, anchor);
         Ok(anchor)
     }
 
     /// Writes the whole line.
-    pub fn write(&self, draft: &mut Draft<'_>, tags: TagKey, anchor: Pointer) {
+    pub(super) fn write(&self, draft: &mut Draft<'_>, tags: TagKey, anchor: Pointer) {
         draft.write(anchor.offset(), &self.bytes(tags, anchor));
     }
 
     /// Writes tag and length: all that changes if the structure does not grow.
-    pub fn write_length(&self, draft: &mut Draft<'_>, tags: TagKey, anchor: Pointer) {
+    pub(super) fn write_length(&self, draft: &mut Draft<'_>, tags: TagKey, anchor: Pointer) {
         draft.write(anchor.offset(), &self.bytes(tags, anchor)[..16]);
     }
 
     /// The root in a line.
-    pub fn parse(
+    pub(super) fn parse(
         tags: TagKey,
         anchor: Pointer,
         level_max: u32,

@@ -1,15 +1,20 @@
 //! The table of a domain's structures, behind the root word.
 //!
-//! The table is an immutable block. A change writes a new table, then the root word, so a reader that reads the word has all structures of one
-//! moment.
+//! The table is an immutable block. A transaction that changes it writes a new table, and the root word at its end, so a reader that reads the word has
+//! all structures of one moment. For multi-version structures that is a snapshot: their roots stand in the table.
+//!
+//! A structure that was dropped or made empty leaves an *ended* row behind, without a name, until all of its blocks are freed ([`super::reclaim`]).
 
-use stonecast_base::{Span, mutant};
+use stonecast_base::Span;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::btree::{BTree, Geometry};
+use super::btree::{BTree, Geometry, MvBTree};
 use super::hash::HashTable;
 use super::item::KEY_SIZE_MAX;
+use super::retired::RetireChain;
+use super::root::Root;
+use super::scrap::{Heap, Scrap};
 use super::sequence::{Queue, Stack};
 use super::structure::Structure;
 use super::tag::{TagKey, word_at};
@@ -21,11 +26,29 @@ use crate::wire::{LogKey, Pointer};
 pub const NAME_SIZE_MAX: usize = 64;
 /// Structures of a domain, at most. A transaction holds their table.
 const COUNT_MAX: u64 = 4096;
-/// Bytes before the rows: tag and number of rows.
-const HEADER_SIZE: usize = 16;
+/// Bytes before the rows.
+const HEADER_SIZE: usize = size_of::<HeaderBytes>();
 const ROW_SIZE: usize = size_of::<RowBytes>();
+/// The state of a row whose structure has ended.
+const ENDED: u8 = 1;
 /// The number of the domain among its structures.
 const DOMAIN: u32 = 0;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct HeaderBytes {
+    tag: U64,
+    rows: U64,
+    /// The number of the structure that was created last.
+    number: U64,
+    lsn: U64,
+    results: U64,
+    chain_head: U64,
+    chain_tail: U64,
+    chain_from: U32,
+    chain_to: U32,
+    chain_units: U64,
+}
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -45,6 +68,10 @@ struct RowBytes {
     number: U32,
     name_size: U32,
     name: [u8; NAME_SIZE_MAX],
+    length: U64,
+    level: U32,
+    state: u8,
+    reserved: [u8; 3],
 }
 
 /// The kind of a structure.
@@ -59,10 +86,29 @@ pub enum StructureKind {
     HashTable = 3,
     /// A B+tree.
     BTree = 4,
+    /// A multi-version B+tree.
+    MvBTree = 5,
 }
 
 impl StructureKind {
-    const ALL: [Self; 4] = [Self::Stack, Self::Queue, Self::HashTable, Self::BTree];
+    /// All kinds.
+    pub const ALL: [Self; 5] = [
+        Self::Stack,
+        Self::Queue,
+        Self::HashTable,
+        Self::BTree,
+        Self::MvBTree,
+    ];
+
+    /// Whether structures of this kind have keys.
+    pub fn has_keys(self) -> bool {
+        !matches!(self, Self::Stack | Self::Queue)
+    }
+
+    /// Whether a snapshot of the domain holds one state of such a structure for as long as its old versions are kept.
+    pub fn is_versioned(self) -> bool {
+        matches!(self, Self::MvBTree)
+    }
 
     fn of(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == code)
@@ -82,7 +128,7 @@ pub struct Description {
     pub schema: u64,
 }
 
-/// The reason why a structure is not created.
+/// The reason why a structure is not created, renamed, emptied or dropped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateFault {
     /// The name is empty or too long.
@@ -91,6 +137,9 @@ pub enum CreateFault {
     /// Another structure has the name.
     #[error("a structure of the domain has the name {0:?}")]
     Taken(String),
+    /// No structure has the name.
+    #[error("no structure of the domain has the name {0:?}")]
+    Unknown(String),
     /// The description is none.
     #[error("no kind of structure, or a key of a size that no key has")]
     Description,
@@ -122,9 +171,8 @@ impl Description {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = DescriptionBytes::read_from_bytes(bytes).ok()?;
         let kind = StructureKind::of(bytes.kind)?;
-        let has_keys = matches!(kind, StructureKind::HashTable | StructureKind::BTree);
         let key_size_max = bytes.key_size.get();
-        let is_size = match has_keys {
+        let is_size = match kind.has_keys() {
             true => (1..=KEY_SIZE_MAX).contains(&key_size_max.into()),
             false => key_size_max == 0,
         };
@@ -147,14 +195,33 @@ impl Description {
         super::ITEM_HEADER_SIZE + usize::from(self.key_size_max) + value_size
     }
 
-    fn structure(&self, anchor: Pointer, tags: TagKey) -> Structure {
+    fn structure(&self, (anchor, root): (Pointer, Root), youngest: u64, tags: TagKey) -> Structure {
         let hint = self.item_hint();
         match self.kind {
             StructureKind::Stack => Structure::Stack(Stack::new(anchor, tags, hint)),
             StructureKind::Queue => Structure::Queue(Queue::new(anchor, tags, hint)),
             StructureKind::HashTable => Structure::HashTable(HashTable::new(anchor, tags, hint)),
             StructureKind::BTree => Structure::BTree(BTree::new(anchor, tags, self.geometry())),
+            StructureKind::MvBTree => {
+                let geometry = self.geometry();
+                Structure::MvBTree(MvBTree::new(root, youngest, tags, geometry))
+            }
         }
+    }
+
+    /// Makes an empty structure. Returns its anchor, and the root of a multi-version structure.
+    fn create(&self, draft: &mut Draft<'_>, tags: TagKey) -> Result<(Pointer, Root), SpaceFault> {
+        let anchor = match self.kind {
+            StructureKind::Stack => Stack::create(draft, tags)?,
+            StructureKind::Queue => Queue::create(draft, tags)?,
+            StructureKind::HashTable => HashTable::create(draft, tags)?,
+            StructureKind::BTree => BTree::create(draft, tags, self.geometry())?,
+            StructureKind::MvBTree => {
+                let root = MvBTree::create(draft, tags, self.geometry())?;
+                return Ok((Pointer::NULL, root));
+            }
+        };
+        Ok((anchor, Root::default()))
     }
 }
 
@@ -168,9 +235,18 @@ pub struct Named {
     /// What it is.
     pub description: Description,
     anchor: Pointer,
+    /// The root of a multi-version structure.
+    root: Root,
 }
 
-/// The structures of a domain.
+/// A structure that has ended, and what is left of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EndedRow {
+    pub row: Named,
+    pub heap: Heap,
+}
+
+/// The structures of a domain, and what else its writer finds behind the root word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     key: LogKey,
@@ -179,103 +255,230 @@ pub struct Roots {
     word: Span,
     table: Pointer,
     rows: Vec<Named>,
-}
-
-fn table_size(rows: usize) -> u64 {
-    (HEADER_SIZE + rows * ROW_SIZE) as u64
+    pub(super) ended: Vec<EndedRow>,
+    /// The number of the structure that was created last.
+    number: u32,
+    /// The record whose operation has changed the table last: no block of the versions is younger.
+    lsn: u64,
+    /// The table of results.
+    results: Pointer,
+    pub(super) chain: RetireChain,
 }
 
 impl Roots {
+    fn new(key: LogKey, domain: u32, word: Span) -> Self {
+        Self {
+            key,
+            domain,
+            word,
+            table: Pointer::NULL,
+            rows: Vec::new(),
+            ended: Vec::new(),
+            number: DOMAIN,
+            lsn: 0,
+            results: Pointer::NULL,
+            chain: RetireChain::default(),
+        }
+    }
+
     /// The structures, by number.
     pub fn rows(&self) -> &[Named] {
         &self.rows
     }
 
+    /// The structure with this name.
+    pub fn named(&self, name: &str) -> Option<&Named> {
+        self.rows.iter().find(|row| row.name == name)
+    }
+
+    /// The word that changes with the structures, and what it holds.
+    pub fn word(&self) -> (Span, u64) {
+        (self.word, self.table.word())
+    }
+
+    fn table_size(&self) -> u64 {
+        (HEADER_SIZE + (self.rows.len() + self.ended.len()) * ROW_SIZE) as u64
+    }
+
     /// The block of the table, with its size; none in a domain in which nothing was ever created.
     pub fn block(&self) -> Option<(Pointer, u64)> {
-        let size = table_size(self.rows.len());
-        (!self.table.is_null()).then_some((self.table, size))
+        (!self.table.is_null()).then_some((self.table, self.table_size()))
     }
 
     /// The structure with this number.
     pub fn structure(&self, number: u32) -> Option<Structure> {
         let row = self.rows.iter().find(|row| row.number == number)?;
-        let tags = TagKey::of(self.key, self.domain, number);
-        Some(row.description.structure(row.anchor, tags))
+        Some(self.structure_of(row))
     }
 
-    /// Creates a structure. Returns its number, and the structures with it.
-    ///
-    /// # Errors
-    /// [`CreateFault`]: the draft has to be dropped.
-    pub fn create(
-        &self,
+    pub(super) fn structure_of(&self, row: &Named) -> Structure {
+        let tags = TagKey::of(self.key, self.domain, row.number);
+        row.description
+            .structure((row.anchor, row.root), self.lsn, tags)
+    }
+
+    fn row_mut(&mut self, name: &str) -> Result<&mut Named, CreateFault> {
+        let row = self.rows.iter_mut().find(|row| row.name == name);
+        row.ok_or_else(|| CreateFault::Unknown(name.to_owned()))
+    }
+
+    /// Creates a structure. Returns its number.
+    pub(crate) fn create(
+        &mut self,
         draft: &mut Draft<'_>,
         name: &str,
         description: Description,
-    ) -> Result<(u32, Self), CreateFault> {
+    ) -> Result<u32, CreateFault> {
+        self.check_name(name)?;
+        if (self.rows.len() + self.ended.len()) as u64 == COUNT_MAX {
+            return Err(CreateFault::Count);
+        }
+        let row = self.new_row(draft, name.to_owned(), description)?;
+        self.rows.push(row);
+        Ok(self.number)
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), CreateFault> {
         if name.is_empty() || name.len() > NAME_SIZE_MAX {
             return Err(CreateFault::Name(name.len()));
         }
-        if self.rows.iter().any(|row| row.name == name) {
-            return Err(CreateFault::Taken(name.to_owned()));
+        match self.named(name) {
+            Some(_) => Err(CreateFault::Taken(name.to_owned())),
+            None => Ok(()),
         }
-        if self.rows.len() as u64 == COUNT_MAX {
-            return Err(CreateFault::Count);
-        }
-        let number = self.rows.last().map_or(DOMAIN, |row| row.number) + 1;
-        let tags = TagKey::of(self.key, self.domain, number);
-        let anchor = match description.kind {
-            StructureKind::Stack => Stack::create(draft, tags)?,
-            StructureKind::Queue => Queue::create(draft, tags)?,
-            StructureKind::HashTable => HashTable::create(draft, tags)?,
-            StructureKind::BTree => BTree::create(draft, tags, description.geometry())?,
-        };
-        let mut rows = self.rows.clone();
-        rows.push(Named {
-            number,
-            name: name.to_owned(),
-            description,
-            anchor,
-        });
-        let table = self.replace(draft, &rows)?;
-        Ok((
-            number,
-            Self {
-                table,
-                rows,
-                ..*self
-            },
-        ))
     }
 
-    /// Writes a new table, then the root word.
-    fn replace(&self, draft: &mut Draft<'_>, rows: &[Named]) -> Result<Pointer, SpaceFault> {
-        let table = draft.allocate(table_size(rows.len()))?;
-        let mut bytes = vec![0; HEADER_SIZE];
-        bytes[8..16].copy_from_slice(&(rows.len() as u64).to_le_bytes());
-        for row in rows {
-            let mut name = [0; NAME_SIZE_MAX];
-            name[..row.name.len()].copy_from_slice(row.name.as_bytes());
-            let row = RowBytes {
-                anchor: U64::new(row.anchor.word()),
-                description: row.description.bytes(),
-                number: U32::new(row.number),
-                name_size: U32::new(row.name.len() as u32),
-                name,
-            };
+    fn new_row(
+        &mut self,
+        draft: &mut Draft<'_>,
+        name: String,
+        description: Description,
+    ) -> Result<Named, CreateFault> {
+        let number = self.number.checked_add(1).ok_or(CreateFault::Count)?;
+        let tags = TagKey::of(self.key, self.domain, number);
+        let (anchor, root) = description.create(draft, tags)?;
+        self.number = number;
+        Ok(Named {
+            number,
+            name,
+            description,
+            anchor,
+            root,
+        })
+    }
+
+    /// Gives a structure another name.
+    pub(crate) fn rename(&mut self, name: &str, new: &str) -> Result<(), CreateFault> {
+        self.row_mut(name)?;
+        self.check_name(new)?;
+        self.row_mut(name)?.name = new.to_owned();
+        Ok(())
+    }
+
+    /// Puts an empty structure in the place of one. Returns its number. Whoever has found the old one by its name finds out by the root word.
+    pub(crate) fn clear(&mut self, draft: &mut Draft<'_>, name: &str) -> Result<u32, CreateFault> {
+        let description = self.row_mut(name)?.description;
+        self.end(draft, name)?;
+        let row = self.new_row(draft, name.to_owned(), description)?;
+        self.rows.push(row);
+        Ok(self.number)
+    }
+
+    /// Ends a structure. Its blocks are freed later, a few at a time.
+    pub(crate) fn end(&mut self, draft: &mut Draft<'_>, name: &str) -> Result<(), CreateFault> {
+        let row = self.row_mut(name)?.clone();
+        self.rows.retain(|other| other.number != row.number);
+        let first = match row.description.kind.is_versioned() {
+            true => Scrap::version(row.description.kind, row.root),
+            false => Some(Scrap::anchor(row.anchor)),
+        };
+        // An empty multi-version structure has no block.
+        let Some(first) = first else { return Ok(()) };
+        let mut heap = Heap::default();
+        heap.push(draft, first)?;
+        self.ended.push(EndedRow { row, heap });
+        Ok(())
+    }
+
+    /// Begins the changes of an operation.
+    pub(crate) fn begin(&mut self, draft: &Draft<'_>) {
+        self.lsn = draft.lsn();
+    }
+
+    /// Notes the root of a multi-version structure.
+    ///
+    /// # Panics
+    /// If there is no such structure.
+    pub(crate) fn set_root(&mut self, number: u32, root: Root) {
+        let row = self.rows.iter_mut().find(|row| row.number == number);
+        row.expect("the structure was changed").root = root;
+    }
+
+    /// Blocks of old versions that wait to be freed, in units.
+    pub fn retired_units(&self) -> u64 {
+        self.chain.units
+    }
+
+    /// Whether blocks of ended structures wait to be freed.
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Writes a new table, and at the end of the transaction the root word.
+    pub(crate) fn write(&mut self, draft: &mut Draft<'_>, old: &Self) -> Result<(), SpaceFault> {
+        for block in draft.take_retired() {
+            self.chain.push(draft, block)?;
+        }
+        let (size, old_size) = (self.table_size(), old.table_size());
+        let fits = size.next_power_of_two() == old_size.next_power_of_two();
+        // Nobody has seen a table of the open transaction.
+        if old.table.is_null() || !draft.is_fresh(old.table) || !fits {
+            self.table = draft.allocate(size)?;
+            if let Some((old, size)) = old.block() {
+                draft.free(old, size)?;
+            }
+        }
+        draft.write(self.table.offset(), &self.bytes());
+        draft.write_last(self.word.offset, self.table.word());
+        Ok(())
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let chain = &self.chain;
+        let header = HeaderBytes {
+            tag: U64::ZERO,
+            rows: U64::new((self.rows.len() + self.ended.len()) as u64),
+            number: U64::new(self.number.into()),
+            lsn: U64::new(self.lsn),
+            results: U64::new(self.results.word()),
+            chain_head: U64::new(chain.head.word()),
+            chain_tail: U64::new(chain.tail.word()),
+            chain_from: U32::new(chain.from),
+            chain_to: U32::new(chain.to),
+            chain_units: U64::new(chain.units),
+        };
+        let mut bytes = header.as_bytes().to_vec();
+        for row in &self.rows {
+            bytes.extend_from_slice(row.bytes(0).as_bytes());
+        }
+        for EndedRow { row, heap } in &self.ended {
+            let mut row = row.bytes(ENDED);
+            row.anchor = U64::new(heap.chunk.word());
+            row.length = U64::new(heap.count.into());
             bytes.extend_from_slice(row.as_bytes());
         }
-        self.tags().seal(table, 0, &mut bytes);
-        if mutant!(RootBeforeTable) {
-            draft.write_word(self.word.offset, table.word());
-        }
-        draft.write(table.offset(), &bytes);
-        draft.write_word(self.word.offset, table.word());
-        if let Some((old, size)) = self.block() {
-            draft.free(old, size)?;
-        }
-        Ok(table)
+        self.tags().seal(self.table, 0, &mut bytes);
+        bytes
+    }
+
+    /// The block of the table of results, and the seed of its tags.
+    pub(crate) fn results(&self) -> (Pointer, TagKey) {
+        (self.results, self.tags())
+    }
+
+    /// Notes that the domain has a table of results.
+    pub(crate) fn set_results(&mut self, block: Pointer) {
+        self.results = block;
     }
 
     fn tags(&self) -> TagKey {
@@ -283,21 +486,72 @@ impl Roots {
     }
 
     fn parse(&mut self, bytes: &[u8]) -> Option<()> {
-        let rows = bytes.get(HEADER_SIZE..)?;
         if !self.tags().is_sealed(self.table, 0, bytes) {
             return None;
         }
+        let (header, rows) = HeaderBytes::read_from_prefix(bytes).ok()?;
+        self.number = header.number.get().try_into().ok()?;
+        self.lsn = header.lsn.get();
+        self.results = Pointer::from_word(header.results.get());
+        self.chain = RetireChain {
+            head: Pointer::from_word(header.chain_head.get()),
+            tail: Pointer::from_word(header.chain_tail.get()),
+            from: header.chain_from.get(),
+            to: header.chain_to.get(),
+            units: header.chain_units.get(),
+        };
         for row in rows.chunks_exact(ROW_SIZE) {
-            let row = RowBytes::read_from_bytes(row).ok()?;
-            let name = row.name.get(..row.name_size.get() as usize)?;
-            self.rows.push(Named {
-                number: row.number.get(),
-                name: str::from_utf8(name).ok()?.to_owned(),
-                description: Description::parse(row.description.as_bytes())?,
-                anchor: Pointer::from_word(row.anchor.get()),
-            });
+            let bytes = RowBytes::read_from_bytes(row).ok()?;
+            let row = Named::parse(&bytes)?;
+            match bytes.state {
+                ENDED => {
+                    let heap = Heap {
+                        chunk: row.anchor,
+                        count: row.root.length.try_into().ok()?,
+                    };
+                    self.ended.push(EndedRow { row, heap });
+                }
+                _ => self.rows.push(row),
+            }
         }
         Some(())
+    }
+}
+
+impl Named {
+    fn bytes(&self, state: u8) -> RowBytes {
+        let mut name = [0; NAME_SIZE_MAX];
+        name[..self.name.len()].copy_from_slice(self.name.as_bytes());
+        RowBytes {
+            anchor: U64::new(match self.description.kind.is_versioned() {
+                true => self.root.top.word(),
+                false => self.anchor.word(),
+            }),
+            description: self.description.bytes(),
+            number: U32::new(self.number),
+            name_size: U32::new(self.name.len() as u32),
+            name,
+            length: U64::new(self.root.length),
+            level: U32::new(self.root.level),
+            state,
+            reserved: [0; 3],
+        }
+    }
+
+    fn parse(bytes: &RowBytes) -> Option<Self> {
+        let name = bytes.name.get(..bytes.name_size.get() as usize)?;
+        let anchor = Pointer::from_word(bytes.anchor.get());
+        Some(Self {
+            number: bytes.number.get(),
+            name: str::from_utf8(name).ok()?.to_owned(),
+            description: Description::parse(bytes.description.as_bytes())?,
+            anchor,
+            root: Root {
+                top: anchor,
+                level: bytes.level.get(),
+                length: bytes.length.get(),
+            },
+        })
     }
 }
 
@@ -320,13 +574,7 @@ impl ReadRoots {
     /// Reads the structures of a domain with this root word.
     pub fn new(key: LogKey, domain: u32, word: Span) -> Self {
         Self {
-            roots: Roots {
-                key,
-                domain,
-                word,
-                table: Pointer::NULL,
-                rows: Vec::new(),
-            },
+            roots: Roots::new(key, domain, word),
             stage: Stage::Begin,
         }
     }
@@ -363,7 +611,8 @@ impl Traversal for ReadRoots {
                     return self.stale(HEADER_SIZE as u64);
                 }
                 self.stage = Stage::Table;
-                let table = self.roots.table.span(table_size(count as usize));
+                let size = HEADER_SIZE + count as usize * ROW_SIZE;
+                let table = self.roots.table.span(size as u64);
                 Step::Read(vec![Place::last(table)])
             }
             Stage::Table => match self.roots.parse(&bytes[0]) {

@@ -2,16 +2,16 @@
 
 use stonecast_base::Span;
 
-use super::btree::BTree;
+use super::btree::{BTree, MvBTree};
 use super::contents::Contents;
 use super::hash::HashTable;
 use super::item::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use super::roots::CreateFault;
 use super::sequence::{Queue, Stack};
 use super::travel::Travel;
-use super::traversal::{Answer, Stale, drive};
-use crate::space::{Draft, SpaceFault, Workspace};
-use crate::wire::{Operation, Verb};
+use super::traversal::{Stale, drive};
+use crate::space::SpaceFault;
+use crate::wire::{Comparison, Operation, Verb};
 
 /// A structure of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Structure {
     Stack(Stack),
     /// A queue.
     Queue(Queue),
+    /// One version of a multi-version B+tree.
+    MvBTree(MvBTree),
 }
 
 /// The reason why an operation is not executed. Nothing was changed.
@@ -56,6 +58,24 @@ pub enum ExecuteFault {
         /// Bytes of the longest key of the structure.
         key_size_max: usize,
     },
+    /// The value of the operation is not what its verb needs.
+    #[error("the value of a {verb:?} is damaged")]
+    Value {
+        /// The verb.
+        verb: Verb,
+    },
+    /// Another operation had the token.
+    #[error("the token {token:#x} was given to another operation")]
+    Token {
+        /// The token.
+        token: u64,
+    },
+    /// An answer is longer than the table of results takes: a group takes too many long values away.
+    #[error("an answer of {size} bytes cannot be kept for the token of its operation")]
+    Answer {
+        /// Bytes of the answer.
+        size: usize,
+    },
     /// Structures of this kind know no such operation.
     #[error("structures of this kind know no {verb:?}")]
     Verb {
@@ -68,23 +88,6 @@ pub enum ExecuteFault {
 pub(crate) type Read<'a> = &'a mut dyn FnMut(Span) -> Option<Vec<u8>>;
 
 impl Structure {
-    /// Executes an operation on the structure as it is with everything staged. The draft holds its changes; `lsn` is the number that
-    /// [`Workspace::draft`] takes.
-    ///
-    /// # Errors
-    /// [`ExecuteFault`]: nothing was changed.
-    pub fn execute<'a>(
-        &self,
-        operation: &Operation<'_>,
-        (workspace, lsn): (&'a mut Workspace, u64),
-        read: Read<'_>,
-    ) -> Result<(Answer, Draft<'a>), ExecuteFault> {
-        let travel = self.travel(operation)?;
-        let plan = drive(travel, |span| workspace.view(span, read))?;
-        let mut draft = workspace.draft(lsn);
-        Ok((plan.apply(&mut draft)?, draft))
-    }
-
     /// The walk before an operation.
     ///
     /// # Errors
@@ -97,7 +100,8 @@ impl Structure {
         let is_push = verb == Verb::Push;
         Ok(match self {
             Self::HashTable(table) => Travel::HashTable(Box::new(table.change(verb, key, value))),
-            Self::BTree(tree) => Travel::BTree(tree.change(verb, key, value)),
+            Self::BTree(tree) => Travel::BTree(Box::new(tree.change(verb, key, value))),
+            Self::MvBTree(tree) => Travel::MvBTree(Box::new(tree.change(verb, key, value))),
             Self::Stack(stack) if is_push => Travel::Stack(stack.push(value)),
             Self::Stack(stack) => Travel::Stack(stack.pop()),
             Self::Queue(queue) if is_push => Travel::Queue(queue.push(value)),
@@ -113,19 +117,28 @@ impl Structure {
         let key_size_max = match self {
             Self::HashTable(_) => KEY_SIZE_MAX,
             Self::BTree(tree) => tree.geometry().key_size_max(),
+            Self::MvBTree(version) => version.tree().geometry().key_size_max(),
             Self::Stack(_) | Self::Queue(_) => 0,
         };
         let is_known = match self {
-            Self::HashTable(_) | Self::BTree(_) => verb.is_for_keys(),
+            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) => verb.is_for_keys(),
             Self::Stack(_) | Self::Queue(_) => matches!(verb, Verb::Push | Verb::Pop),
         };
         if !is_known {
             return Err(ExecuteFault::Verb { verb });
         }
-        if key.len() > key_size_max || value.len() > VALUE_SIZE_MAX {
+        let values = match verb {
+            Verb::CompareAndUpdate => {
+                let comparison = Comparison::parse(value).ok_or(ExecuteFault::Value { verb })?;
+                [comparison.expected, comparison.new]
+            }
+            _ => [value, &[]],
+        };
+        let value_size = values.iter().map(|value| value.len()).max().unwrap_or(0);
+        if key.len() > key_size_max || value_size > VALUE_SIZE_MAX {
             return Err(ExecuteFault::Size {
                 key_size: key.len(),
-                value_size: value.len(),
+                value_size,
                 key_size_max,
             });
         }
@@ -137,11 +150,6 @@ impl Structure {
     /// # Errors
     /// [`Stale`]: the structure changes, or is damaged.
     pub fn contents(&self, read: Read<'_>) -> Result<Contents, Stale> {
-        match self {
-            Self::HashTable(table) => drive(table.walk(), read),
-            Self::BTree(tree) => drive(tree.walk(), read),
-            Self::Stack(stack) => drive(stack.walk(), read),
-            Self::Queue(queue) => drive(queue.walk(), read),
-        }
+        drive(self.walk(), read)
     }
 }

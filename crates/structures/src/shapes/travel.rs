@@ -2,6 +2,7 @@
 
 use super::btree;
 use super::hash;
+use super::root::Root;
 use super::sequence::{QueuePlan, QueueTravel, StackPlan, StackTravel};
 use super::traversal::{Answer, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
@@ -12,7 +13,9 @@ pub enum Travel {
     /// Of a hash table.
     HashTable(Box<hash::Change>),
     /// Of a B+tree.
-    BTree(btree::Change),
+    BTree(Box<btree::Change>),
+    /// Of a multi-version B+tree.
+    MvBTree(Box<btree::MvChange>),
     /// Of a stack.
     Stack(StackTravel),
     /// Of a queue.
@@ -26,6 +29,8 @@ pub enum Plan {
     HashTable(hash::ChangePlan),
     /// Of a B+tree.
     BTree(btree::ChangePlan),
+    /// Of a multi-version B+tree.
+    MvBTree(btree::MvChangePlan),
     /// Of a stack.
     Stack(StackPlan),
     /// Of a queue.
@@ -39,6 +44,7 @@ impl Traversal for Travel {
         match self {
             Self::HashTable(travel) => travel.step(bytes).map(Plan::HashTable),
             Self::BTree(travel) => travel.step(bytes).map(Plan::BTree),
+            Self::MvBTree(travel) => travel.step(bytes).map(Plan::MvBTree),
             Self::Stack(travel) => travel.step(bytes).map(Plan::Stack),
             Self::Queue(travel) => travel.step(bytes).map(Plan::Queue),
         }
@@ -46,16 +52,15 @@ impl Traversal for Travel {
 }
 
 impl Plan {
-    /// Writes the changes of the operation. They are those of the structure as the walk has found it.
-    ///
-    /// # Errors
-    /// [`SpaceFault`]: the draft has to be dropped.
-    pub fn apply(self, draft: &mut Draft<'_>) -> Result<Answer, SpaceFault> {
-        match self {
-            Self::HashTable(plan) => plan.apply(draft),
-            Self::BTree(plan) => plan.apply(draft),
-            Self::Stack(plan) => plan.apply(draft),
-            Self::Queue(plan) => plan.apply(draft),
-        }
+    /// Writes the changes of the operation. They are those of the structure as the walk has found it. Returns the new root of a multi-version structure.
+    pub(crate) fn apply(self, draft: &mut Draft<'_>) -> Result<(Answer, Option<Root>), SpaceFault> {
+        let answer = match self {
+            Self::MvBTree(plan) => return plan.apply(draft),
+            Self::HashTable(plan) => plan.apply(draft)?,
+            Self::BTree(plan) => plan.apply(draft)?,
+            Self::Stack(plan) => plan.apply(draft)?,
+            Self::Queue(plan) => plan.apply(draft)?,
+        };
+        Ok((answer, None))
     }
 }

@@ -44,7 +44,7 @@ impl Place {
     }
 
     /// A place that decides, and is read each time.
-    pub(super) const fn last(span: Span) -> Self {
+    pub(crate) const fn last(span: Span) -> Self {
         Self {
             span,
             may_be_old: false,
@@ -81,8 +81,77 @@ pub enum Answer {
     Taken(Option<Vec<u8>>),
     /// The value was added.
     Added,
-    /// The number of the structure that was created.
+    /// The number of the structure that was created, or made empty.
     Created(u32),
+    /// Whether the key had the value that was expected, and has the new one.
+    Changed(bool),
+    /// It is done.
+    Done,
+    /// The number of blocks that were freed.
+    Freed(u32),
+    /// What each operation of a group tells.
+    Group(Vec<Answer>),
+}
+
+impl Answer {
+    /// The answer as the table of results keeps it.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Existed(existed) => vec![1, u8::from(*existed)],
+            Self::Taken(None) => vec![2],
+            Self::Taken(Some(value)) => [&[3], &**value].concat(),
+            Self::Added => vec![4],
+            Self::Created(number) => [&[5][..], &number.to_le_bytes()].concat(),
+            Self::Changed(changed) => vec![6, u8::from(*changed)],
+            Self::Done => vec![7],
+            Self::Freed(blocks) => [&[8][..], &blocks.to_le_bytes()].concat(),
+            Self::Group(answers) => {
+                let mut bytes = vec![9];
+                for answer in answers {
+                    let answer = answer.encode();
+                    bytes.extend_from_slice(&(answer.len() as u32).to_le_bytes());
+                    bytes.extend_from_slice(&answer);
+                }
+                bytes
+            }
+        }
+    }
+
+    /// Reads what [`Answer::encode`] has made; `None`: the bytes are none.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let (&code, rest) = bytes.split_first()?;
+        let flag = || match rest {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        };
+        let number = || rest.try_into().ok().map(u32::from_le_bytes);
+        let alone = |answer| rest.is_empty().then_some(answer);
+        match code {
+            1 => flag().map(Self::Existed),
+            2 => alone(Self::Taken(None)),
+            3 => Some(Self::Taken(Some(rest.to_vec()))),
+            4 => alone(Self::Added),
+            5 => number().map(Self::Created),
+            6 => flag().map(Self::Changed),
+            7 => alone(Self::Done),
+            8 => number().map(Self::Freed),
+            9 => {
+                let (mut answers, mut rest) = (Vec::new(), rest);
+                while !rest.is_empty() {
+                    let (size, behind) = rest.split_first_chunk()?;
+                    let size = u32::from_le_bytes(*size) as usize;
+                    let (answer, behind) = behind.split_at_checked(size)?;
+                    // A group holds no groups: no bytes make this recursion deep.
+                    let is_group = answer.first() == Some(&9);
+                    answers.push((!is_group).then(|| Self::parse(answer))??);
+                    rest = behind;
+                }
+                Some(Self::Group(answers))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Drives a traversal with reads in the call. `read` returns `None` for places that do not belong to the domain.
@@ -105,6 +174,40 @@ pub fn drive<T: Traversal>(
                     bytes.push(read(place).ok_or(Stale { place, what })?);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_as_it_was_kept() {
+        let single = [
+            Answer::Existed(true),
+            Answer::Existed(false),
+            Answer::Taken(None),
+            Answer::Taken(Some(Vec::new())),
+            Answer::Taken(Some(vec![7; 300])),
+            Answer::Added,
+            Answer::Created(9),
+            Answer::Changed(true),
+            Answer::Done,
+            Answer::Freed(3),
+        ];
+        let group = Answer::Group(single.to_vec());
+        for answer in single.into_iter().chain([group]) {
+            assert_eq!(Answer::parse(&answer.encode()), Some(answer));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_reading_of_an_answer_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = Answer::parse(&bytes);
         }
     }
 }

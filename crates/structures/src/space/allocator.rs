@@ -44,7 +44,7 @@ impl Block {
 }
 
 /// The power of two of the units of a block for `size` bytes.
-pub(super) fn order_of(size: u64) -> u32 {
+pub(crate) fn order_of(size: u64) -> u32 {
     size.div_ceil(UNIT_SIZE)
         .next_power_of_two()
         .trailing_zeros()
@@ -93,6 +93,11 @@ impl Allocator {
     pub fn add_empty_slab(&mut self, slab: u64) {
         let bits = vec![0; self.geometry.bits_size() as usize];
         self.add_slab(slab, &bits);
+    }
+
+    /// Where the slabs lie.
+    pub fn geometry(&self) -> SlabGeometry {
+        self.geometry
     }
 
     /// Units that are free.

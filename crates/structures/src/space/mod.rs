@@ -11,6 +11,7 @@ mod allocator;
 mod slab;
 mod workspace;
 
+pub(crate) use allocator::order_of;
 pub use allocator::{Allocator, SpaceFault};
 pub use slab::SlabGeometry;
 pub use workspace::{Draft, Workspace};

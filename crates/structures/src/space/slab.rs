@@ -59,7 +59,7 @@ impl SlabGeometry {
     }
 
     /// The word that holds the bit of a unit, as bytes from the start of the pool, and the bit in it. A unit is one of the pool.
-    pub(super) fn bit(&self, unit: u64) -> (u64, u32) {
+    pub(crate) fn bit(&self, unit: u64) -> (u64, u32) {
         let inside = unit - self.offset / UNIT_SIZE;
         let (slab, unit) = (inside / self.units(), inside % self.units());
         let word = self.slab(slab).offset + unit / UNITS_OF_WORD * 8;

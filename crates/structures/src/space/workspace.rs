@@ -1,17 +1,25 @@
 //! What a writer knows about the memory of its domain: the bytes as they will be when everything staged is applied, the free blocks, and the
 //! transaction that is open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stonecast_base::{Span, mutant};
 
 use super::allocator::{Allocator, Block, SpaceFault, order_of};
-use crate::wire::{Entries, Pointer};
+use crate::wire::{Entries, Pointer, UNIT_SIZE};
+
+/// Bytes of the header of an entry.
+const ENTRY_HEADER_SIZE: usize = 8;
+/// Bytes of an entry of one word.
+const WORD_ENTRY_SIZE: usize = ENTRY_HEADER_SIZE + 8;
 
 /// The open transaction of a writer, and everything that it rests on.
 ///
 /// An operation is executed before it is logged. The blocks and the log space that it needs are therefore known, and taken, before anything is
-/// acknowledged: whoever executes the same operations again, in the same order, finds room for them.
+/// acknowledged: whoever executes the same operations again, in the same order and in one transaction, takes the same blocks.
+///
+/// Blocks that the open transaction has taken are *fresh*: no reader reaches them before it is applied. Their final content is written in one entry in front of
+/// everything that links them, however often they change. Blocks that it frees are used again by later transactions only.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     allocator: Allocator,
@@ -19,9 +27,22 @@ pub struct Workspace {
     staged: BTreeMap<u64, u64>,
     /// Log sequence number of the last operation.
     lsn: u64,
+    /// What the open transaction changes in blocks that readers reach, in order.
     entries: Entries,
+    /// The content of fresh blocks, by their offset.
+    fresh: BTreeMap<u64, FreshBlock>,
+    freed: Vec<Block>,
     /// Words of bits that the open transaction changes.
     bits: BTreeMap<u64, u64>,
+    /// Words that are stored behind everything else.
+    last: BTreeMap<u64, u64>,
+}
+
+/// The content of a block as far as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FreshBlock {
+    block: Block,
+    bytes: Vec<u8>,
 }
 
 /// What one operation changes. A draft that is dropped changes nothing.
@@ -30,9 +51,34 @@ pub struct Draft<'a> {
     workspace: &'a mut Workspace,
     lsn: u64,
     entries: Entries,
-    taken: Vec<Block>,
+    /// Words that the draft has written, by their place.
+    written: BTreeMap<u64, u64>,
+    taken: BTreeSet<Block>,
     freed: Vec<Block>,
-    is_done: bool,
+    /// Blocks that only older snapshots reach.
+    retired: Vec<(Pointer, u64)>,
+    last: BTreeMap<u64, u64>,
+}
+
+fn span_of(block: Block) -> Span {
+    Span::new(block.unit * UNIT_SIZE, block.units() * UNIT_SIZE)
+}
+
+fn holds(span: Span, offset: u64) -> bool {
+    (span.offset..span.offset + span.size).contains(&offset)
+}
+
+/// Replaces bytes of `span` by words.
+fn patch(words: &BTreeMap<u64, u64>, span: Span, bytes: &mut [u8]) {
+    let first = span.offset / 8 * 8;
+    for (&place, word) in words.range(first..span.offset + span.size) {
+        for (index, byte) in word.to_le_bytes().into_iter().enumerate() {
+            let offset = (place + index as u64).checked_sub(span.offset);
+            if let Some(into) = offset.and_then(|offset| bytes.get_mut(offset as usize)) {
+                *into = byte;
+            }
+        }
+    }
 }
 
 impl Workspace {
@@ -43,7 +89,10 @@ impl Workspace {
             staged: BTreeMap::new(),
             lsn: 0,
             entries: Entries::default(),
+            fresh: BTreeMap::new(),
+            freed: Vec::new(),
             bits: BTreeMap::new(),
+            last: BTreeMap::new(),
         }
     }
 
@@ -51,56 +100,62 @@ impl Workspace {
     /// the blocks that the operation takes.
     ///
     /// # Panics
-    /// If an operation with this number or a later one was committed.
+    /// If an operation with a later number was committed.
     pub fn draft(&mut self, lsn: u64) -> Draft<'_> {
-        assert!(lsn > self.lsn, "record {lsn} behind {}", self.lsn);
+        assert!(lsn >= self.lsn, "record {lsn} behind {}", self.lsn);
         Draft {
             workspace: self,
             lsn,
             entries: Entries::default(),
-            taken: Vec::new(),
+            written: BTreeMap::new(),
+            taken: BTreeSet::new(),
             freed: Vec::new(),
-            is_done: false,
+            retired: Vec::new(),
+            last: BTreeMap::new(),
         }
     }
 
     /// Bytes of the body of the open transaction.
     pub fn open_size(&self) -> usize {
-        self.entries.body().len() + self.bits.len() * 16
+        let fresh = self.fresh.values().filter(|block| !block.bytes.is_empty());
+        let fresh: usize = fresh
+            .map(|block| ENTRY_HEADER_SIZE + block.bytes.len())
+            .sum();
+        let words = self.bits.len() + self.last.len();
+        self.entries.body().len() + fresh + words * WORD_ENTRY_SIZE
     }
 
-    /// Closes the open transaction: its entries, in the order in which they are applied. Bits come first, since nobody reads them but writers.
+    /// Closes the open transaction: its entries, in the order in which they are applied. Bits come first, since nobody reads them but writers; then fresh
+    /// blocks, then what links them, then the words that change everything at once.
     pub fn close(&mut self) -> Entries {
         let mut entries = Entries::default();
         for (place, word) in std::mem::take(&mut self.bits) {
             entries.push_word(place, word);
         }
-        entries.append(&std::mem::take(&mut self.entries));
+        let links = std::mem::take(&mut self.entries);
+        let last = std::mem::take(&mut self.last);
+        if mutant!(RootBeforeTable) {
+            last.iter()
+                .for_each(|(place, word)| entries.push_word(*place, *word));
+        }
+        for (offset, FreshBlock { bytes, .. }) in std::mem::take(&mut self.fresh) {
+            if !bytes.is_empty() {
+                entries.push(offset, &bytes);
+            }
+        }
+        entries.append(&links);
+        for (place, word) in last {
+            entries.push_word(place, word);
+        }
+        for block in self.freed.drain(..) {
+            self.allocator.give_back(block);
+        }
         entries
     }
 
     /// Replaces bytes that were read from the pool by what staged operations make of them.
     pub fn patch(&self, span: Span, bytes: &mut [u8]) {
-        let first = span.offset / 8 * 8;
-        for (&place, word) in self.staged.range(first..span.offset + span.size) {
-            for (index, byte) in word.to_le_bytes().into_iter().enumerate() {
-                let offset = (place + index as u64).checked_sub(span.offset);
-                if let Some(into) = offset.and_then(|offset| bytes.get_mut(offset as usize)) {
-                    *into = byte;
-                }
-            }
-        }
-    }
-
-    /// Reads a place as it will be when everything staged is applied.
-    pub fn view(
-        &self,
-        span: Span,
-        read: &mut dyn FnMut(Span) -> Option<Vec<u8>>,
-    ) -> Option<Vec<u8>> {
-        let mut bytes = read(span)?;
-        self.patch(span, &mut bytes);
-        Some(bytes)
+        patch(&self.staged, span, bytes);
     }
 
     /// Forgets what was staged: everything is applied, so the pool has it.
@@ -117,6 +172,29 @@ impl Workspace {
     pub fn allocator(&self) -> &Allocator {
         &self.allocator
     }
+
+    /// The fresh block that holds `offset`.
+    fn fresh_at(&self, offset: u64) -> Option<&FreshBlock> {
+        let (_, fresh) = self.fresh.range(..=offset).next_back()?;
+        holds(span_of(fresh.block), offset).then_some(fresh)
+    }
+
+    /// Writes to a fresh block; false: no fresh block holds the place.
+    fn write_fresh(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let Some((start, fresh)) = self.fresh.range_mut(..=offset).next_back() else {
+            return false;
+        };
+        let at = (offset - start) as usize;
+        if at as u64 >= span_of(fresh.block).size {
+            return false;
+        }
+        let end = at + bytes.len();
+        if fresh.bytes.len() < end {
+            fresh.bytes.resize(end, 0);
+        }
+        fresh.bytes[at..end].copy_from_slice(bytes);
+        true
+    }
 }
 
 impl Draft<'_> {
@@ -126,7 +204,7 @@ impl Draft<'_> {
     /// [`SpaceFault::NoSpace`]: the operation cannot be executed, and the draft is dropped.
     pub fn allocate(&mut self, size: u64) -> Result<Pointer, SpaceFault> {
         let block = self.workspace.allocator.take(size)?;
-        self.taken.push(block);
+        self.taken.insert(block);
         let generation = match mutant!(GenerationNotRaised) {
             true => 0,
             false => self.lsn,
@@ -145,62 +223,163 @@ impl Draft<'_> {
         };
         let end = block.unit + block.units();
         let overlaps = |other: &Block| other.unit < end && block.unit < other.unit + other.units();
-        if !self.workspace.allocator.is_taken(block) || self.freed.iter().any(overlaps) {
+        let is_part = |fresh: &FreshBlock| fresh.block != block;
+        let is_taken = self.taken.contains(&block)
+            || self.workspace.allocator.is_taken(block)
+                && !self
+                    .workspace
+                    .fresh_at(pointer.offset())
+                    .is_some_and(is_part);
+        if !is_taken || self.freed.iter().any(overlaps) {
             return Err(SpaceFault::NotTaken { pointer, size });
         }
         self.freed.push(block);
         Ok(())
     }
 
+    /// Frees a block that older snapshots may still reach. A fresh block is free at once, since no snapshot has it; any other one goes into the retire chain.
+    ///
+    /// # Errors
+    /// As [`Draft::free`].
+    pub fn retire(&mut self, pointer: Pointer, size: u64) -> Result<(), SpaceFault> {
+        if self.is_fresh(pointer) || mutant!(RetiredAtOnce) {
+            return self.free(pointer, size);
+        }
+        self.retired.push((pointer, size));
+        Ok(())
+    }
+
+    /// The blocks that were retired since the last call, each with its size.
+    pub(crate) fn take_retired(&mut self) -> Vec<(Pointer, u64)> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// Whether blocks were retired.
+    pub(crate) fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
+    /// Whether no reader can have reached the block: the open transaction has taken it.
+    pub fn is_fresh(&self, pointer: Pointer) -> bool {
+        let unit = pointer.unit();
+        let is_own = self.taken.iter().any(|block| block.unit == unit);
+        is_own || self.workspace.fresh.contains_key(&pointer.offset())
+    }
+
+    /// The generation of the blocks that the draft takes.
+    pub fn lsn(&self) -> u64 {
+        self.lsn
+    }
+
     /// Stores whole words.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        self.note_written(offset, bytes);
         self.entries.push(offset, bytes);
     }
 
     /// Stores a word.
     pub fn write_word(&mut self, offset: u64, word: u64) {
-        self.entries.push_word(offset, word);
+        self.write(offset, &word.to_le_bytes());
+    }
+
+    /// Stores a word behind everything else of the transaction: what it names is there, and of several such words of one place the last one counts.
+    pub fn write_last(&mut self, offset: u64, word: u64) {
+        self.note_written(offset, &word.to_le_bytes());
+        self.last.insert(offset, word);
+    }
+
+    fn note_written(&mut self, offset: u64, bytes: &[u8]) {
+        for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            let place = offset + index as u64 * 8;
+            self.written.insert(place, u64::from_le_bytes(*word));
+        }
+    }
+
+    /// Replaces bytes that were read from the pool by what staged operations and this draft make of them.
+    pub fn patch(&self, span: Span, bytes: &mut [u8]) {
+        self.workspace.patch(span, bytes);
+        patch(&self.written, span, bytes);
     }
 
     /// Bytes that the draft adds to the body of the open transaction, at most.
     pub fn size_max(&self) -> usize {
-        let units = self.taken.iter().chain(&self.freed).map(Block::units);
+        let blocks = self.taken.iter().chain(&self.freed);
         // A block of many units has many words of bits. One of few units may have two.
-        let words: u64 = units.map(|units| units.div_ceil(64) + 1).sum();
-        self.entries.body().len() + 16 * words as usize
+        let words: u64 = blocks.map(|block| block.units().div_ceil(64) + 1).sum();
+        let mut size = (words as usize + self.last.len()) * WORD_ENTRY_SIZE;
+        // A fresh block is written up to the last word that was ever written to it.
+        let mut ends: BTreeMap<u64, usize> = BTreeMap::new();
+        for entry in self.entries.iter() {
+            let of_draft = self.taken.iter().map(|block| span_of(*block));
+            let fresh = of_draft
+                .chain(
+                    self.workspace
+                        .fresh_at(entry.offset)
+                        .map(|fresh| span_of(fresh.block)),
+                )
+                .find(|block| holds(*block, entry.offset));
+            match fresh {
+                None => size += ENTRY_HEADER_SIZE + entry.bytes.len(),
+                Some(block) => {
+                    let end = ends.entry(block.offset).or_default();
+                    let here = (entry.offset - block.offset) as usize + entry.bytes.len();
+                    *end = here.max(*end);
+                }
+            }
+        }
+        for (offset, end) in ends {
+            let known = self.workspace.fresh.get(&offset);
+            let known = known.map_or(0, |fresh| fresh.bytes.len());
+            size += end.saturating_sub(known) + ENTRY_HEADER_SIZE;
+        }
+        size
     }
 
     /// Makes the draft a part of the open transaction.
     pub fn commit(mut self) {
-        self.is_done = true;
-        self.workspace.lsn = self.lsn;
+        assert!(self.retired.is_empty(), "retired blocks are in the chain");
+        let (taken, freed) = (
+            std::mem::take(&mut self.taken),
+            std::mem::take(&mut self.freed),
+        );
         let workspace = &mut *self.workspace;
-        for (blocks, is_used) in [(&self.taken, true), (&self.freed, false)] {
+        workspace.lsn = self.lsn;
+        for &block in &taken {
+            let bytes = Vec::new();
+            let fresh = FreshBlock { block, bytes };
+            workspace.fresh.insert(span_of(block).offset, fresh);
+        }
+        for (blocks, is_used) in [
+            (&taken.into_iter().collect::<Vec<_>>(), true),
+            (&freed, false),
+        ] {
             for block in blocks {
                 let words = workspace.allocator.mark(*block, is_used);
                 workspace.bits.extend(words);
             }
         }
-        // What an operation frees is used again behind its entries, by blocks of another generation.
-        for block in self.freed.drain(..) {
-            workspace.allocator.give_back(block);
-        }
         for entry in self.entries.iter() {
-            for (index, word) in entry.bytes.as_chunks::<8>().0.iter().enumerate() {
-                let place = entry.offset + index as u64 * 8;
-                workspace.staged.insert(place, u64::from_le_bytes(*word));
+            if !workspace.write_fresh(entry.offset, entry.bytes) {
+                workspace.entries.push(entry.offset, entry.bytes);
             }
         }
-        workspace.entries.append(&self.entries);
+        // `append` would copy the whole map.
+        workspace.staged.extend(std::mem::take(&mut self.written));
+        workspace.last.extend(std::mem::take(&mut self.last));
+        for block in freed {
+            match workspace.fresh.remove(&span_of(block).offset) {
+                // Nothing was ever written there.
+                Some(_) => workspace.allocator.give_back(block),
+                None => workspace.freed.push(block),
+            }
+        }
     }
 }
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        if !self.is_done {
-            for block in self.taken.drain(..) {
-                self.workspace.allocator.give_back(block);
-            }
+        for block in std::mem::take(&mut self.taken) {
+            self.workspace.allocator.give_back(block);
         }
     }
 }
@@ -233,7 +412,7 @@ mod tests {
 
     /// Needs the bits among the entries, and the generation.
     #[test]
-    fn a_freed_block_is_used_again_under_another_generation() {
+    fn a_freed_block_is_used_again_by_a_later_transaction_under_another_generation() {
         let mut workspace = workspace();
         let mut draft = workspace.draft(5);
         let first = draft.allocate(8192).unwrap();
@@ -245,9 +424,59 @@ mod tests {
         draft.free(first, 8192).unwrap();
         draft.free(first, 8192).unwrap_err();
         draft.commit();
+        workspace.draft(7).allocate(8192).unwrap_err();
+        workspace.close();
         let again = workspace.draft(7).allocate(8192).unwrap();
         assert_eq!(again.unit(), first.unit());
         assert_ne!(again, first);
+    }
+
+    /// Needs the fresh blocks: a reader that finds the link finds the last content, whatever was written when.
+    #[test]
+    fn a_fresh_block_is_written_once_and_before_the_first_link_to_it() {
+        let mut workspace = workspace();
+        let mut draft = workspace.draft(5);
+        let block = draft.allocate(128).unwrap();
+        draft.write(block.offset(), &[1; 16]);
+        draft.write_word(1 << 14, block.word());
+        draft.write_last(8, 1);
+        draft.commit();
+        let mut draft = workspace.draft(6);
+        assert!(draft.is_fresh(block));
+        draft.write_word(block.offset() + 24, 2);
+        draft.write_last(8, 3);
+        let size = draft.size_max();
+        let before = workspace_size(&draft);
+        draft.commit();
+        assert!(workspace.open_size() <= before + size);
+        let size = workspace.open_size();
+        let entries = workspace.close();
+        assert_eq!(entries.body().len(), size);
+        let offsets: Vec<(u64, usize)> = entries
+            .iter()
+            .map(|entry| (entry.offset, entry.bytes.len()))
+            .collect();
+        assert_eq!(offsets[1..], [(block.offset(), 32), (1 << 14, 8), (8, 8)]);
+        assert!(!workspace.draft(7).is_fresh(block));
+    }
+
+    fn workspace_size(draft: &Draft<'_>) -> usize {
+        draft.workspace.open_size()
+    }
+
+    /// Needs the blocks that a draft has taken among those that may be freed.
+    #[test]
+    fn a_block_that_is_taken_and_freed_at_once_leaves_nothing() {
+        let mut workspace = workspace();
+        let before = workspace.allocator().free_units();
+        let mut draft = workspace.draft(5);
+        let block = draft.allocate(128).unwrap();
+        draft.write(block.offset(), &[1; 16]);
+        draft.retire(block, 128).unwrap();
+        draft.commit();
+        assert_eq!(workspace.allocator().free_units(), before);
+        let changed = workspace.close();
+        assert!(changed.iter().all(|entry| entry.bytes == [0; 8]));
     }
 
     #[test]

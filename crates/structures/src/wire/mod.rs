@@ -16,7 +16,7 @@ pub(crate) use message::{
 };
 pub use name::DomainName;
 pub(crate) use name::NAME_SIZE;
-pub use operation::{Operation, OperationFault, Verb};
+pub use operation::{Comparison, Group, Operation, OperationFault, Verb};
 pub use pointer::{Pointer, UNIT_SIZE};
 pub use record::{
     BODY_SIZE_MAX, Chain, HEADER_SIZE, Kind, LogKey, Record, RecordFault, RecordHeader, record_size,

@@ -34,10 +34,22 @@ pub enum Verb {
     Pop = 6,
     /// Makes a structure: the key is its name, the value what it is. The operation is one of the domain, whose number is 0.
     Create = 7,
+    /// Gives the key another value if it has a certain one; the value is a [`Comparison`].
+    CompareAndUpdate = 8,
+    /// Gives a structure another name: the key is its name, the value the other one. Of the domain.
+    Rename = 9,
+    /// Makes a structure empty: the key is its name. The structure gets another number. Of the domain.
+    Clear = 10,
+    /// Ends a structure: the key is its name. Of the domain.
+    Drop = 11,
+    /// Frees memory of ended structures and old versions; the value is a number of blocks (4 bytes). Of the domain.
+    Reclaim = 12,
+    /// Does several operations, all or none; the value is a [`Group`]. Of the domain.
+    Group = 13,
 }
 
 impl Verb {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 13] = [
         Self::Insert,
         Self::InsertIfAbsent,
         Self::Update,
@@ -45,13 +57,31 @@ impl Verb {
         Self::Push,
         Self::Pop,
         Self::Create,
+        Self::CompareAndUpdate,
+        Self::Rename,
+        Self::Clear,
+        Self::Drop,
+        Self::Reclaim,
+        Self::Group,
     ];
 
     /// Whether the verb is for structures with keys.
     pub fn is_for_keys(self) -> bool {
         matches!(
             self,
-            Self::Insert | Self::InsertIfAbsent | Self::Update | Self::Remove
+            Self::Insert
+                | Self::InsertIfAbsent
+                | Self::Update
+                | Self::Remove
+                | Self::CompareAndUpdate
+        )
+    }
+
+    /// Whether the operation is one of the domain and not of a structure.
+    pub fn is_of_domain(self) -> bool {
+        matches!(
+            self,
+            Self::Create | Self::Rename | Self::Clear | Self::Drop | Self::Reclaim | Self::Group
         )
     }
 
@@ -73,6 +103,65 @@ pub struct Operation<'a> {
     pub key: &'a [u8],
     /// The encoded value; empty for operations without one.
     pub value: &'a [u8],
+}
+
+/// The value of a compare-and-update: the value that the key has to have, and the one that it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison<'a> {
+    /// The whole value that the key has to have.
+    pub expected: &'a [u8],
+    /// The value that it gets.
+    pub new: &'a [u8],
+}
+
+impl<'a> Comparison<'a> {
+    /// The value of the operation.
+    pub fn encode(&self) -> Vec<u8> {
+        let size = (self.expected.len() as u32).to_le_bytes();
+        [&size[..], self.expected, self.new].concat()
+    }
+
+    /// Reads the value of an operation; `None`: it is none.
+    pub fn parse(value: &'a [u8]) -> Option<Self> {
+        let (size, rest) = value.split_first_chunk()?;
+        let size = u32::from_le_bytes(*size) as usize;
+        let (expected, new) = rest.split_at_checked(size)?;
+        Some(Self { expected, new })
+    }
+}
+
+/// The value of a group: operations, each behind the number of its bytes. A group holds no groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group(Vec<u8>);
+
+impl Group {
+    /// Adds an operation at the end. Its token does not count; that of the group does.
+    pub fn push(&mut self, operation: &Operation<'_>) {
+        let body = operation.encode();
+        self.0.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(&body);
+    }
+
+    /// The value of the operation.
+    pub fn value(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Reads the value of an operation; `None`: it is no group.
+    pub fn parse(value: &[u8]) -> Option<Vec<Operation<'_>>> {
+        let (mut parts, mut rest) = (Vec::new(), value);
+        while !rest.is_empty() {
+            let (size, behind) = rest.split_first_chunk()?;
+            let (body, behind) = behind.split_at_checked(u32::from_le_bytes(*size) as usize)?;
+            let part = Operation::parse(body).ok()?;
+            if part.verb == Verb::Group {
+                return None;
+            }
+            parts.push(part);
+            rest = behind;
+        }
+        Some(parts)
+    }
 }
 
 /// The reason why bytes are no operation.
@@ -154,6 +243,43 @@ mod tests {
             };
             assert_eq!(Operation::parse(&operation.encode()), Ok(operation));
         }
+    }
+
+    #[test]
+    fn a_group_is_read_in_the_order_in_which_it_was_made() {
+        let operation = |verb, key| Operation {
+            token: 0,
+            structure: 3,
+            verb,
+            key,
+            value: b"value",
+        };
+        let parts = [
+            operation(Verb::Insert, &b"key"[..]),
+            operation(Verb::Remove, b""),
+        ];
+        let mut group = Group::default();
+        parts.iter().for_each(|part| group.push(part));
+        assert_eq!(Group::parse(group.value()), Some(parts.to_vec()));
+        for size in 1..group.value().len() {
+            let is_whole = size == group.value().len() - 16 - 5 - 4;
+            assert_eq!(Group::parse(&group.value()[..size]).is_some(), is_whole);
+        }
+        let mut nested = Group::default();
+        nested.push(&operation(Verb::Group, b""));
+        assert_eq!(Group::parse(nested.value()), None);
+    }
+
+    #[test]
+    fn a_comparison_is_read_as_it_was_written() {
+        let comparison = Comparison {
+            expected: b"old",
+            new: b"",
+        };
+        let bytes = comparison.encode();
+        assert_eq!(Comparison::parse(&bytes), Some(comparison));
+        assert_eq!(Comparison::parse(&bytes[..6]), None);
+        assert_eq!(Comparison::parse(&[]), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use stonecast_base::mutants::Mutant;
 
 use crate::domain::{histories, pools, rules, structures};
 use crate::sessions;
-use crate::shapes::maps;
+use crate::shapes::{domains as several, maps};
 
 fn domains() {
     (0..500).for_each(histories::run);
@@ -18,7 +18,7 @@ fn structures() {
 }
 
 fn readers() {
-    for kind in maps::Kind::ALL {
+    for kind in maps::kinds() {
         (0..30).for_each(|seed| maps::run_beside(kind, seed));
     }
 }
@@ -112,6 +112,19 @@ fn every_seeded_bug_of_structures_is_found() {
             (Mutant::SlotTagNotChecked, readers),
             (Mutant::FenceIgnored, readers),
             (Mutant::DeadNotMarked, readers),
+            (
+                Mutant::RetiredAtOnce,
+                several::a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old,
+            ),
+            (
+                Mutant::BirthNotChecked,
+                several::a_snapshot_takes_no_younger_node_for_its_own,
+            ),
+            (
+                Mutant::RootWordIgnored,
+                several::a_reader_notices_that_a_structure_was_made_empty,
+            ),
+            (Mutant::TokenForgotten, structures),
         ],
     );
 }

@@ -1,8 +1,9 @@
 //! Changes of a tree.
 
-use crate::shapes::item::{KEY_SIZE_MAX, VALUE_SIZE_MAX, item_bytes, item_size};
+use crate::shapes::item::{ItemRead, item_bytes, item_size};
+use crate::shapes::key_change::{Effect, KeyChange};
 use crate::shapes::root::Root;
-use crate::shapes::traversal::{Answer, Stale, Step, Traversal};
+use crate::shapes::traversal::{Answer, Place, Stale, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
 use crate::wire::{Pointer, Verb};
 
@@ -15,20 +16,20 @@ use super::seek::{Descent, Path, Seek};
 #[derive(Clone, Debug)]
 pub struct Change {
     descent: Descent,
-    verb: Verb,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    change: KeyChange,
+    /// A plan whose value in a block is being read, and the block.
+    compared: Option<(ChangePlan, Pointer)>,
 }
 
 /// Everything that a change needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangePlan {
     tree: BTree,
-    verb: Verb,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    change: KeyChange,
     path: Path,
     slot: Option<Slot>,
+    /// The value of the key, if it lies in a block and the change depends on it.
+    current: Vec<u8>,
     /// The slots of the nodes of the path that are full, by key; from the leaf up, as far as nodes are full.
     full: Vec<Vec<Slot>>,
 }
@@ -39,34 +40,63 @@ impl BTree {
     /// # Panics
     /// If key or value are longer than those of the tree may be.
     pub fn change(&self, verb: Verb, key: &[u8], value: &[u8]) -> Change {
-        let key_max = self.geometry.key_size_max().min(KEY_SIZE_MAX);
-        assert!(key.len() <= key_max && value.len() <= VALUE_SIZE_MAX);
+        assert!(key.len() <= self.geometry.key_size_max());
         Change {
             descent: Descent::new(*self, Seek::At(key.to_vec())),
-            verb,
-            key: key.to_vec(),
-            value: value.to_vec(),
+            change: KeyChange::new(verb, key, value),
+            compared: None,
         }
+    }
+
+    /// The value as a slot holds it. A long one gets a block.
+    pub(super) fn value_of(
+        &self,
+        draft: &mut Draft<'_>,
+        leaf: &Node,
+        value: &[u8],
+    ) -> Result<Value, SpaceFault> {
+        if leaf.takes_inline(value.len()) {
+            return Ok(Value::Inline(value.to_vec()));
+        }
+        let block = draft.allocate(item_size(0, value.len()))?;
+        let bytes = item_bytes(self.tags, block, &[], value);
+        draft.write(block.offset(), &bytes);
+        Ok(Value::Block(block, value.len()))
     }
 }
 
 impl Change {
     fn planned(&self, path: Path) -> Result<ChangePlan, Stale> {
         let tree = self.descent.tree;
-        let slot = path.leaf().find(tree.tags, &self.key)?;
+        let slot = path.leaf().find(tree.tags, &self.change.key)?;
         let mut full = Vec::new();
         for node in path.nodes.iter().rev().take_while(|node| node.is_full()) {
             full.push(node.slots(tree.tags)?);
         }
         Ok(ChangePlan {
             tree,
-            verb: self.verb,
-            key: self.key.clone(),
-            value: self.value.clone(),
+            change: self.change.clone(),
             path,
             slot,
+            current: Vec::new(),
             full,
         })
+    }
+
+    /// Reads the value of the key if the change depends on it.
+    fn compared(&mut self, path: Path) -> Result<Step<ChangePlan>, Stale> {
+        let plan = self.planned(path)?;
+        if let Some(Slot {
+            value: Value::Block(block, _),
+            ..
+        }) = plan.slot
+            && self.change.compares()
+        {
+            let place = Place::last(plan.tree.values().first(block));
+            self.compared = Some((plan, block));
+            return Ok(Step::Read(vec![place]));
+        }
+        Ok(Step::Done(plan))
     }
 }
 
@@ -74,10 +104,23 @@ impl Traversal for Change {
     type End = ChangePlan;
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<ChangePlan> {
+        if let Some((mut plan, block)) = self.compared.take() {
+            return match plan.tree.values().judge(block, &bytes[0]) {
+                ItemRead::Stale(stale) => Step::Stale(stale),
+                ItemRead::Longer(place) => {
+                    self.compared = Some((plan, block));
+                    Step::Read(vec![Place::last(place)])
+                }
+                ItemRead::Whole(item) => {
+                    plan.current = item.value;
+                    Step::Done(plan)
+                }
+            };
+        }
         match self.descent.step(bytes) {
             Step::Read(places) => Step::Read(places),
             Step::Stale(stale) => Step::Stale(stale),
-            Step::Done(path) => self.planned(path).map_or_else(Step::Stale, Step::Done),
+            Step::Done(path) => self.compared(path).unwrap_or_else(Step::Stale),
         }
     }
 }
@@ -88,55 +131,44 @@ impl ChangePlan {
     /// # Errors
     /// [`SpaceFault`]: the draft has to be dropped.
     pub fn apply(mut self, draft: &mut Draft<'_>) -> Result<Answer, SpaceFault> {
+        let (tags, anchor) = (self.tree.tags, self.tree.anchor());
+        let change = self.change.clone();
         let slot = self.slot.take();
-        let answer = Answer::Existed(slot.is_some());
-        let is_wanted = match self.verb {
-            Verb::Insert => true,
-            Verb::InsertIfAbsent => slot.is_none(),
-            _ => slot.is_some(),
-        };
-        if !is_wanted {
-            return Ok(answer);
+        let block = std::mem::take(&mut self.current);
+        let current = slot.as_ref().map(|slot| match &slot.value {
+            Value::Inline(value) => &**value,
+            Value::Block(..) => &*block,
+        });
+        let (answer, effect) = change.outcome(current);
+        match (effect, slot) {
+            (Effect::Nothing, _) | (Effect::Remove, None) => {}
+            (Effect::Remove, Some(slot)) => {
+                let mut leaf = self.path.nodes.pop().expect("a tree has a leaf");
+                leaf.take(slot.index);
+                leaf.write_word(draft, tags, slot.index);
+                free_value(draft, &slot)?;
+                let mut root = self.path.root;
+                root.length = root.length.saturating_sub(1);
+                root.write_length(draft, tags, anchor);
+            }
+            (Effect::Put(value), Some(slot)) => {
+                let value = self.tree.value_of(draft, self.path.leaf(), value)?;
+                let leaf = self.path.nodes.last_mut().expect("a tree has a leaf");
+                let placed = leaf.put(tags, Some(slot.index), &change.key, &value);
+                leaf.write_placed(draft, tags, &placed);
+                free_value(draft, &slot)?;
+            }
+            (Effect::Put(value), None) => {
+                let value = self.tree.value_of(draft, self.path.leaf(), value)?;
+                self.add(draft, change.key.clone(), value)?;
+            }
         }
-        let BTree { anchor, tags, .. } = self.tree;
-        if self.verb == Verb::Remove {
-            let slot = slot.expect("the key existed");
-            let mut leaf = self.path.nodes.pop().expect("a tree has a leaf");
-            leaf.take(slot.index);
-            leaf.write_word(draft, tags, slot.index);
-            free_value(draft, &slot)?;
-            let mut root = self.path.root;
-            root.length = root.length.saturating_sub(1);
-            root.write_length(draft, tags, anchor);
-            return Ok(answer);
-        }
-        let value = self.value_of(draft)?;
-        if let Some(slot) = slot {
-            let leaf = self.path.nodes.last_mut().expect("a tree has a leaf");
-            let placed = leaf.put(tags, Some(slot.index), &self.key, &value);
-            leaf.write_placed(draft, tags, &placed);
-            free_value(draft, &slot)?;
-            return Ok(answer);
-        }
-        let key = std::mem::take(&mut self.key);
-        self.add(draft, key, value)?;
         Ok(answer)
-    }
-
-    /// The value as a slot holds it. A long one gets a block.
-    fn value_of(&self, draft: &mut Draft<'_>) -> Result<Value, SpaceFault> {
-        if self.path.leaf().takes_inline(self.value.len()) {
-            return Ok(Value::Inline(self.value.clone()));
-        }
-        let block = draft.allocate(item_size(0, self.value.len()))?;
-        let bytes = item_bytes(self.tree.tags, block, &[], &self.value);
-        draft.write(block.offset(), &bytes);
-        Ok(Value::Block(block, self.value.len()))
     }
 
     /// Adds a key to the leaf, and splits what is full, from the leaf up.
     fn add(&mut self, draft: &mut Draft<'_>, key: Vec<u8>, value: Value) -> Result<(), SpaceFault> {
-        let BTree { anchor, tags, .. } = self.tree;
+        let (tags, anchor) = (self.tree.tags, self.tree.anchor());
         let mut root = self.path.root;
         root.length += 1;
         let (mut key, mut value) = (key, value);
@@ -210,11 +242,8 @@ impl ChangePlan {
         (low, left): (Vec<u8>, Pointer),
         (key, value): (&[u8], &Value),
     ) -> Result<(), SpaceFault> {
-        let BTree {
-            anchor,
-            tags,
-            geometry,
-        } = self.tree;
+        let BTree { tags, geometry, .. } = self.tree;
+        let anchor = self.tree.anchor();
         root.level += 1;
         root.top = draft.allocate(NODE_SIZE)?;
         let fences = (low.clone(), None);
@@ -227,7 +256,7 @@ impl ChangePlan {
     }
 }
 
-fn word_of(pointer: Pointer) -> Vec<u8> {
+pub(super) fn word_of(pointer: Pointer) -> Vec<u8> {
     pointer.word().to_le_bytes().to_vec()
 }
 

@@ -15,21 +15,27 @@
 //! inner nodes or an old root line sees by the fences that its key has moved, and follows the right link. So inner nodes are good in a cache for ever, and only the
 //! leaf is read each time.
 //!
+//! The multi-version tree has the same nodes without right links, and never changes one that a reader may have: a change copies the path from the leaf
+//! to the root, and the root stands in the table of structures. Within one transaction a node is copied once.
+//!
 //! Removals leave empty slots. A leaf without keys stays, since a node that moves keys to the left would make readers miss them.
 
 mod change;
 mod geometry;
+mod mv;
 mod node;
+mod scrap;
 mod seek;
 mod walk;
 
 use crate::space::{Draft, SpaceFault};
 use crate::wire::Pointer;
 
-use super::root::Root;
+use super::root::{ROOT_LINE_SIZE, Root};
 use super::tag::TagKey;
 pub use change::{Change, ChangePlan};
 pub use geometry::Geometry;
+pub use mv::{MvBTree, MvChange, MvChangePlan};
 pub use seek::{Find, Page, PageOf, Seek};
 pub use walk::Walk;
 
@@ -38,19 +44,38 @@ use node::Node;
 /// Levels above the leaves of the highest tree.
 const LEVEL_MAX: u32 = 24;
 
-/// A B+tree of a domain.
+/// A B+tree of a domain, or one version of a multi-version tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BTree {
-    anchor: Pointer,
+    place: TreePlace,
     tags: TagKey,
     geometry: Geometry,
+}
+
+/// Where a tree begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TreePlace {
+    /// At the root line behind this anchor, which changes.
+    Line(Pointer),
+    /// At this root, whose nodes never change. No node of the version is younger than the number, which is that of a record.
+    Version(Root, u64),
+}
+
+impl TreePlace {
+    /// The root line; none in a version.
+    fn line(&self) -> Option<(Pointer, u64)> {
+        match self {
+            Self::Line(anchor) => Some((*anchor, ROOT_LINE_SIZE)),
+            Self::Version(..) => None,
+        }
+    }
 }
 
 impl BTree {
     /// The tree whose root line lies behind `anchor`.
     pub fn new(anchor: Pointer, tags: TagKey, geometry: Geometry) -> Self {
         Self {
-            anchor,
+            place: TreePlace::Line(anchor),
             tags,
             geometry,
         }
@@ -59,6 +84,18 @@ impl BTree {
     /// Sizes in the nodes of the tree.
     pub fn geometry(&self) -> Geometry {
         self.geometry
+    }
+
+    /// Whether nodes of the tree change.
+    fn is_version(&self) -> bool {
+        matches!(self.place, TreePlace::Version(..))
+    }
+
+    /// The anchor of a tree that changes.
+    fn anchor(&self) -> Pointer {
+        self.place
+            .line()
+            .map_or(Pointer::NULL, |(anchor, _)| anchor)
     }
 
     /// Makes an empty tree. Returns its anchor.
@@ -70,14 +107,19 @@ impl BTree {
         tags: TagKey,
         geometry: Geometry,
     ) -> Result<Pointer, SpaceFault> {
-        let top = draft.allocate(geometry::NODE_SIZE)?;
-        let leaf = Node::new(geometry, top, 0, (Vec::new(), None), Pointer::NULL);
-        leaf.write_whole(draft, tags);
-        let root = Root {
-            top,
-            level: 0,
-            length: 0,
-        };
-        root.create(draft, tags)
+        new_root(draft, tags, geometry)?.create(draft, tags)
     }
+}
+
+/// Makes an empty leaf, which is the root of an empty tree.
+fn new_root(draft: &mut Draft<'_>, tags: TagKey, geometry: Geometry) -> Result<Root, SpaceFault> {
+    let top = draft.allocate(geometry::NODE_SIZE)?;
+    let mut leaf = Node::new(geometry, top, 0, (Vec::new(), None), Pointer::NULL);
+    leaf.birth = draft.lsn();
+    leaf.write_whole(draft, tags);
+    Ok(Root {
+        top,
+        level: 0,
+        length: 0,
+    })
 }

@@ -14,6 +14,8 @@ const HEAD_PART: u64 = 0;
 const FIRST_SLOT_PART: u64 = 1;
 /// The size of a high fence that is above all keys.
 const NO_FENCE: u64 = 0xffff;
+/// Bits of the birth of a node that stand in its head; the lower ones stand in the pointer to it.
+pub(super) const BIRTH_BITS: u64 = 24;
 /// A bit that each word has, so that no word of a slot is 0.
 const TAKEN: u64 = 1 << 16;
 /// Mark of a value that lies in a block of its own.
@@ -59,6 +61,8 @@ pub(super) struct Node {
     /// Above all keys of the node; `None`: no key is too high.
     pub high: Option<Vec<u8>>,
     pub right: Pointer,
+    /// The record whose operation has made the node, in 48 bits.
+    pub birth: u64,
     geometry: NodeGeometry,
     /// The bytes of the words and slots, at their places.
     bytes: Vec<u8>,
@@ -79,6 +83,7 @@ impl Node {
             low,
             high,
             right,
+            birth: 0,
             geometry: geometry.of_level(level),
             bytes: vec![0; NODE_SIZE as usize],
         }
@@ -115,7 +120,7 @@ impl Node {
                 .then(|| head[start..start + size].to_vec())
                 .ok_or(stale)
         };
-        if sizes >> 32 != level.into() {
+        if sizes >> 32 & 0xff != level.into() {
             return Err(stale);
         }
         Ok(Self {
@@ -127,6 +132,7 @@ impl Node {
                 size => Some(fence(1, size)?),
             },
             right: Pointer::from_word(word_at(head, 2)),
+            birth: sizes >> 40 << BIRTH_BITS | pointer.generation(),
             geometry,
             bytes: bytes.to_vec(),
         })
@@ -244,6 +250,11 @@ impl Node {
         child.map(Slot::child).ok_or(self.stale())
     }
 
+    /// The number of keys that a node of this level has room for.
+    pub fn capacity(&self) -> usize {
+        self.geometry.slots()
+    }
+
     /// Whether there is no room for another key.
     pub fn is_full(&self) -> bool {
         self.taken().count() == self.geometry.slots()
@@ -304,6 +315,7 @@ impl Node {
             .as_ref()
             .map_or(NO_FENCE, |high| high.len() as u64);
         let sizes = self.low.len() as u64 | high_size << 16 | u64::from(self.level) << 32;
+        let sizes = sizes | self.birth >> BIRTH_BITS << 40;
         head[8..16].copy_from_slice(&sizes.to_le_bytes());
         head[16..24].copy_from_slice(&self.right.word().to_le_bytes());
         let fences = [Some(&self.low), self.high.as_ref()];

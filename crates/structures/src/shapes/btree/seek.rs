@@ -1,12 +1,14 @@
 //! Ways down a tree: to a key, and to a leaf of a range.
 
+use stonecast_base::mutant;
+
 use crate::shapes::item::{ItemRead, ItemReader};
 use crate::shapes::root::{ROOT_LINE_SIZE, Root};
 use crate::shapes::traversal::{Place, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
 use super::node::{Node, Slot, Value};
-use super::{BTree, LEVEL_MAX};
+use super::{BTree, LEVEL_MAX, TreePlace};
 
 /// Nodes that one way down may read. A tree that grows all the time sends a reader to the right again and again.
 const HOPS_MAX: u32 = 200;
@@ -90,27 +92,39 @@ impl Descent {
         }
         self.wanted = Some((pointer, level));
         Step::Read(vec![match level {
-            0 => Place::last(span),
+            0 if !self.tree.is_version() => Place::last(span),
             _ => Place::inner(span),
         }])
     }
 
     fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Path>, Stale> {
         let BTree {
-            anchor,
+            place,
             tags,
             geometry,
         } = self.tree;
-        let Some(bytes) = bytes.first() else {
-            let line = anchor.span(ROOT_LINE_SIZE);
-            return Ok(Step::Read(vec![Place::inner(line)]));
-        };
         let Some((pointer, level)) = self.wanted else {
-            let root = Root::parse(tags, anchor, LEVEL_MAX, bytes)?;
+            let root = match (place, bytes.first()) {
+                (TreePlace::Version(root, _), _) => root,
+                (TreePlace::Line(anchor), None) => {
+                    let line = anchor.span(ROOT_LINE_SIZE);
+                    return Ok(Step::Read(vec![Place::inner(line)]));
+                }
+                (TreePlace::Line(anchor), Some(bytes)) => {
+                    Root::parse(tags, anchor, LEVEL_MAX, bytes)?
+                }
+            };
             self.root = Some(root);
             return Ok(self.ask(root.top, root.level));
         };
-        let node = Node::parse((geometry, tags), pointer, level, bytes)?;
+        let node = Node::parse((geometry, tags), pointer, level, &bytes[0])?;
+        if let TreePlace::Version(_, youngest) = place
+            && node.birth > youngest
+            && !mutant!(BirthNotChecked)
+        {
+            let (place, what) = (Node::place(pointer), "node of the version");
+            return Err(Stale { place, what });
+        }
         if self.seek.is_right_of(&node) {
             return Ok(self.ask(node.right, level));
         }

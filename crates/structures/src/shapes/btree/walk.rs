@@ -8,7 +8,7 @@ use crate::wire::Pointer;
 
 use super::geometry::NODE_SIZE;
 use super::node::{Node, Slot, Value};
-use super::{BTree, LEVEL_MAX};
+use super::{BTree, LEVEL_MAX, TreePlace};
 
 /// Reads everything of a tree: all nodes of a level at once, then all values in blocks.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Walk {
 #[derive(Clone, Debug)]
 enum Stage {
     Begin,
-    Root,
+    Root(Pointer),
     /// Nodes of this level.
     Nodes(u32, Vec<Pointer>),
     /// Items of the contents whose values are read, and the blocks of these.
@@ -41,21 +41,28 @@ impl BTree {
 
 impl Walk {
     fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Contents>, Stale> {
-        let BTree { anchor, tags, .. } = self.tree;
+        let BTree { place, tags, .. } = self.tree;
         match std::mem::replace(&mut self.stage, Stage::Begin) {
-            Stage::Begin => {
-                self.stage = Stage::Root;
-                Ok(Step::Read(vec![Place::last(anchor.span(ROOT_LINE_SIZE))]))
-            }
-            Stage::Root => {
+            Stage::Begin => match place {
+                TreePlace::Line(anchor) => {
+                    self.stage = Stage::Root(anchor);
+                    Ok(Step::Read(vec![Place::last(anchor.span(ROOT_LINE_SIZE))]))
+                }
+                TreePlace::Version(root, _) => Ok(self.begin(root)),
+            },
+            Stage::Root(anchor) => {
                 let root = Root::parse(tags, anchor, LEVEL_MAX, &bytes[0])?;
-                self.contents.length = root.length;
-                self.contents.blocks.push((anchor, ROOT_LINE_SIZE));
-                Ok(self.read_nodes(root.level, vec![root.top]))
+                Ok(self.begin(root))
             }
             Stage::Nodes(level, pointers) => self.nodes(level, &pointers, bytes),
             Stage::Values(blocks) => self.values(blocks, bytes),
         }
+    }
+
+    fn begin(&mut self, root: Root) -> Step<Contents> {
+        self.contents.length = root.length;
+        self.contents.blocks.extend(self.tree.place.line());
+        self.read_nodes(root.level, vec![root.top])
     }
 
     fn read_nodes(&mut self, level: u32, pointers: Vec<Pointer>) -> Step<Contents> {
@@ -77,7 +84,8 @@ impl Walk {
         for (&pointer, bytes) in pointers.iter().zip(bytes) {
             let node = Node::parse((geometry, tags), pointer, level, bytes)?;
             let is_next = before.as_ref().is_none_or(|before| {
-                before.right == pointer && before.high.as_ref() == Some(&node.low)
+                let is_linked = before.right == pointer || self.tree.is_version();
+                is_linked && before.high.as_ref() == Some(&node.low)
             });
             let of_node = node.slots(tags)?;
             if !is_next || !of_node.iter().all(|slot| node.holds(&slot.key)) {

@@ -1,8 +1,7 @@
 //! Changes of a hash table: a look-up, and, if the bucket has no room, what it takes to split the segment.
 
-use crate::shapes::item::{
-    ITEM_HEADER_SIZE, ItemReader, KEY_SIZE_MAX, VALUE_SIZE_MAX, item_bytes, item_size,
-};
+use crate::shapes::item::{ITEM_HEADER_SIZE, ItemReader, KEY_SIZE_MAX, item_bytes, item_size};
+use crate::shapes::key_change::{Effect, KeyChange};
 use crate::shapes::traversal::{Answer, Place, Stale, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
 use crate::wire::{Pointer, Verb};
@@ -19,8 +18,7 @@ const KEY_HINT: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Change {
     table: HashTable,
-    verb: Verb,
-    value: Vec<u8>,
+    change: KeyChange,
     find: Find,
     stage: Stage,
 }
@@ -49,9 +47,7 @@ struct Split {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangePlan {
     table: HashTable,
-    verb: Verb,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    change: KeyChange,
     found: Found,
     split: Option<Split>,
 }
@@ -62,11 +58,9 @@ impl HashTable {
     /// # Panics
     /// If key or value are longer than items may be.
     pub fn change(&self, verb: Verb, key: &[u8], value: &[u8]) -> Change {
-        assert!(key.len() <= KEY_SIZE_MAX && value.len() <= VALUE_SIZE_MAX);
         Change {
             table: *self,
-            verb,
-            value: value.to_vec(),
+            change: KeyChange::new(verb, key, value),
             find: self.find(key),
             stage: Stage::Find,
         }
@@ -77,9 +71,7 @@ impl Change {
     fn planned(&self, found: Found, split: Option<Split>) -> Step<ChangePlan> {
         Step::Done(ChangePlan {
             table: self.table,
-            verb: self.verb,
-            key: self.find.key().to_vec(),
-            value: self.value.clone(),
+            change: self.change.clone(),
             found,
             split,
         })
@@ -87,8 +79,9 @@ impl Change {
 
     /// Whether the change needs a slot that the bucket does not have.
     fn needs_room(&self, found: &Found) -> bool {
-        let adds = matches!(self.verb, Verb::Insert | Verb::InsertIfAbsent);
-        adds && found.item.is_none() && !found.home.bucket.words.contains(&Pointer::NULL)
+        self.change.adds()
+            && found.item.is_none()
+            && !found.home.bucket.words.contains(&Pointer::NULL)
     }
 
     fn segment_read(&mut self, found: Found, bytes: &[u8]) -> Step<ChangePlan> {
@@ -113,7 +106,7 @@ impl Change {
     }
 
     fn keys(&self) -> ItemReader {
-        let hint = KEY_HINT.max(ITEM_HEADER_SIZE + self.find.key().len());
+        let hint = KEY_HINT.max(ITEM_HEADER_SIZE + self.change.key.len());
         ItemReader {
             tags: self.table.tags,
             hint,
@@ -212,36 +205,30 @@ impl ChangePlan {
     /// # Errors
     /// [`SpaceFault`]: the draft has to be dropped.
     pub fn apply(mut self, draft: &mut Draft<'_>) -> Result<Answer, SpaceFault> {
-        let existed = self.found.item.is_some();
         let (tags, anchor) = (self.table.tags, self.table.anchor);
+        let change = self.change.clone();
+        let item = self.found.item.take();
+        let current = item.as_ref().map(|(_, item)| &*item.value);
+        let (answer, effect) = change.outcome(current);
         let mut root = self.found.home.root;
-        let wanted = match self.verb {
-            Verb::Insert => true,
-            Verb::InsertIfAbsent => !existed,
-            _ => existed,
+        let value = match (effect, item) {
+            (Effect::Nothing, _) | (Effect::Remove, None) => return Ok(answer),
+            (Effect::Remove, Some((slot, item))) => {
+                self.write_slot(draft, slot, Pointer::NULL);
+                draft.free(item.pointer, item.size())?;
+                root.length = root.length.saturating_sub(1);
+                root.write_length(draft, tags, anchor);
+                return Ok(answer);
+            }
+            (Effect::Put(value), Some((slot, old))) => {
+                let pointer = self.write_item(draft, &change.key, value)?;
+                self.write_slot(draft, slot, pointer);
+                draft.free(old.pointer, old.size())?;
+                return Ok(answer);
+            }
+            (Effect::Put(value), None) => value,
         };
-        if !wanted {
-            return Ok(Answer::Existed(existed));
-        }
-        if self.verb == Verb::Remove {
-            let (slot, item) = self.found.item.take().expect("the key existed");
-            self.write_slot(draft, slot, Pointer::NULL);
-            draft.free(item.pointer, item.size())?;
-            root.length = root.length.saturating_sub(1);
-            root.write_length(draft, tags, anchor);
-            return Ok(Answer::Existed(existed));
-        }
-        let block = draft.allocate(item_size(self.key.len(), self.value.len()))?;
-        let pointer = self.found.hash.item_pointer(block);
-        draft.write(
-            pointer.offset(),
-            &item_bytes(tags, pointer, &self.key, &self.value),
-        );
-        if let Some((slot, old)) = self.found.item.take() {
-            self.write_slot(draft, slot, pointer);
-            draft.free(old.pointer, old.size())?;
-            return Ok(Answer::Existed(existed));
-        }
+        let pointer = self.write_item(draft, &change.key, value)?;
         root.length += 1;
         let words = &self.found.home.bucket.words;
         match (
@@ -257,7 +244,20 @@ impl ChangePlan {
                 return Err(SpaceFault::NoSpace { size: SEGMENT_SIZE });
             }
         }
-        Ok(Answer::Existed(existed))
+        Ok(answer)
+    }
+
+    fn write_item(
+        &self,
+        draft: &mut Draft<'_>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Pointer, SpaceFault> {
+        let block = draft.allocate(item_size(key.len(), value.len()))?;
+        let pointer = self.found.hash.item_pointer(block);
+        let bytes = item_bytes(self.table.tags, pointer, key, value);
+        draft.write(pointer.offset(), &bytes);
+        Ok(pointer)
     }
 
     fn write_slot(&mut self, draft: &mut Draft<'_>, slot: usize, word: Pointer) {

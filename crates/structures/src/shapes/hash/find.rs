@@ -78,10 +78,6 @@ impl HashTable {
 }
 
 impl Find {
-    pub(super) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
     /// The place of the word of a directory that names a segment.
     fn directory_word(&self, root: &Root) -> Span {
         let index = self.hash.prefix(root.level);

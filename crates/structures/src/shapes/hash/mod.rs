@@ -17,6 +17,7 @@
 mod bucket;
 mod change;
 mod find;
+mod scrap;
 mod walk;
 
 use crate::space::{Draft, SpaceFault};
@@ -26,12 +27,15 @@ use super::root::Root;
 use super::tag::TagKey;
 pub use change::{Change, ChangePlan};
 pub use find::{Find, Found};
+pub(super) use scrap::{directory_part, segment_place};
 pub use walk::Walk;
 
 use bucket::{BUCKET_SIZE, BUCKETS, SEGMENT_SIZE};
 
 /// The largest number of bits by which the directory chooses. A transaction holds a directory of this size.
 const DEPTH_MAX: u32 = 16;
+/// The largest level of a directory.
+pub(super) const LEVEL_MAX: u32 = DEPTH_MAX;
 
 /// A hash table of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,6 +48,11 @@ impl Line {
         Place::last(anchor.span(USED_SIZE as u64))
     }
 
+    /// The line in the bytes of its whole block.
+    pub fn parse_block(tags: TagKey, anchor: Pointer, bytes: &[u8]) -> Result<Self, Stale> {
+        Self::parse(tags, anchor, bytes.get(..USED_SIZE).unwrap_or(bytes))
+    }
+
     pub fn parse(tags: TagKey, anchor: Pointer, bytes: &[u8]) -> Result<Self, Stale> {
         if bytes.len() != USED_SIZE || !tags.is_sealed(anchor, 0, bytes) {
             let (place, what) = (Self::place(anchor).span, "line");

@@ -14,5 +14,6 @@ mod queue;
 mod stack;
 
 pub use line::Peek;
+pub(super) use queue::{CHUNK_SIZE, parts_of_chunk};
 pub use queue::{Queue, QueuePlan, QueueTravel, QueueWalk};
 pub use stack::{Stack, StackPlan, StackTravel, StackWalk};

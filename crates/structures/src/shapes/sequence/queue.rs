@@ -4,6 +4,7 @@ use stonecast_base::Span;
 
 use crate::shapes::contents::Contents;
 use crate::shapes::item::{Item, ItemRead, ItemReader, VALUE_SIZE_MAX, item_bytes, item_size};
+use crate::shapes::scrap::{Part, Scrap};
 use crate::shapes::tag::{TagKey, word_at};
 use crate::shapes::traversal::{Answer, Place, Stale, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
@@ -12,7 +13,7 @@ use crate::wire::Pointer;
 use super::line::{Line, Peek};
 
 /// Bytes of a chunk: a link to the next chunk, and pointers to items.
-const CHUNK_SIZE: u64 = 1024;
+pub(in crate::shapes) const CHUNK_SIZE: u64 = 1024;
 /// Items of a chunk.
 const CHUNK_ITEMS: u64 = CHUNK_SIZE / 8 - 1;
 
@@ -54,6 +55,19 @@ fn word_of(chunk: Pointer, number: u64) -> Span {
 /// Whether the item with this number is the last of its chunk.
 fn is_last_of_chunk(number: u64) -> bool {
     number % CHUNK_ITEMS == CHUNK_ITEMS - 1
+}
+
+/// The items of a chunk of a queue that has ended, from the one with this index on, and the next chunk. All items from there on are `count`.
+pub(in crate::shapes) fn parts_of_chunk(bytes: &[u8], index: u32, count: u32) -> Vec<Scrap> {
+    let here = count.min((CHUNK_ITEMS as u32).saturating_sub(index));
+    let pointer = |word: u32| Pointer::from_word(word_at(bytes, word as usize));
+    let left = count - here;
+    let next = (left > 0).then(|| {
+        let (index, count) = (0, left);
+        Scrap::new(pointer(0), Part::Chunk { index, count })
+    });
+    let items = (index..index + here).map(|index| Scrap::new(pointer(1 + index), Part::Item));
+    next.into_iter().chain(items).collect()
 }
 
 impl Queue {
@@ -107,6 +121,21 @@ impl Queue {
             pushed,
             ended: None,
         }
+    }
+
+    /// The parts of the line of a queue that has ended.
+    pub(in crate::shapes) fn parts_of_line(
+        &self,
+        scrap: Scrap,
+        bytes: &[u8],
+    ) -> Result<Vec<Scrap>, Stale> {
+        let line = Line::parse_block(self.tags, scrap.pointer, bytes)?;
+        let index = (line.position % CHUNK_ITEMS) as u32;
+        let count = line.length.min(u32::MAX.into()) as u32;
+        let part = Part::Chunk { index, count };
+        // A chunk of which all items are gone may be left.
+        let chunk = (!line.head.is_null()).then(|| Scrap::new(line.head, part));
+        Ok(chunk.into_iter().collect())
     }
 
     /// Reads the whole queue, from its first item. Meant for queues that do not change meanwhile.

@@ -2,6 +2,7 @@
 
 use crate::shapes::contents::Contents;
 use crate::shapes::item::{Item, ItemRead, ItemReader, VALUE_SIZE_MAX, item_bytes, item_size};
+use crate::shapes::scrap::{Part, Scrap};
 use crate::shapes::tag::TagKey;
 use crate::shapes::traversal::{Answer, Place, Stale, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
@@ -84,6 +85,17 @@ impl Stack {
             peek: self.peek(),
             pushed,
         }
+    }
+
+    /// The parts of the line of a stack that has ended.
+    pub(in crate::shapes) fn parts_of_line(
+        &self,
+        scrap: Scrap,
+        bytes: &[u8],
+    ) -> Result<Vec<Scrap>, Stale> {
+        let line = Line::parse_block(self.tags, scrap.pointer, bytes)?;
+        let top = (line.length > 0).then(|| Scrap::new(line.next, Part::Stacked));
+        Ok(top.into_iter().collect())
     }
 
     /// Reads the whole stack, from the top. Meant for stacks that do not change meanwhile.

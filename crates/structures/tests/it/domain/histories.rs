@@ -127,7 +127,8 @@ impl History {
                 go_on(&mut late.borrow_mut(), pool.memory(), &mut random);
             });
         }
-        let outcome = self.run(|domain| now(domain.finish(raised, own(), &mut Executor)));
+        let outcome =
+            self.run(|domain| now(domain.finish(raised, own(), &mut Executor::default())));
         let Outcome::Ended(ended) = outcome else {
             return;
         };

@@ -85,7 +85,7 @@ impl Owner {
     fn stage(&mut self, memory: &Pool, operation: &Operation<'_>) -> Result<(), StageFault> {
         let read = &mut |span| copied(memory.memory(), span);
         let staged = self.writer.stage(operation, read)?;
-        self.put(memory, &staged.record);
+        self.put(memory, &staged.record.expect("it has no token"));
         Ok(())
     }
 

@@ -86,17 +86,34 @@ pub fn folded<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Registers {
 }
 
 /// Executes left over steps in the registers.
-pub struct Executor;
+#[derive(Default)]
+pub struct Executor {
+    /// The registers with the steps of the open transaction.
+    now: Option<Registers>,
+    entries: Entries,
+    steps: usize,
+}
+
+/// Steps of a transaction of the back-end.
+const STEPS_MAX: usize = 3;
 
 impl Execute for Executor {
-    fn execute(&mut self, memory: &dyn Region, operation: Leftover<'_>) -> Entries {
+    fn execute(&mut self, memory: &dyn Region, operation: Leftover<'_>) -> bool {
+        if self.steps == STEPS_MAX {
+            return false;
+        }
         let step = Step::parse(operation.body);
-        let mut now = registers(memory);
-        step.apply(&mut now);
-        let mut entries = Entries::default();
+        let now = self.now.get_or_insert_with(|| registers(memory));
+        step.apply(now);
         let offset = register_offset(step.register);
-        entries.push_word(offset, now[step.register as usize]);
-        entries
+        self.entries.push_word(offset, now[step.register as usize]);
+        self.steps += 1;
+        true
+    }
+
+    fn close(&mut self) -> Entries {
+        (self.now, self.steps) = (None, 0);
+        std::mem::take(&mut self.entries)
     }
 }
 

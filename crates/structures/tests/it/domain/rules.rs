@@ -114,7 +114,7 @@ pub fn damage_below_the_durable_horizon_is_reported_with_its_place() {
     pool.memory().flip(grant.area.offset + 100, 5);
     let mut domain = opened(&pool);
     let raised = domain.raise();
-    let error = now(domain.finish(raised, own(), &mut Executor)).unwrap_err();
+    let error = now(domain.finish(raised, own(), &mut Executor::default())).unwrap_err();
     let lsn = grant.start.chain.lsn + 1;
     let expected = format!(
         "record {lsn} of tenure 1 was durable, as records up to {} were",
@@ -141,7 +141,7 @@ pub fn a_writer_that_names_foreign_memory_is_refused_and_its_tenure_ends_before_
     assert!(matches!(error, DomainError::Refused { .. }), "{error}");
     assert_eq!(registers(&*pool), folded(&STEPS[..1]));
     let raised = domain.raise();
-    let ended = now(domain.finish(raised, own(), &mut Executor)).unwrap();
+    let ended = now(domain.finish(raised, own(), &mut Executor::default())).unwrap();
     assert_eq!((ended.operation, ended.executed), (2, 1));
     assert_eq!(registers(&*pool), folded(&STEPS[..2]));
     assert_eq!(pool.load(FOREIGN), 0);

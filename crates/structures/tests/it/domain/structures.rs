@@ -1,5 +1,5 @@
-//! Four structures in one domain, under crashes: after each hand-over they hold what a prefix of the operations gives, with everything that was told, and
-//! every unit of the slabs is free or belongs to one block.
+//! A structure of each kind in one domain, under crashes: after each hand-over they hold what a prefix of the operations gives, with everything that was told, an
+//! operation that is done again tells what it told, and every unit of the slabs is free or belongs to one block.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -7,10 +7,10 @@ use std::rc::Rc;
 use rand::{Rng as _, RngExt as _};
 use stonecast_base::{Random, Span, random_from_seed};
 use stonecast_media::Region as _;
-use stonecast_structures::shapes::{Answer, Description, ReadRoots, StructureKind, drive};
+use stonecast_structures::shapes::{Answer, Audit, Description, ReadRoots, StructureKind, drive};
 use stonecast_structures::{
-    Allocator, Append, Domain, DomainPlace, DomainWriter, Executor, Key as _, LogArea, LogKey,
-    Operation, Pointer, SlabGeometry, StageFault, Territory, UNIT_SIZE, Verb,
+    Append, Comparison, Domain, DomainPlace, DomainWriter, Executor, Group, Key as _, LogArea,
+    LogKey, Operation, SlabGeometry, StageFault, Territory, Verb,
 };
 
 use crate::memory::Memory;
@@ -22,47 +22,49 @@ const PLACE: DomainPlace = DomainPlace {
 };
 const KEY: LogKey = LogKey(0xfeed);
 const SLAB_SIZE: u64 = 1 << 16;
-const SLABS: u64 = 3;
-const LOG_SIZE: u64 = 1 << 16;
+const SLABS: u64 = 5;
+const LOG_SIZE: u64 = 1 << 17;
 const LOGS: u64 = SLAB_SIZE * (SLABS + 1);
 const OWN: u64 = LOGS + 2 * LOG_SIZE;
 const POOL_SIZE: u64 = OWN + LOG_SIZE;
+/// Units of old versions that a writer keeps.
+const RETIRED: u64 = 400;
 
-const KINDS: [StructureKind; 4] = [
-    StructureKind::Stack,
-    StructureKind::Queue,
-    StructureKind::HashTable,
-    StructureKind::BTree,
-];
-
-/// One operation on the structure with this number.
+/// One operation. It names structures by their kind.
 #[derive(Clone, Debug)]
-struct Call {
-    structure: u32,
+enum Call {
+    Create(StructureKind),
+    Clear(StructureKind),
+    Drop(StructureKind),
+    Rename(StructureKind),
+    Reclaim,
+    Change(Change),
+    Group(Vec<Change>),
+}
+
+/// One operation on a structure.
+#[derive(Clone, Debug)]
+struct Change {
+    kind: StructureKind,
     verb: Verb,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl Call {
-    fn operation(&self) -> Operation<'_> {
-        Operation {
-            token: 0,
-            structure: self.structure,
-            verb: self.verb,
-            key: &self.key,
-            value: &self.value,
-        }
-    }
+/// What a structure is called, how often it was renamed, and its items. A stack has its top last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Content {
+    number: u32,
+    renamed: usize,
+    sequence: VecDeque<Vec<u8>>,
+    map: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// What the structures hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
-    created: usize,
-    stack: Vec<Vec<u8>>,
-    queue: VecDeque<Vec<u8>>,
-    maps: [BTreeMap<Vec<u8>, Vec<u8>>; 2],
+    created: u32,
+    contents: BTreeMap<u8, Content>,
 }
 
 impl State {
@@ -74,38 +76,138 @@ impl State {
         state
     }
 
-    fn apply(&mut self, call: &Call) -> Answer {
-        if call.verb == Verb::Create {
-            self.created += 1;
-            return Answer::Created(self.created as u32);
-        }
-        match call.structure {
-            1 if call.verb == Verb::Push => self.stack.push(call.value.clone()),
-            1 => return Answer::Taken(self.stack.pop()),
-            2 if call.verb == Verb::Push => self.queue.push_back(call.value.clone()),
-            2 => return Answer::Taken(self.queue.pop_front()),
-            number => {
-                let map = &mut self.maps[number as usize - 3];
-                let existed = map.contains_key(&call.key);
-                match call.verb {
-                    Verb::Remove => drop(map.remove(&call.key)),
-                    Verb::InsertIfAbsent if existed => {}
-                    Verb::Update if !existed => {}
-                    _ => drop(map.insert(call.key.clone(), call.value.clone())),
-                }
-                return Answer::Existed(existed);
-            }
-        }
-        Answer::Added
+    fn name(&self, kind: StructureKind) -> String {
+        let renamed = self.contents.get(&(kind as u8));
+        format!("{kind:?} {}", renamed.map_or(0, |content| content.renamed))
     }
 
-    /// Keys and values of a structure, in its order.
-    fn items(&self, structure: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn has(&self, kind: StructureKind) -> bool {
+        self.contents.contains_key(&(kind as u8))
+    }
+
+    /// The bytes of an operation, on the structures as they are now.
+    fn operation(&self, call: &Call) -> (Verb, u32, Vec<u8>, Vec<u8>) {
+        let named = |kind| self.name(kind).into_bytes();
+        match call {
+            Call::Create(kind) => {
+                let description = Description {
+                    kind: *kind,
+                    key_size_max: if kind.has_keys() { 8 } else { 0 },
+                    value_size: 40,
+                    schema: 1,
+                };
+                (Verb::Create, 0, named(*kind), description.encode())
+            }
+            Call::Clear(kind) => (Verb::Clear, 0, named(*kind), Vec::new()),
+            Call::Drop(kind) => (Verb::Drop, 0, named(*kind), Vec::new()),
+            Call::Rename(kind) => {
+                let mut after = self.clone();
+                after.apply(call);
+                let new = after.name(*kind).into_bytes();
+                (Verb::Rename, 0, named(*kind), new)
+            }
+            Call::Reclaim => (Verb::Reclaim, 0, Vec::new(), 60_u32.to_le_bytes().to_vec()),
+            Call::Change(change) => {
+                let number = self.contents[&(change.kind as u8)].number;
+                (
+                    change.verb,
+                    number,
+                    change.key.clone(),
+                    change.value.clone(),
+                )
+            }
+            Call::Group(changes) => {
+                let mut group = Group::default();
+                for change in changes {
+                    group.push(&Operation {
+                        token: 0,
+                        structure: self.contents[&(change.kind as u8)].number,
+                        verb: change.verb,
+                        key: &change.key,
+                        value: &change.value,
+                    });
+                }
+                (Verb::Group, 0, Vec::new(), group.value().to_vec())
+            }
+        }
+    }
+
+    /// Does an operation. `None`: the model does not know the answer.
+    fn apply(&mut self, call: &Call) -> Option<Answer> {
+        match call {
+            Call::Create(kind) | Call::Clear(kind) => {
+                self.created += 1;
+                let number = self.created;
+                let content = self.contents.entry(*kind as u8).or_default();
+                let renamed = content.renamed;
+                *content = Content {
+                    number,
+                    renamed,
+                    ..Content::default()
+                };
+                Some(Answer::Created(number))
+            }
+            Call::Drop(kind) => {
+                self.contents.remove(&(*kind as u8));
+                Some(Answer::Done)
+            }
+            Call::Rename(kind) => {
+                let content = self.contents.get_mut(&(*kind as u8));
+                content.expect("it was created").renamed += 1;
+                Some(Answer::Done)
+            }
+            Call::Reclaim => None,
+            Call::Change(change) => Some(self.change(change)),
+            Call::Group(changes) => {
+                let answers = changes.iter().map(|change| self.change(change));
+                Some(Answer::Group(answers.collect()))
+            }
+        }
+    }
+
+    fn change(&mut self, change: &Change) -> Answer {
+        let content = self.contents.get_mut(&(change.kind as u8));
+        let content = content.expect("it was created");
+        let value = change.value.clone();
+        match (change.verb, change.kind) {
+            (Verb::Push, _) => {
+                content.sequence.push_back(value);
+                return Answer::Added;
+            }
+            (Verb::Pop, StructureKind::Stack) => {
+                return Answer::Taken(content.sequence.pop_back());
+            }
+            (Verb::Pop, _) => return Answer::Taken(content.sequence.pop_front()),
+            _ => {}
+        }
+        let (map, key) = (&mut content.map, change.key.clone());
+        let existed = map.contains_key(&key);
+        match change.verb {
+            Verb::CompareAndUpdate => {
+                let Comparison { expected, new } = Comparison::parse(&value).expect("it is one");
+                let is_expected = map.get(&key).is_some_and(|value| value == expected);
+                if is_expected {
+                    map.insert(key, new.to_vec());
+                }
+                return Answer::Changed(is_expected);
+            }
+            Verb::Remove => drop(map.remove(&key)),
+            Verb::InsertIfAbsent if existed => {}
+            Verb::Update if !existed => {}
+            _ => drop(map.insert(key, value)),
+        }
+        Answer::Existed(existed)
+    }
+}
+
+impl Content {
+    /// Keys and values, in the order of the structure.
+    fn items(&self, kind: StructureKind) -> Vec<(Vec<u8>, Vec<u8>)> {
         let pair = |value: &Vec<u8>| (Vec::new(), value.clone());
-        match structure {
-            1 => self.stack.iter().rev().map(pair).collect(),
-            2 => self.queue.iter().map(pair).collect(),
-            number => self.maps[number as usize - 3].clone().into_iter().collect(),
+        match kind {
+            StructureKind::Stack => self.sequence.iter().rev().map(pair).collect(),
+            StructureKind::Queue => self.sequence.iter().map(pair).collect(),
+            _ => self.map.clone().into_iter().collect(),
         }
     }
 }
@@ -147,10 +249,21 @@ fn held(memory: &Memory, span: Span) -> Option<Vec<u8>> {
 struct Writer {
     writer: DomainWriter,
     calls: Vec<Call>,
+    /// What the calls with a token were told: index of the call, token, operation, answer.
+    tokens: Vec<Told>,
     volatile: Vec<Span>,
     durable: usize,
     told: usize,
     area: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Told {
+    /// The number of the call in the history.
+    number: usize,
+    token: u64,
+    operation: (Verb, u32, Vec<u8>, Vec<u8>),
+    answer: Answer,
 }
 
 struct History {
@@ -158,6 +271,8 @@ struct History {
     pool: Rc<Pool>,
     domain: Domain,
     decided: Vec<Call>,
+    /// The last calls with tokens that count.
+    told: Vec<Told>,
     writer: Option<Writer>,
     tenures: u64,
     /// Operations that back-ends have executed.
@@ -173,6 +288,7 @@ impl History {
             pool,
             domain: domain.expect("the memory is sound"),
             decided: Vec::new(),
+            told: Vec::new(),
             writer: None,
             tenures: 0,
             executed: 0,
@@ -221,6 +337,8 @@ impl History {
             let count = ended.operation as usize - self.decided.len();
             assert!(count >= writer.told, "{count} of {} told", writer.told);
             self.decided.extend_from_slice(&writer.calls[..count]);
+            let counts = |told: &Told| told.number < self.decided.len();
+            self.told.extend(writer.tokens.into_iter().filter(counts));
         }
         self.check();
     }
@@ -231,40 +349,26 @@ impl History {
         let memory = self.pool.memory();
         let roots = ReadRoots::new(KEY, PLACE.number, PLACE.root_word());
         let roots = drive(roots, |span| held(memory, span)).expect("the table is whole");
-        assert_eq!(roots.rows().len(), state.created);
-        let mut blocks: Vec<(Pointer, u64)> = roots.block().into_iter().collect();
+        assert_eq!(roots.rows().len(), state.contents.len());
         for row in roots.rows() {
+            let kind = row.description.kind;
+            let content = &state.contents[&(kind as u8)];
+            assert_eq!((&row.name, row.number), (&state.name(kind), content.number));
             let structure = roots.structure(row.number).expect("the table names it");
             let contents = structure.contents(&mut |span| held(memory, span));
             let mut contents = contents.expect("the structure is whole");
-            if row.description.kind == StructureKind::HashTable {
+            if kind == StructureKind::HashTable {
                 contents.items.sort();
             }
-            let expected = state.items(row.number);
+            let expected = content.items(kind);
             assert_eq!(contents.items, expected, "{row:?}");
             assert_eq!(contents.length, expected.len() as u64);
-            blocks.extend(contents.blocks);
         }
-        blocks.sort();
-        let apart = |pair: &[(Pointer, u64)]| pair[0].0.offset() + pair[0].1 <= pair[1].0.offset();
-        assert!(blocks.windows(2).all(apart), "a block is used twice");
-        let used = blocks.iter();
-        let used: u64 = used
-            .map(|(_, size)| size.div_ceil(UNIT_SIZE).next_power_of_two())
-            .sum();
-        let geometry = territory().geometry;
-        let mut allocator = Allocator::new(geometry);
-        for slab in 0..SLABS {
-            let bits = Span::new(geometry.slab(slab).offset, geometry.bits_size());
-            allocator.add_slab(slab, &copied(memory, bits));
-        }
-        let of_bits = SLABS * geometry.bits_size() / UNIT_SIZE;
-        let all = SLABS * geometry.units();
-        assert_eq!(
-            used + of_bits + allocator.free_units(),
-            all,
-            "units are lost"
-        );
+        let audit = Audit::of(&roots, territory().geometry, 0..SLABS, &mut |span| {
+            held(memory, span)
+        });
+        let audit = audit.expect("the domain is whole");
+        assert!(audit.is_sound(), "{audit:?}");
     }
 
     fn grant(&mut self) {
@@ -281,38 +385,58 @@ impl History {
         self.writer = Some(Writer {
             writer: writer.expect("the table is whole"),
             calls: Vec::new(),
+            tokens: Vec::new(),
             volatile: Vec::new(),
             durable: 0,
             told: 0,
             area: number,
         });
+        self.repeat();
     }
 
-    fn any_call(&mut self, created: usize) -> Call {
-        if created < KINDS.len() {
-            return create(KINDS[created]);
+    /// A program that was not told does its last operations again: none of them takes effect twice.
+    fn repeat(&mut self) {
+        let memory = self.pool.memory();
+        let writer = self.writer.as_mut().expect("it was granted");
+        let first = self.told.len().saturating_sub(12);
+        for told in &self.told[first..] {
+            let (verb, structure, key, value) = &told.operation;
+            let operation = Operation {
+                token: told.token,
+                structure: *structure,
+                verb: *verb,
+                key,
+                value,
+            };
+            let read = &mut |span| held(memory, span);
+            let staged = writer.writer.stage(&operation, read);
+            let staged = staged.expect("the result is kept");
+            assert_eq!((&staged.answer, staged.record), (&told.answer, None));
+            assert_eq!(staged.number, told.number as u64 + 1);
         }
+    }
+
+    fn any_call(&mut self, state: &State) -> Call {
+        let missing = StructureKind::ALL.into_iter();
+        if let Some(kind) = missing.clone().find(|kind| !state.has(*kind)) {
+            return Call::Create(kind);
+        }
+        let writer = self.writer.as_ref().expect("a writer calls");
+        let roots = writer.writer.roots();
+        let is_due = roots.retired_units() > RETIRED || roots.has_ended();
         let random = &mut self.random;
-        let structure = random.random_range(1..=4);
-        let verbs = match structure {
-            1 | 2 => &[Verb::Push, Verb::Push, Verb::Pop][..],
-            _ => &[
-                Verb::Insert,
-                Verb::InsertIfAbsent,
-                Verb::Update,
-                Verb::Remove,
-            ],
-        };
-        let mut value = vec![0; random.random_range(0..80)];
-        random.fill_bytes(&mut value);
-        Call {
-            structure,
-            verb: verbs[random.random_range(0..verbs.len())],
-            key: match structure {
-                1 | 2 => Vec::new(),
-                _ => random.random_range(0..60_u64).encoded(),
-            },
-            value,
+        let kinds: Vec<StructureKind> = missing.collect();
+        let kind = kinds[random.random_range(0..kinds.len())];
+        match random.random_range(0..60) {
+            0..20 if is_due => Call::Reclaim,
+            0 => Call::Clear(kind),
+            1 => Call::Drop(kind),
+            2 => Call::Rename(kind),
+            3..12 => {
+                let count = random.random_range(0..5);
+                Call::Group((0..count).map(|_| any_change(random, state)).collect())
+            }
+            _ => Call::Change(any_change(random, state)),
         }
     }
 
@@ -322,15 +446,38 @@ impl History {
             let Some(writer) = &self.writer else { return };
             let staged = self.decided.iter().chain(&writer.calls);
             let mut state = State::after(staged);
-            let call = self.any_call(state.created);
+            let call = self.any_call(&state);
+            let operation = state.operation(&call);
             let expected = state.apply(&call);
             let memory = self.pool.memory();
+            let token = match self.random.random_range(0..3) {
+                0 => self.random.next_u64() | 1,
+                _ => 0,
+            };
             let writer = self.writer.as_mut().expect("it is there");
+            let (verb, structure, key, value) = &operation;
+            let staging = Operation {
+                token,
+                structure: *structure,
+                verb: *verb,
+                key,
+                value,
+            };
             let read = &mut |span| held(memory, span);
-            match writer.writer.stage(&call.operation(), read) {
+            match writer.writer.stage(&staging, read) {
                 Ok(staged) => {
-                    assert_eq!(staged.answer, expected, "{call:?}");
-                    put(memory, writer, &staged.record);
+                    if let Some(expected) = expected {
+                        assert_eq!(staged.answer, expected, "{call:?}");
+                    }
+                    if token != 0 {
+                        writer.tokens.push(Told {
+                            number: self.decided.len() + writer.calls.len(),
+                            token,
+                            operation,
+                            answer: staged.answer,
+                        });
+                    }
+                    put(memory, writer, &staged.record.expect("the token is new"));
                     writer.calls.push(call);
                 }
                 Err(StageFault::LogFull(_)) => return,
@@ -383,19 +530,39 @@ impl History {
     }
 }
 
-fn create(kind: StructureKind) -> Call {
-    let has_keys = matches!(kind, StructureKind::HashTable | StructureKind::BTree);
-    let description = Description {
-        kind,
-        key_size_max: if has_keys { 8 } else { 0 },
-        value_size: 40,
-        schema: 1,
+fn any_change(random: &mut Random, state: &State) -> Change {
+    let kinds = StructureKind::ALL;
+    let kind = kinds[random.random_range(0..kinds.len())];
+    let verbs = match kind.has_keys() {
+        false => &[Verb::Push, Verb::Push, Verb::Pop][..],
+        true => &[
+            Verb::Insert,
+            Verb::InsertIfAbsent,
+            Verb::Update,
+            Verb::Remove,
+            Verb::CompareAndUpdate,
+        ],
     };
-    Call {
-        structure: 0,
-        verb: Verb::Create,
-        key: format!("{kind:?}").into_bytes(),
-        value: description.encode(),
+    let verb = verbs[random.random_range(0..verbs.len())];
+    let key = match kind.has_keys() {
+        false => Vec::new(),
+        true => random.random_range(0..60_u64).encoded(),
+    };
+    let mut value = vec![0; random.random_range(0..80)];
+    random.fill_bytes(&mut value);
+    if verb == Verb::CompareAndUpdate {
+        let known = &state.contents[&(kind as u8)].map;
+        let comparison = Comparison {
+            expected: known.get(&key).map_or(&[], |value| value),
+            new: &value,
+        };
+        value = comparison.encode();
+    }
+    Change {
+        kind,
+        verb,
+        key,
+        value,
     }
 }
 

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use rand::{Rng as _, RngExt as _};
 use stonecast_base::{Random, random_from_seed};
 use stonecast_structures::Verb;
-use stonecast_structures::shapes::sequence::{Queue, Stack};
-use stonecast_structures::shapes::{Answer, Place, Step, Structure, Traversal as _};
+use stonecast_structures::shapes::{
+    Answer, Description, Place, Step, StructureKind, Traversal as _,
+};
 
-use super::store::{Store, tags};
+use super::store::Store;
 
 /// A kind of structure without keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +22,17 @@ impl Kind {
     pub const ALL: [Self; 2] = [Self::Stack, Self::Queue];
 
     fn store(self) -> Store {
-        Store::new(8, |draft| match self {
-            Self::Stack => {
-                let anchor = Stack::create(draft, tags())?;
-                Ok(Structure::Stack(Stack::new(anchor, tags(), 64)))
-            }
-            Self::Queue => {
-                let anchor = Queue::create(draft, tags())?;
-                Ok(Structure::Queue(Queue::new(anchor, tags(), 64)))
-            }
-        })
+        let kind = match self {
+            Self::Stack => StructureKind::Stack,
+            Self::Queue => StructureKind::Queue,
+        };
+        let description = Description {
+            kind,
+            key_size_max: 0,
+            value_size: 40,
+            schema: 0,
+        };
+        Store::new(8, description)
     }
 
     /// Removes the value that comes next.
@@ -107,11 +109,8 @@ pub fn run(kind: Kind, seed: u64) {
 
 /// Reads the next value while words are applied: it came next at some moment of the read.
 fn peek(store: &mut Store, random: &mut Random, nexts: &[Option<Vec<u8>>], floor: &mut usize) {
-    let mut peek = match store.structure {
-        Structure::Stack(stack) => stack.peek(),
-        Structure::Queue(queue) => queue.peek(),
-        _ => panic!("a structure with keys"),
-    };
+    let peek = store.structure().peek();
+    let mut peek = peek.expect("the structure has no keys");
     let from = store.applied.max(*floor);
     let mut bytes = Vec::new();
     let read = loop {

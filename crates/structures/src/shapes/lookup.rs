@@ -1,0 +1,95 @@
+//! Reads of a structure of any kind.
+
+use super::btree::{self, PageOf, Seek};
+use super::contents::Contents;
+use super::hash;
+use super::sequence::{Peek, QueueWalk, StackWalk};
+use super::structure::Structure;
+use super::traversal::{Step, Traversal};
+
+/// The look-up of one key in a structure with keys.
+#[derive(Clone, Debug)]
+pub enum Lookup {
+    /// In a hash table.
+    HashTable(Box<hash::Find>),
+    /// In a tree.
+    BTree(Box<btree::Find>),
+}
+
+/// A walk over all of a structure.
+#[derive(Clone, Debug)]
+pub enum Walk {
+    /// Over a hash table.
+    HashTable(hash::Walk),
+    /// Over a tree.
+    BTree(btree::Walk),
+    /// Over a stack.
+    Stack(StackWalk),
+    /// Over a queue.
+    Queue(QueueWalk),
+}
+
+impl Structure {
+    /// Looks an encoded key up; `None`: the structure has no keys.
+    pub fn find(&self, key: &[u8]) -> Option<Lookup> {
+        Some(match self {
+            Self::HashTable(table) => Lookup::HashTable(Box::new(table.find(key))),
+            Self::BTree(tree) => Lookup::BTree(Box::new(tree.find(key))),
+            Self::MvBTree(version) => Lookup::BTree(Box::new(version.tree().find(key))),
+            Self::Stack(_) | Self::Queue(_) => return None,
+        })
+    }
+
+    /// Reads some neighbouring keys of a range; `None`: the structure has no order of keys.
+    pub fn page(&self, seek: Seek) -> Option<PageOf> {
+        match self {
+            Self::BTree(tree) => Some(tree.page(seek)),
+            Self::MvBTree(version) => Some(version.tree().page(seek)),
+            Self::HashTable(_) | Self::Stack(_) | Self::Queue(_) => None,
+        }
+    }
+
+    /// Reads the value that comes next; `None`: the structure has keys.
+    pub fn peek(&self) -> Option<Peek> {
+        match self {
+            Self::Stack(stack) => Some(stack.peek()),
+            Self::Queue(queue) => Some(queue.peek()),
+            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) => None,
+        }
+    }
+
+    /// Reads everything of the structure. Meant for structures that do not change meanwhile.
+    pub fn walk(&self) -> Walk {
+        match self {
+            Self::HashTable(table) => Walk::HashTable(table.walk()),
+            Self::BTree(tree) => Walk::BTree(tree.walk()),
+            Self::MvBTree(version) => Walk::BTree(version.tree().walk()),
+            Self::Stack(stack) => Walk::Stack(stack.walk()),
+            Self::Queue(queue) => Walk::Queue(queue.walk()),
+        }
+    }
+}
+
+impl Traversal for Lookup {
+    type End = Option<Vec<u8>>;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Self::End> {
+        match self {
+            Self::HashTable(find) => find.step(bytes).map(hash::Found::into_value),
+            Self::BTree(find) => find.step(bytes),
+        }
+    }
+}
+
+impl Traversal for Walk {
+    type End = Contents;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Contents> {
+        match self {
+            Self::HashTable(walk) => walk.step(bytes),
+            Self::BTree(walk) => walk.step(bytes),
+            Self::Stack(walk) => walk.step(bytes),
+            Self::Queue(walk) => walk.step(bytes),
+        }
+    }
+}
