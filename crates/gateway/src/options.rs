@@ -21,8 +21,10 @@ pub struct GatewayOptions {
     pub resp: Option<SocketAddr>,
     /// The address at which metrics and health are served over HTTP.
     pub admin: Option<SocketAddr>,
-    /// The store's address on the shared-memory fabric.
+    /// The store's address on the shared-memory fabric. The admin port shows the counts of this store.
     pub store: String,
+    /// The address of the cluster whose keys the gateway serves; `None`: those of the store.
+    pub cluster: Option<String>,
     /// Threads that serve connections, each with a connection to the store.
     pub threads: NonZeroUsize,
     /// The password that clients must send before any other command.
@@ -104,6 +106,7 @@ impl GatewayOptions {
             resp: Some(resp),
             admin: None,
             store: store.into(),
+            cluster: None,
             threads: NonZeroUsize::MIN,
             password: None,
             tls: None,

@@ -24,8 +24,9 @@ use stonecast_fabric::Park;
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_kv::{ClientPath, StoreError};
 
-use crate::commands::{Context, Session, Store, UnderWay};
+use crate::commands::{Backend, Context, Session, Store, UnderWay};
 use crate::connection::{Connection, TOO_MANY};
+use crate::counters::Counters;
 use crate::error::{GatewayError, system};
 use crate::rate::Rate;
 use crate::reactor::{Reactor, Source};
@@ -38,6 +39,11 @@ use crate::transport::Transport;
 const LOOK_NS: Nanoseconds = 100_000_000;
 /// The time limit for the store to accept the connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time limit for a cluster to accept the connection, and the pause before the next attempt.
+const CLUSTER_TIMEOUT: Duration = Duration::from_secs(2);
+const CLUSTER_PAUSE: Duration = Duration::from_millis(50);
+/// The time limit of an operation on a cluster, longer than a shard takes to change its primary. A write without an answer by then ends as *unknown*.
+const CLUSTER_PATIENCE: Duration = Duration::from_secs(10);
 /// The time limit for connections to end.
 const STOP_NS_MAX: Nanoseconds = 5_000_000_000;
 /// The number of connections that are accepted before other connections get their turn.
@@ -61,15 +67,13 @@ pub fn run(
     let counters = shared.threads[index].clone();
     let sleeper =
         |device| Sleeper::new(device, reactor.clone(), in_flight.clone(), counters.clone());
-    let connection = connect(&shared.options.store, &in_flight, sleeper)?;
+    let Some(connection) = connect(&shared, &in_flight, &counters, sleeper)? else {
+        return Ok(());
+    };
     let result = connection.run(async |client| {
         let runtime = client.runtime();
-        let client_of_store = client.store().ok_or_else(|| {
-            GatewayError::Options(
-                "a gateway serves the store of one server, and no cluster".to_owned(),
-            )
-        })?;
-        let store = Store::new(client_of_store.clone(), counters.clone(), in_flight.clone());
+        let backend = Backend::of(client);
+        let store = Store::new(backend, counters.clone(), in_flight.clone());
         let thread = Thread::new(runtime.clone(), counters, shared.clone(), reactor.clone());
         let context = Rc::new(Context::new(Rc::new(thread), store));
         let listener = reactor
@@ -92,19 +96,50 @@ pub fn run(
     result
 }
 
-/// Connects to the store at `address`. The waiting thread also sleeps on its sockets.
+/// Connects to the store, or to the cluster. A cluster that does not answer yet is asked again: its shards are placed when enough nodes are there, and the node
+/// of this gateway may be the first one. `None`: the gateway is asked to stop before.
 fn connect(
-    address: &str,
+    shared: &Shared,
     in_flight: &Cell<usize>,
-    sleeper: impl FnOnce(Rc<dyn Park>) -> Sleeper,
+    counters: &Counters,
+    sleeper: impl Fn(Rc<dyn Park>) -> Sleeper,
+) -> Result<Option<StoreConnection>, GatewayError> {
+    let Some(cluster) = &shared.options.cluster else {
+        let connector = Connector::new(&shared.options.store)?
+            .connect_timeout(CONNECT_TIMEOUT)
+            // The Redis clients' deadlines bound operations.
+            .operation_timeout(None);
+        return connect_once(connector, in_flight, sleeper).map(Some);
+    };
+    let connector = Connector::new(cluster)?
+        .connect_timeout(CLUSTER_TIMEOUT)
+        .operation_timeout(Some(CLUSTER_PATIENCE));
+    let mut told = String::new();
+    while !shared.is_stopping() {
+        let failed = match connect_once(connector.clone(), in_flight, &sleeper) {
+            Ok(connection) => return Ok(Some(connection)),
+            Err(failed) => failed.to_string(),
+        };
+        if failed != told {
+            eprintln!("gateway: waits for the cluster: {failed}");
+            told = failed;
+        }
+        counters.rounds.add(1);
+        std::thread::sleep(CLUSTER_PAUSE);
+    }
+    Ok(None)
+}
+
+/// One attempt. The waiting thread also sleeps on its sockets.
+fn connect_once(
+    connector: Connector,
+    in_flight: &Cell<usize>,
+    sleeper: impl Fn(Rc<dyn Park>) -> Sleeper,
 ) -> Result<StoreConnection, GatewayError> {
     let device = ShmDevice::new(ShmOptions::default()).map_err(stonecast::Error::from)?;
     let park = Rc::new(sleeper(device.clone()));
-    let connector = Connector::new(address)?
+    let connector = connector
         .counted_as(ClientPath::Gateway)
-        .connect_timeout(CONNECT_TIMEOUT)
-        // The Redis clients' deadlines bound operations.
-        .operation_timeout(None)
         // The sleeper decides when to stop polling and sleep.
         .spin(Duration::ZERO);
     let device = OpenDevice { device, park };

@@ -27,8 +27,8 @@ mod wire;
 
 pub use cleaning::Cleaning;
 pub use client::{
-    CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, Pair, Token, Values, Written,
-    Yardstick,
+    CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, Observer, Pair, Token, Values,
+    Written, Yardstick,
 };
 pub use cluster::{ClusterClient, ClusterEntries, ClusterError, ClusterOptions, Dial, Found};
 pub use error::{Effect, Refusal, StoreError};

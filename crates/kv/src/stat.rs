@@ -56,7 +56,7 @@ pub(crate) const COUNTERS: usize = 24;
 const _: () = assert!(STAT_NAMES.len() <= COUNTERS);
 
 stat! {
-    /// Keys present.
+    /// Keys present. A node of a cluster counts those of the shards that it leads.
     keys: u64,
     /// Keys that the index takes before it grows.
     index_capacity: u64,

@@ -20,7 +20,7 @@ use crate::write::Write;
 
 /// The client of the store, whose errors this component translates.
 pub(crate) struct Cluster {
-    client: ClusterClient,
+    pub client: Rc<ClusterClient>,
 }
 
 /// Entries of the completion queues for all sessions: each shard has one primary, and as many sessions may be about to end.
@@ -69,6 +69,7 @@ impl Cluster {
             }
             .into());
         }
+        let client = Rc::new(client);
         Ok(Self { client })
     }
 

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_kv::{
-    CLIENT_COMPLETIONS, ClusterEntries, Condition, Metrics, Stat, StoreError, Written,
+    CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, Condition, Metrics, Stat, StoreError,
+    Written,
 };
 use stonecast_media::Durability;
 
@@ -212,6 +213,14 @@ impl Client {
         match &self.store {
             Store::Server(server) => Some(server),
             Store::Cluster(_) => None,
+        }
+    }
+
+    /// The same for a client of a cluster. `None` on a server.
+    pub fn cluster(&self) -> Option<&Rc<ClusterClient>> {
+        match &self.store {
+            Store::Server(_) => None,
+            Store::Cluster(cluster) => Some(&cluster.client),
         }
     }
 

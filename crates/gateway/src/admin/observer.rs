@@ -2,11 +2,13 @@
 //! store.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-use stonecast::{Connector, blocking};
-use stonecast_kv::{ClientPath, Metrics};
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{BusyPoll, Port};
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_kv::{CLIENT_COMPLETIONS, ClientPath, Metrics, Observer as Counts, StoreError};
 
 use super::pulse::Pulse;
 use crate::error::GatewayError;
@@ -17,7 +19,7 @@ pub struct Observer {
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
     /// The connection to the store. If there is none, the next question opens one.
-    link: RefCell<Option<blocking::Client>>,
+    link: RefCell<Option<Link>>,
 }
 
 /// The gateway and the store at one moment.
@@ -30,10 +32,16 @@ pub struct Report<'o> {
     pub store: Result<Metrics, GatewayError>,
 }
 
+/// A connection to the store. A node of a cluster accepts it, whichever shards the node leads.
+struct Link {
+    counts: Counts,
+    executor: BusyPoll,
+}
+
 /// The time limit for an answer of the store.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+const ANSWER_NS_MAX: Nanoseconds = 2_000_000_000;
 /// The time for which the thread polls for an answer before it sleeps.
-const SPIN: Duration = Duration::from_micros(20);
+const SPIN_NS: Nanoseconds = 20_000;
 
 impl Observer {
     /// An observer without a connection, which the first report opens.
@@ -58,7 +66,7 @@ impl Observer {
         let mut link = self.link.borrow_mut();
         let connected = match link.take() {
             Some(connected) => connected,
-            None => connect(&self.shared.options.store)?,
+            None => Link::to(&self.shared.options.store)?,
         };
         let metrics = connected.metrics()?;
         // A connection is kept as long as it works: after an error the next question opens a new one.
@@ -67,11 +75,26 @@ impl Observer {
     }
 }
 
-fn connect(store: &str) -> Result<blocking::Client, stonecast::Error> {
-    Connector::new(store)?
-        .counted_as(ClientPath::Gateway)
-        .connect_timeout(ANSWER_TIMEOUT)
-        .operation_timeout(Some(ANSWER_TIMEOUT))
-        .spin(SPIN)
-        .connect_blocking()
+impl Link {
+    fn to(store: &str) -> Result<Self, GatewayError> {
+        let device = ShmDevice::new(ShmOptions::default()).map_err(stonecast::Error::from)?;
+        let executor = BusyPoll::new(device.clone(), SPIN_NS);
+        let port = Port::new(device, CLIENT_COMPLETIONS).map_err(stonecast::Error::from)?;
+        let port = Rc::new(port);
+        executor.add_port(&port);
+        let runtime = executor.runtime();
+        let connected = Counts::connect(ClientPath::Gateway, port, runtime.clone(), store);
+        let connected = executor.block_on(runtime.within(ANSWER_NS_MAX, connected));
+        let late = |_| StoreError::Disconnected { unknown: false };
+        let counts = connected.map_err(late)??;
+        Ok(Self { counts, executor })
+    }
+
+    fn metrics(&self) -> Result<Metrics, GatewayError> {
+        let runtime = self.executor.runtime();
+        let asked = runtime.within(ANSWER_NS_MAX, self.counts.metrics());
+        let answered = self.executor.block_on(asked);
+        let late = |_| StoreError::Disconnected { unknown: false };
+        Ok(answered.map_err(late)??)
+    }
 }

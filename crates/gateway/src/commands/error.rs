@@ -1,6 +1,6 @@
 //! Errors in replies, worded as clients know them: a code in capitals comes first.
 
-use stonecast_kv::{Effect, StoreError};
+use stonecast_kv::{ClusterError, Effect, StoreError};
 
 /// The reason why a command was not done.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -126,6 +126,25 @@ impl From<StoreError> for Failure {
             code,
             words: error.to_string(),
             is_final,
+        }
+    }
+}
+
+impl From<ClusterError> for Failure {
+    /// No failure of a cluster is final: another node may lead the shard, and the next call looks for it.
+    fn from(error: ClusterError) -> Self {
+        let (code, words) = match error {
+            ClusterError::Store(error) => {
+                let Self { code, words, .. } = error.into();
+                (code, words)
+            }
+            error if error.effect() == Effect::Unknown => ("UNKNOWN", error.to_string()),
+            error => ("ERR", error.to_string()),
+        };
+        Self {
+            code,
+            words,
+            is_final: false,
         }
     }
 }

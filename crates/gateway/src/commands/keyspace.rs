@@ -4,7 +4,7 @@
 //! takes no memory and stays valid over a restart. A key that is not written keeps its version and is found above the
 //! cursor; a key that is written meanwhile gets a higher version and is found there. A key that is present all the time
 //! is therefore returned, perhaps twice. Iterations under way are kept, which makes the next page cheap; a forgotten
-//! iteration is resumed from its cursor.
+//! iteration is resumed from its cursor. On a cluster, the order is that of versions within each shard, and the cursor also names the shard.
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
@@ -52,9 +52,13 @@ pub async fn scan(
         if page.is_empty() {
             return Ok((0, keys));
         }
-        for entry in page.drain(..).filter(|entry| entry.version > cursor) {
+        let store = &context.store;
+        for entry in page
+            .drain(..)
+            .filter(|entry| store.is_behind(entry, cursor))
+        {
             looked_at += 1;
-            last = last.max(entry.version);
+            last = store.cursor_behind(&entry);
             if pattern.is_none_or(|pattern| glob::matches(pattern, &entry.key)) {
                 keys.size += entry.key.len() + KEY_OVERHEAD;
                 keys.names.push(entry.key);

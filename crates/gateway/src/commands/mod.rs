@@ -9,6 +9,7 @@
 //!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs, scans.rs)
 //! ```
 
+mod backend;
 mod batch;
 mod combine;
 mod context;
@@ -32,6 +33,7 @@ mod transaction;
 mod value;
 mod write;
 
+pub use backend::Backend;
 pub use batch::Run;
 pub use context::{Context, Scratch};
 pub use operation::{Arguments, Operation};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use stonecast_kv::Entries;
+use super::backend::Entries;
 
 /// Iterations that have begun and not ended.
 #[derive(Default)]

@@ -5,16 +5,17 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use stonecast_kv::{Client, Condition, Entries, Entry, Stat, StoreError, Values, Written, limits};
+use stonecast_kv::{Condition, Entry, Stat, Values, Written, limits};
 
-use super::error::CommandError;
+use super::backend::{Backend, Entries};
+use super::error::{CommandError, Failure};
 use crate::counters::{Counters, Lookups};
 use crate::fifo::{Budget, Share};
 
 /// One connection to the store. An operation that waits for its turn is small: the client's call, which takes
 /// kilobytes, is made only when the turn has come.
 pub struct Store {
-    client: Client,
+    backend: Backend,
     counters: Arc<Counters>,
     budget: Rc<Budget>,
     /// Values that were read to be changed, until they are written.
@@ -36,12 +37,12 @@ const CHANGING_BYTES_MAX: usize = 8 << 20;
 const RECORD_OVERHEAD: usize = 128;
 
 impl Store {
-    /// The store behind `client`.
-    pub fn new(client: Client, counters: Arc<Counters>, in_flight: Rc<Cell<usize>>) -> Self {
+    /// The store behind `backend`.
+    pub fn new(backend: Backend, counters: Arc<Counters>, in_flight: Rc<Cell<usize>>) -> Self {
         let budget = Rc::new(Budget::new(WRITES_MAX, WRITE_BYTES_MAX));
         let changing = Rc::new(Budget::new(CHANGES_MAX, CHANGING_BYTES_MAX));
         Self {
-            client,
+            backend,
             counters,
             budget,
             changing,
@@ -53,7 +54,7 @@ impl Store {
     /// Finds all keys.
     pub async fn entries(&self) -> Result<Entries, CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
-        self.checked(self.client.entries().await)
+        self.checked(self.backend.entries().await)
     }
 
     /// Reads the next entries into `page`, in place of its content. At the end, `page` is empty.
@@ -63,15 +64,24 @@ impl Store {
         page: &mut Vec<Entry>,
     ) -> Result<(), CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
-        self.checked(entries.next(&self.client, page).await)
+        self.checked(self.backend.next_entries(entries, page).await)
     }
 
     /// Reports the operations of this thread to the store, so that the store's counts are right while this thread is
     /// idle.
     pub async fn report(&self) {
         let _under_way = UnderWay::begin(&self.in_flight);
-        // The next command shows whether the connection has ended.
-        let _ = self.client.report().await;
+        self.backend.report().await;
+    }
+
+    /// The cursor of `SCAN` behind an entry.
+    pub fn cursor_behind(&self, entry: &Entry) -> u64 {
+        self.backend.cursor_behind(entry)
+    }
+
+    /// Returns whether an entry comes after those that a cursor stands for.
+    pub fn is_behind(&self, entry: &Entry, cursor: u64) -> bool {
+        self.backend.is_behind(entry, cursor)
     }
 
     /// Returns whether the connection has ended.
@@ -88,7 +98,7 @@ impl Store {
         values: &mut Values,
     ) -> Result<usize, CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = self.client.multi_get_within(keys, size_max, values).await;
+        let result = self.backend.get_many(keys, size_max, values).await;
         if let Ok(found) = result {
             let mut lookups = Lookups::default();
             (0..found).for_each(|index| lookups.note(values.get(index).is_some()));
@@ -111,7 +121,7 @@ impl Store {
     ) -> Result<(Option<u64>, Share), CommandError> {
         let mut share = self.changing.take(limits::VALUE_SIZE_MAX).await;
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = Box::pin(self.client.get(key, value)).await;
+        let result = Box::pin(self.backend.get(key, value)).await;
         share.shrink(value.capacity());
         Ok((self.checked(result)?, share))
     }
@@ -125,19 +135,19 @@ impl Store {
     ) -> Result<Written, CommandError> {
         let _share = self.budget.take(share(key, value)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = Box::pin(self.client.put_if(key, value, condition)).await;
+        let result = Box::pin(self.backend.put(key, value, condition)).await;
         self.counters
             .conflicts
             .add(u64::from(matches!(result, Ok(Written::Conflict(_)))));
         self.checked(result)
     }
 
-    /// Stores a value, unless the store has no room at the moment. Returns whether the value was stored.
+    /// Stores a value that another put of the same step overwrites. Returns false if the value was not stored: the put that follows stands for this one.
     pub async fn put_at_once(&self, key: &[u8], value: &[u8]) -> Result<bool, CommandError> {
         let _share = self.budget.take(share(key, value)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = Box::pin(self.client.put_once(key, value)).await;
-        self.checked(result).map(|version| version.is_some())
+        let result = Box::pin(self.backend.put_at_once(key, value)).await;
+        self.checked(result)
     }
 
     /// Deletes a key if `condition` holds. Returns `None` if the key was absent.
@@ -148,7 +158,7 @@ impl Store {
     ) -> Result<Option<Written>, CommandError> {
         let _share = self.budget.take(key.len() + RECORD_OVERHEAD).await;
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = Box::pin(self.client.delete_if(key, condition)).await;
+        let result = Box::pin(self.backend.delete(key, condition)).await;
         self.counters
             .conflicts
             .add(u64::from(matches!(result, Ok(Some(Written::Conflict(_))))));
@@ -158,18 +168,17 @@ impl Store {
     /// The server's statistics.
     pub async fn stat(&self) -> Result<Stat, CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = self.client.stat().await;
+        let result = self.backend.stat().await;
         self.checked(result)
     }
 
     /// Notes whether the connection has ended.
-    fn checked<T>(&self, result: Result<T, StoreError>) -> Result<T, CommandError> {
-        result.map_err(|error| {
-            let error = CommandError::from(error);
-            if matches!(&error, CommandError::Store(failure) if failure.is_final) {
+    fn checked<T>(&self, result: Result<T, Failure>) -> Result<T, CommandError> {
+        result.map_err(|failure| {
+            if failure.is_final {
                 self.is_lost.set(true);
             }
-            error
+            CommandError::Store(failure)
         })
     }
 }

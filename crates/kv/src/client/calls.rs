@@ -12,8 +12,8 @@ use super::scan::{Entries, Entry, Scan};
 use super::writer::{Pair, Token, Tried, Written};
 use super::{Client, Yardstick};
 use crate::error::StoreError;
-use crate::metrics::{Metrics, PAGES};
-use crate::stat::{COUNTERS, Stat};
+use crate::metrics::Metrics;
+use crate::stat::Stat;
 use crate::wire::limits::check_key;
 use crate::wire::{Answer, KeyMap, ReaderLeaseGrant, Request, table_size};
 
@@ -300,31 +300,13 @@ impl Client {
 
     /// The server's report of itself.
     pub async fn stat(&self) -> Result<Stat, StoreError> {
-        self.page(0).await.map(|words| Stat::from_words(&words))
+        self.inner.connection.stat().await
     }
 
     /// Everything that the server counts, including the calls of this client.
     pub async fn metrics(&self) -> Result<Metrics, StoreError> {
         self.report().await?;
-        let mut pages = [[0; COUNTERS]; PAGES as usize];
-        for (number, page) in (0..).zip(&mut pages) {
-            *page = self.page(number).await?;
-        }
-        Ok(Metrics::from_pages(&pages))
-    }
-
-    async fn page(&self, page: u8) -> Result<[u64; COUNTERS], StoreError> {
-        match self
-            .inner
-            .connection
-            .request(Request::Stat { page })
-            .await?
-        {
-            Answer::Stat(words) => Ok(words),
-            _ => Err(StoreError::Protocol {
-                what: "the answer to a stat request is no report",
-            }),
-        }
+        self.inner.connection.metrics().await
     }
 
     /// Keys that this client has read by their remembered places, in one round trip, and all other keys that this client has

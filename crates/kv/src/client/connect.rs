@@ -16,10 +16,10 @@ use stonecast_lineage::Term;
 use stonecast_session::ConnectError;
 use zerocopy::IntoBytes as _;
 
-use super::Client;
 use super::connection::Connection;
 use super::memory::ServerMemory;
 use super::resources::Resources;
+use super::{Client, Observer};
 use crate::error::StoreError;
 use crate::metrics::ClientPath;
 use crate::wire::limits::{LOCATIONS, STAGING_SIZE};
@@ -98,27 +98,51 @@ impl Client {
         runtime: Rc<dyn Runtime>,
         address: &str,
     ) -> Result<Self, StoreError> {
-        let resources = Resources::new(&port)?;
-        let (endpoint, hello) = (&resources.endpoint, Hello::new(options.path));
-        let said = match endpoint.connect(address, hello.as_bytes()).await {
-            Ok(said) => said,
-            Err(ConnectError::Device(error)) => return Err(error.into()),
-            Err(other) => return Err(StoreError::refused(address, other.to_string())),
-        };
-        let welcome = Welcome::parse(&said).map_err(|bad| bad.at(address))?;
-        // The ring of a copying client mirrors the server's staging memory.
-        let ring_size = match u64::from(welcome.staging_size.get()) {
-            0 => STAGING_SIZE,
-            remote => remote,
-        };
-        let (listener, inbox) = (resources.listener.clone(), endpoint.inbox().clone());
-        let (qp, runs) = (endpoint.qp(), (port, runtime.clone()));
-        let connection = Rc::new(Connection::new(runs, qp, welcome, resources, ring_size));
-        let arrivals = take_answers(inbox, listener, Rc::downgrade(&connection));
-        runtime.spawn(Box::pin(arrivals));
+        let connection = connected(options.path, port, runtime, address).await?;
         let memory = Rc::new(ServerMemory::open(connection, first).await?);
         Ok(Self::new(&options, memory))
     }
+}
+
+impl Observer {
+    /// Connects to the server at `address`, which may be a node of a cluster that leads no shard.
+    pub async fn connect(
+        path: ClientPath,
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        address: &str,
+    ) -> Result<Self, StoreError> {
+        let connection = connected(path, port, runtime, address).await?;
+        Ok(Self { connection })
+    }
+}
+
+/// A connection whose server has accepted it, and that has no access to memory yet.
+async fn connected(
+    path: ClientPath,
+    port: Rc<Port>,
+    runtime: Rc<dyn Runtime>,
+    address: &str,
+) -> Result<Rc<Connection>, StoreError> {
+    let resources = Resources::new(&port)?;
+    let (endpoint, hello) = (&resources.endpoint, Hello::new(path));
+    let said = match endpoint.connect(address, hello.as_bytes()).await {
+        Ok(said) => said,
+        Err(ConnectError::Device(error)) => return Err(error.into()),
+        Err(other) => return Err(StoreError::refused(address, other.to_string())),
+    };
+    let welcome = Welcome::parse(&said).map_err(|bad| bad.at(address))?;
+    // The ring of a copying client mirrors the server's staging memory.
+    let ring_size = match u64::from(welcome.staging_size.get()) {
+        0 => STAGING_SIZE,
+        remote => remote,
+    };
+    let (listener, inbox) = (resources.listener.clone(), endpoint.inbox().clone());
+    let (qp, runs) = (endpoint.qp(), (port, runtime.clone()));
+    let connection = Rc::new(Connection::new(runs, qp, welcome, resources, ring_size));
+    let arrivals = take_answers(inbox, listener, Rc::downgrade(&connection));
+    runtime.spawn(Box::pin(arrivals));
+    Ok(connection)
 }
 
 /// Hands arriving answers to the operations that wait, until the client is dropped.

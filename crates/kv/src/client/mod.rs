@@ -29,6 +29,7 @@ mod leases;
 mod locations;
 mod memory;
 mod meter;
+mod observer;
 mod pending;
 mod publisher;
 mod reader;
@@ -52,6 +53,7 @@ use writer::Writer;
 
 pub use connect::ClientOptions;
 pub(crate) use fair_lock::FairLock;
+pub use observer::Observer;
 pub use reader::Values;
 pub use scan::{Entries, Entry};
 pub use writer::{Pair, Token, Written};

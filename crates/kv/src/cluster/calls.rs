@@ -249,6 +249,18 @@ impl ClusterClient {
         .await
     }
 
+    /// Reports the operations of this client to the nodes with which it has a session, so that their counts are right while the client is idle.
+    pub async fn report(&self) {
+        // A node that is gone needs no report.
+        at_once(
+            self.nodes
+                .sessions()
+                .iter()
+                .map(|node| node.client.report()),
+        )
+        .await;
+    }
+
     /// Whether acknowledged writes survive a power loss, by the promises of the pools in the latest configuration.
     pub fn survives_power(&self) -> bool {
         self.maps.latest().survives_power()

@@ -114,6 +114,12 @@ impl Nodes {
         Ok(node)
     }
 
+    /// All open sessions.
+    pub fn sessions(&self) -> Vec<Rc<Node>> {
+        let seats = self.seats.borrow();
+        seats.values().filter_map(|seat| seat.session()).collect()
+    }
+
     /// All open sessions, which end with the last call that uses them.
     pub fn take_all(&self) -> Vec<Rc<Node>> {
         let seats = self.seats.take();

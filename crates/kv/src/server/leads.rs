@@ -36,6 +36,11 @@ impl Leads {
         self.terms[shard as usize] = term;
     }
 
+    /// Whether the node leads `shard`.
+    pub fn leads(&self, shard: u32) -> bool {
+        self.terms[shard as usize].is_some()
+    }
+
     /// Asks `offers` for the leases of readers from now on.
     pub fn offer_by(&mut self, offers: Offers) {
         self.offers = offers;

@@ -53,7 +53,7 @@ impl Reporter {
         let paths = clients.served.paths(&clients.sessions);
         let ledgers = keeper.as_ref().map_or(0, |keeper| keeper.ledger().writes());
         Stat {
-            keys: shards.len(),
+            keys: shards.keys_led(),
             index_capacity: shards.capacity(),
             live_bytes: shards.live_bytes(),
             used_bytes: journal.space.used_bytes(),

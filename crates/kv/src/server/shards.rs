@@ -103,9 +103,11 @@ impl Shards {
         self.all.iter()
     }
 
-    /// Number of keys.
-    pub fn len(&self) -> u64 {
-        self.iter().map(|shard| shard.index().len()).sum()
+    /// Number of keys of the shards that this node leads. Other nodes count the keys of which this node has copies.
+    pub fn keys_led(&self) -> u64 {
+        let led = (0..).zip(&self.all);
+        let led = led.filter(|&(number, _)| self.leads.leads(number));
+        led.map(|(_, shard)| shard.index().len()).sum()
     }
 
     /// Number of keys that the indexes take without growing further.

@@ -30,7 +30,7 @@ use crate::values::Size;
 /// Runs a cluster of servers on this host until SIGTERM, SIGINT or the end of its terminal; a second signal stops at once.
 ///
 /// The servers are processes of their own, which reach each other over shared memory. Their pools stay in the folder: the next start
-/// continues with them.
+/// continues with them. The Redis port of every node serves every key.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: three nodes, and a client
@@ -52,6 +52,9 @@ pub struct Dev {
     /// Size of the pool of each node.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub capacity: Size,
+    /// Serve no Redis clients and no metrics: without this flag, each node prints a redis:// and an http:// address of its own, open to all users of this host.
+    #[arg(long)]
+    pub no_gateway: bool,
 }
 
 /// Time for a node to end in order.
@@ -190,6 +193,9 @@ impl Node {
             .stdin(Stdio::null())
             // A key press in the terminal asks this process alone, which ends the nodes in order.
             .process_group(0);
+        if !flags.no_gateway {
+            command.args(["--resp", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        }
         if !is_pool(&data) {
             command.args(["--capacity", &flags.capacity.0.to_string()]);
         }

@@ -68,11 +68,6 @@ impl Serving {
                  to a verbs: address",
             ));
         }
-        if gateway.is_some() && flags.cluster.is_some() {
-            return Err(Failure::usage(
-                "--resp and --admin serve the keys of one server, and a node has only a part of the keys of its cluster: leave them out",
-            ));
-        }
         if let Some(gateway) = &mut gateway {
             if !is_here(&listen[0]) {
                 return Err(Failure::usage(
@@ -80,6 +75,9 @@ impl Serving {
                 ));
             }
             gateway.store = listen[0].to_string();
+            let cluster = flags.cluster.as_deref();
+            let store = cluster.map(|store| store.strip_prefix("cluster:").unwrap_or(store));
+            gateway.cluster = store.map(|store| format!("cluster:{store}"));
         }
         flags.verbs.check(Some(&listen[0]))?;
         Ok(Self {

@@ -1,6 +1,7 @@
 //! `cluster`: the commands on the configuration of a cluster, on stores in files.
 
 mod creation;
+mod gateways;
 mod nodes;
 mod page;
 mod requests;

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,9 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use stonecast::Connector;
 use stonecast::blocking::Client;
 
-use crate::support::{Place, command, run};
+use crate::support::{Place, Server, command, not_run, run};
 
 use super::Cluster;
+use super::gateways;
 
 /// `cluster dev` in a folder, and the address of its cluster.
 struct Dev {
@@ -136,51 +139,167 @@ fn a_cluster_of_processes_goes_on_without_one_of_them_and_comes_back_with_everyt
 }
 
 /// Servers of a cluster, each a process of its own that may be killed.
-struct Servers {
+pub struct Servers {
     cluster: Cluster,
-    processes: BTreeMap<&'static str, Child>,
+    /// The store of the configuration.
+    store: String,
+    processes: BTreeMap<&'static str, Server>,
+    _etcd: Option<Etcd>,
 }
 
-const NODES: [&str; 3] = ["a", "b", "c"];
+pub const NODES: [&str; 3] = ["a", "b", "c"];
 
 impl Servers {
-    fn start() -> Self {
-        let mut servers = Self {
-            cluster: Cluster::created(&["--shards", "6"]),
-            processes: BTreeMap::new(),
+    /// Three nodes, whose configuration is in files or in an etcd.
+    pub fn start(etcd: Option<Etcd>) -> Self {
+        let cluster = Cluster::absent();
+        let store = match &etcd {
+            Some(etcd) => etcd.address(),
+            None => cluster.address(),
         };
-        NODES.iter().for_each(|node| servers.start_one(node));
+        let mut create = command();
+        create.args([
+            "cluster",
+            "create",
+            "--shards",
+            "6",
+            "--config-store",
+            &store,
+        ]);
+        run(create, b"").text();
+        let processes = BTreeMap::new();
+        let mut servers = Self {
+            cluster,
+            store,
+            processes,
+            _etcd: etcd,
+        };
+        NODES.iter().for_each(|node| servers.launch(node));
+        for server in servers.processes.values_mut() {
+            assert!(server.wait_until_ready(), "{}", server.heard());
+        }
         servers
     }
 
-    fn start_one(&mut self, node: &'static str) {
-        let mut command = command();
-        command
-            .args(["serve", "--durability", "process", "--capacity", "64MiB"])
-            .args(["--cluster", &self.cluster.address(), "--node", node])
-            .arg("--data")
-            .arg(self.cluster.place.path().join(node))
-            .stderr(Stdio::null());
-        let process = command.spawn().expect("it starts");
-        self.processes.insert(node, process);
+    fn launch(&mut self, node: &'static str) {
+        let arguments = [
+            ["--durability", "process"],
+            ["--capacity", "64MiB"],
+            ["--cluster", &self.store],
+            ["--node", node],
+            ["--resp", "127.0.0.1:0"],
+            ["--admin", "127.0.0.1:0"],
+        ];
+        let data = self.cluster.place.path().join(node);
+        let server = Server::launch(&data, arguments.concat());
+        self.processes.insert(node, server);
     }
 
-    fn kill(&mut self, node: &'static str) {
+    /// Starts a node again, and waits until it is there.
+    pub fn start_again(&mut self, node: &'static str) {
+        self.launch(node);
+        let server = self.processes.get_mut(node).expect("it was started");
+        assert!(server.wait_until_ready(), "{}", server.heard());
+    }
+
+    pub fn kill(&mut self, node: &'static str) {
         let mut process = self.processes.remove(node).expect("it runs");
-        process.kill().expect("it runs");
-        process.wait().expect("it ends");
+        process.kill();
     }
 
     /// The process of a node stands still for a while.
     fn stop(&self, node: &'static str, pause: Duration) {
-        let process = self.processes[node].id();
-        signal(process, Signal::STOP);
+        let process = &self.processes[node];
+        process.signal(Signal::STOP);
         std::thread::sleep(pause);
-        signal(process, Signal::CONT);
+        process.signal(Signal::CONT);
+    }
+
+    /// The address that a node has printed behind `scheme`.
+    pub fn port(&mut self, node: &'static str, scheme: &str) -> SocketAddr {
+        let server = self.processes.get_mut(node).expect("it runs");
+        crate::gateway::address(server, scheme)
+    }
+
+    /// The names of the nodes that lead shards.
+    pub fn leaders(&self) -> Vec<String> {
+        let mut status = command();
+        status.args(["cluster", "status", "--json", "--config-store", &self.store]);
+        let status = run(status, b"").json();
+        let nodes = status["nodes"].as_array().expect("a list").iter();
+        let led = nodes.filter(|node| node["leads"].as_u64() > Some(0));
+        led.map(|node| node["name"].as_str().expect("a name").to_owned())
+            .collect()
     }
 
     fn url(&self) -> String {
-        format!("cluster:{}", self.cluster.address())
+        format!("cluster:{}", self.store)
+    }
+}
+
+/// An etcd on the loopback, which keeps the configuration in the place of files.
+pub struct Etcd {
+    process: Child,
+    endpoint: String,
+    _folder: Place,
+}
+
+impl Etcd {
+    /// `None`: there is none on this machine.
+    fn start() -> Option<Self> {
+        let free = || {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            listener.local_addr().expect("an address").to_string()
+        };
+        let (endpoint, peer, folder) = (free(), free(), Place::in_volatile_memory());
+        let (client_url, peer_url) = (format!("http://{endpoint}"), format!("http://{peer}"));
+        let mut command = Command::new("etcd");
+        command
+            .args([
+                "--name",
+                "one",
+                "--initial-cluster",
+                &format!("one={peer_url}"),
+            ])
+            .args([
+                "--listen-client-urls",
+                &client_url,
+                "--advertise-client-urls",
+                &client_url,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer_url,
+                "--initial-advertise-peer-urls",
+                &peer_url,
+            ])
+            .arg("--unsafe-no-fsync")
+            .arg("--data-dir")
+            .arg(folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let process = command.spawn().ok()?;
+        let end = Instant::now() + Duration::from_secs(30);
+        while TcpStream::connect(&endpoint).is_err() {
+            assert!(Instant::now() < end, "etcd did not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(Self {
+            process,
+            endpoint,
+            _folder: folder,
+        })
+    }
+
+    fn address(&self) -> String {
+        format!("etcd://{}/stonecast", self.endpoint)
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -195,15 +314,6 @@ fn connect(url: &str) -> Client {
             Err(error) => assert!(Instant::now() < end, "{error}"),
         }
         std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        for process in self.processes.values_mut() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
     }
 }
 
@@ -251,15 +361,28 @@ fn count_up(url: &str, writer: u32, stops: &AtomicBool) -> Vec<u64> {
     acknowledged
 }
 
-/// The number of times that a node is killed or stopped: `NODE_KILLS`, or a few.
-fn kills() -> u32 {
+/// The number of times that nodes are killed and stopped: `NODE_KILLS`, or a few.
+fn mishaps() -> u32 {
     let asked = std::env::var("NODE_KILLS").ok();
-    asked.map_or(4, |asked| asked.parse().expect("a number"))
+    asked.map_or(15, |asked| asked.parse().expect("a number"))
 }
 
 #[test]
 fn what_was_acknowledged_is_there_whichever_node_is_killed_or_stands_still() {
-    let mut servers = Servers::start();
+    goes_on(None);
+}
+
+#[test]
+fn the_same_holds_when_the_configuration_is_in_an_etcd() {
+    match Etcd::start() {
+        Some(etcd) => goes_on(Some(etcd)),
+        None => not_run("nodes with an etcd", "etcd is not installed"),
+    }
+}
+
+/// Kills nodes, and stops some of them for longer than their leases, while clients write through the library and through gateways.
+fn goes_on(etcd: Option<Etcd>) {
+    let mut servers = Servers::start(etcd);
     let stops = AtomicBool::new(false);
     let seed: u64 = std::env::var("NODE_SEED").map_or(std::process::id().into(), |seed| {
         seed.parse().expect("a number")
@@ -267,36 +390,40 @@ fn what_was_acknowledged_is_there_whichever_node_is_killed_or_stands_still() {
     println!("NODE_SEED={seed}");
     let mut random = stonecast_base::random_from_seed(seed);
     let url = servers.url();
-    let counts = std::thread::scope(|scope| {
-        let writer = |writer| {
-            let (url, stops) = (&url, &stops);
-            scope.spawn(move || count_up(url, writer, stops))
-        };
-        let writers: Vec<_> = (0..2).map(writer).collect();
-        for _ in 0..kills() {
-            std::thread::sleep(Duration::from_millis(random.random_range(300..1500)));
-            let node = NODES[random.random_range(0..3)];
-            let pause = Duration::from_millis(random.random_range(0..1200));
+    let ports = Mutex::new(NODES.map(|node| servers.port(node, "redis://")));
+    let (counts, histories) = std::thread::scope(|scope| {
+        let (url, stops, ports) = (&url, &stops, &ports);
+        let writers: Vec<_> = (0..2)
+            .map(|writer| scope.spawn(move || count_up(url, writer, stops)))
+            .collect();
+        let counters: Vec<_> = (0..2)
+            .map(|client| scope.spawn(move || gateways::increment(ports, client, stops)))
+            .collect();
+        for mishap in 0..mishaps() {
+            std::thread::sleep(Duration::from_millis(random.random_range(50..700)));
+            let index = random.random_range(0..3);
+            let node = NODES[index];
+            let pause = Duration::from_millis(random.random_range(150..450));
             // A third of the nodes stand still for longer than their leases, and go on.
-            let stands_still = random.random_range(0..3) == 0;
-            println!(
-                "{node} is {}",
-                if stands_still { "stopped" } else { "killed" }
-            );
-            if stands_still {
+            if mishap % 3 == 2 {
                 servers.stop(node, pause);
             } else {
                 servers.kill(node);
                 std::thread::sleep(pause);
-                servers.start_one(node);
+                servers.start_again(node);
+                ports.lock().expect("no writer panics")[index] = servers.port(node, "redis://");
             }
         }
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(500));
         stops.store(true, Ordering::Relaxed);
         let counts = writers
             .into_iter()
-            .map(|writer| writer.join().expect("every write is done"));
-        counts.collect::<Vec<_>>()
+            .map(|it| it.join().expect("every write is done"));
+        let counts: Vec<_> = counts.collect();
+        let histories = counters
+            .into_iter()
+            .map(|it| it.join().expect("gateways answer"));
+        (counts, histories.collect::<Vec<_>>())
     });
     let client = connect(&url);
     for (writer, counts) in counts.iter().enumerate() {
@@ -307,6 +434,13 @@ fn what_was_acknowledged_is_there_whichever_node_is_killed_or_stands_still() {
             assert_eq!(found, count.to_string().as_bytes(), "{key}");
         }
     }
+    gateways::judge(&histories, |key| {
+        let value = read(&client, key);
+        String::from_utf8(value)
+            .expect("a number")
+            .parse()
+            .expect("a number")
+    });
 }
 
 fn serve(cluster: &Cluster, data: &Path, arguments: &[&str]) -> crate::support::Output {
@@ -328,11 +462,6 @@ fn a_server_that_cannot_become_a_node_says_what_to_do_and_leaves_nothing() {
     let with = |more: &[&str]| serve(&cluster, &data, &[&node[..], more].concat());
     let nameless = serve(&cluster, &data, &node[..2]);
     assert!(nameless.refusal(1).contains("a cluster and a name"));
-    assert!(
-        with(&["--resp", "127.0.0.1:0"])
-            .refusal(2)
-            .contains("--resp")
-    );
     assert!(
         with(&["--clients", "publishing"])
             .refusal(1)

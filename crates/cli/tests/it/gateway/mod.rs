@@ -14,7 +14,7 @@ use crate::support::{Place, Reply, RespClient, Server, command, http_get, run};
 const BOTH: [&str; 4] = ["--resp", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
 /// The server's address for `scheme`, as printed by the server.
-fn address(server: &mut Server, scheme: &str) -> SocketAddr {
+pub fn address(server: &mut Server, scheme: &str) -> SocketAddr {
     let heard = server.heard();
     let start = heard
         .find(scheme)

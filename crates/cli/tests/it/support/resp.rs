@@ -38,6 +38,12 @@ impl RespClient {
         }
     }
 
+    /// The same, if the port is open.
+    pub fn try_connect(address: SocketAddr) -> Option<Self> {
+        TcpStream::connect(address).ok()?;
+        Some(Self::connect(address))
+    }
+
     /// Sends commands of words, all at once; false if the connection has ended.
     pub fn send<A: AsRef<[u8]>>(&mut self, commands: &[Vec<A>]) -> bool {
         let bytes: Vec<u8> = commands

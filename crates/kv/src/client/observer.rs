@@ -1,0 +1,46 @@
+//! Asks a server for its counts, and reads and writes no key.
+
+use std::rc::Rc;
+
+use super::connection::Connection;
+use crate::error::StoreError;
+use crate::metrics::{Metrics, PAGES};
+use crate::stat::{COUNTERS, Stat};
+use crate::wire::{Answer, Request};
+
+/// A connection that only asks for counts. It needs no access to the memory of the server, so a node of a cluster accepts it whichever shards the node leads.
+pub struct Observer {
+    pub(super) connection: Rc<Connection>,
+}
+
+impl Observer {
+    /// Everything that the server counts.
+    pub async fn metrics(&self) -> Result<Metrics, StoreError> {
+        self.connection.metrics().await
+    }
+}
+
+impl Connection {
+    /// The server's report of itself.
+    pub async fn stat(&self) -> Result<Stat, StoreError> {
+        self.page(0).await.map(|words| Stat::from_words(&words))
+    }
+
+    /// Everything that the server counts.
+    pub async fn metrics(&self) -> Result<Metrics, StoreError> {
+        let mut pages = [[0; COUNTERS]; PAGES as usize];
+        for (number, page) in (0..).zip(&mut pages) {
+            *page = self.page(number).await?;
+        }
+        Ok(Metrics::from_pages(&pages))
+    }
+
+    async fn page(&self, page: u8) -> Result<[u64; COUNTERS], StoreError> {
+        match self.request(Request::Stat { page }).await? {
+            Answer::Stat(words) => Ok(words),
+            _ => Err(StoreError::Protocol {
+                what: "the answer to a stat request is no report",
+            }),
+        }
+    }
+}
