@@ -239,7 +239,7 @@ impl Connector {
         nanoseconds(self.spin)
     }
 
-    fn open_device(&self) -> Result<OpenDevice, Error> {
+    pub(crate) fn open_device(&self) -> Result<OpenDevice, Error> {
         match &self.address.0 {
             #[cfg(feature = "verbs")]
             Place::Verbs(_) => self.open_rdma(),

@@ -20,21 +20,26 @@ pub(crate) fn explained(error: Error, address: &Address) -> Error {
     if !matches!(error.kind(), ErrorKind::Store(StoreError::Refused(_))) {
         return error;
     }
-    let Err(reason) = knock(address) else {
+    let Some(is_absent) = absence(address) else {
         return error;
     };
-    let is_absent = match reason.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => true,
+    let refusal = error.to_string();
+    ErrorKind::Unreachable { refusal, is_absent }.into()
+}
+
+/// Whether nothing listens at `address`, or this program cannot reach it; `None`: something answers there.
+pub(crate) fn absence(address: &Address) -> Option<bool> {
+    let reason = knock(address).err()?;
+    match reason.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Some(true),
         // The last two kinds mean that the server accepts no connection from its full backlog, and that the path is too
         // long for a file.
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::TimedOut
         | io::ErrorKind::WouldBlock
-        | io::ErrorKind::InvalidFilename => false,
-        _ => return error,
-    };
-    let refusal = error.to_string();
-    ErrorKind::Unreachable { refusal, is_absent }.into()
+        | io::ErrorKind::InvalidFilename => Some(false),
+        _ => None,
+    }
 }
 
 /// Returns an error if nothing listens at `address`.

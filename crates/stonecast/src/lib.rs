@@ -48,6 +48,7 @@ mod knock;
 pub mod local;
 mod open_device;
 pub mod server;
+pub mod structures;
 mod timed;
 mod write;
 

@@ -20,6 +20,7 @@ mod frontend;
 mod service;
 pub mod shapes;
 mod space;
+mod survey;
 mod tenure;
 mod wire;
 
@@ -34,6 +35,7 @@ pub use frontend::{
 };
 pub use service::{SERVICE_COMPLETIONS, Service, ServiceError};
 pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};
+pub use survey::{SurveyedDomain, survey};
 pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
 pub use wire::{
     BODY_SIZE_MAX, Chain, Comparison, DomainName, ENTRY_SIZE_MAX, Entries, Entry, EntryFault,

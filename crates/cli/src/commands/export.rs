@@ -89,14 +89,15 @@ async fn write_all(client: &Client, output: &mut impl Write) -> Result<(u64, u64
 
 /// The destination of an export. An existing file is replaced once everything is written, so that the file never holds
 /// half an export; a pipe or a device is written piece by piece.
-enum Destination {
+pub enum Destination {
     Stdout(io::Stdout),
     Device(fs::File),
     File(NamedTempFile, PathBuf),
 }
 
 impl Destination {
-    fn open(path: Option<&Path>) -> Result<Self, Failure> {
+    /// Opens the file; stdout if it is missing or `-`.
+    pub fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             return Ok(Self::Stdout(io::stdout()));
         };
@@ -128,7 +129,7 @@ impl Destination {
     }
 
     /// Ends the export once everything is written.
-    fn finish(self) -> Result<(), Failure> {
+    pub fn finish(self) -> Result<(), Failure> {
         match self {
             Self::Stdout(mut stdout) => Ok(stdout.flush()?),
             Self::Device(mut file) => Ok(file.flush()?),

@@ -13,6 +13,7 @@ mod offline;
 mod plan;
 mod serve;
 mod stat;
+mod structures;
 mod ycsb;
 
 use clap::Subcommand;
@@ -38,6 +39,9 @@ pub enum Command {
     /// Creates a cluster, shows its state, and asks its nodes to take, give away or move copies.
     #[command(subcommand, arg_required_else_help = true)]
     Cluster(cluster::Cluster),
+    /// Lists, shows, checks, imports and exports data structures.
+    #[command(subcommand, arg_required_else_help = true)]
+    Structures(structures::Structures),
     Completions(manual::Completions),
     Man(manual::Man),
     /// Measures a server.
@@ -63,6 +67,7 @@ impl Command {
             Self::Litmus(flags) => litmus::run(&flags),
             Self::Doctor(flags) => doctor::run(&flags),
             Self::Cluster(cluster) => cluster.run(),
+            Self::Structures(structures) => structures.run(),
             Self::Completions(flags) => manual::completions(&flags, definition()),
             Self::Man(flags) => manual::pages(&flags, definition()),
             Self::Bench(bench) => bench.run(),

@@ -28,5 +28,6 @@ mod settings;
 mod sharing;
 mod stat_admin;
 mod statuses;
+mod structures;
 mod transfer;
 mod ycsb;

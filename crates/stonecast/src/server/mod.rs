@@ -30,13 +30,14 @@ use crate::address::Address;
 use crate::error::Error;
 use crate::open_device::OpenDevice;
 use node::Joining;
-use pool::Origin;
+pub(crate) use pool::{Origin, Wanted};
 
 pub use builder::{Builder, Clients};
 pub use node::NotANode;
 pub use pool::PoolDescription;
 pub use stonecast_kv::{Closing, Places, RecoveryReport};
 pub use thread::ServerHandle;
+pub(crate) use thread::Threaded;
 
 /// A server on the calling thread. [`Builder::open`] makes one; [`Builder::serve`] gives it a thread of its own.
 ///
@@ -215,7 +216,7 @@ impl Server {
     }
 }
 
-fn listen_at_all(device: &dyn Device, addresses: &[Address]) -> Result<(), Error> {
+pub(crate) fn listen_at_all(device: &dyn Device, addresses: &[Address]) -> Result<(), Error> {
     for address in addresses {
         device.listen(&address.to_string())?;
     }

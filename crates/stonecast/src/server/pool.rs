@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stonecast_media::{
-    Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode,
+    Backing, Content, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode,
     PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, Repair, SEGMENT_COUNT_MIN,
     SEGMENT_SIZE_MIN, create_backing, detect_domain, inspect_backing, open_backing,
     segment_size_default,
@@ -21,6 +21,8 @@ use crate::error::{Error, ErrorKind};
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub data: PathBuf,
+    /// What the pool holds.
+    pub content: Content,
     pub durability: Option<Durability>,
     pub domain: Option<PersistenceDomain>,
     pub capacity: Option<u64>,
@@ -56,6 +58,7 @@ pub struct PoolIdentity {
 /// opening the pool.
 pub struct Origin {
     description: PoolDescription,
+    content: Content,
     source: Source,
 }
 
@@ -94,6 +97,7 @@ impl Wanted {
     pub fn new(data: PathBuf) -> Self {
         Self {
             data,
+            content: Content::KeysAndValues,
             durability: None,
             domain: None,
             capacity: None,
@@ -114,10 +118,11 @@ impl Origin {
             Err(error) => return Err(error.into()),
         };
         // The pool is inspected first, because opening changes it.
-        let (pool, _) = Pool::open(backing, OpenMode::Inspect)?;
+        let (pool, _) = Pool::open_of(wanted.content, backing, OpenMode::Inspect)?;
         check_cluster(wanted, &pool)?;
         check_against(wanted, &pool)?;
         Ok(Self {
+            content: wanted.content,
             description: PoolDescription {
                 data: wanted.data.clone(),
                 is_new: false,
@@ -143,6 +148,7 @@ impl Origin {
         };
         let options = options_of(wanted, &*place.backing)?;
         Ok(Self {
+            content: wanted.content,
             description: PoolDescription {
                 data: wanted.data.clone(),
                 is_new: true,
@@ -180,10 +186,11 @@ impl Origin {
         match &self.source {
             Source::Existing { mode, .. } => {
                 let backing = open_backing(&self.description.data)?;
-                Ok(Pool::open(backing, *mode)?)
+                Ok(Pool::open_of(self.content, backing, *mode)?)
             }
             Source::New { place, options } => {
-                let pool = Pool::create(Rc::clone(&place.backing), options.clone())?;
+                let pool =
+                    Pool::create_of(self.content, Rc::clone(&place.backing), options.clone())?;
                 Ok((pool, Vec::new()))
             }
         }

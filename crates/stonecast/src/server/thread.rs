@@ -24,20 +24,66 @@ use crate::error::{Error, ErrorKind};
 /// assert_eq!(server.shutdown()?, Closing::Clean);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ServerHandle {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Closing, Error>>>,
-    addresses: Vec<Address>,
-}
+pub struct ServerHandle(Threaded<Closing>);
 
 impl ServerHandle {
     pub(super) fn start(builder: Builder) -> Result<Self, Error> {
+        let started = Threaded::start("stonecast-server", move |stop, report| {
+            let server: Server = builder.open()?;
+            report(server.addresses());
+            server.run(stop)?;
+            server.close()
+        });
+        started.map(Self)
+    }
+
+    /// The address for clients: the first at which the server listens.
+    pub fn address(&self) -> &Address {
+        self.0.address()
+    }
+
+    /// Returns whether the server has ended by itself; [`ServerHandle::shutdown`] tells why.
+    pub fn has_ended(&self) -> bool {
+        self.0.has_ended()
+    }
+
+    /// Ends the server in order, waits for the end, and returns how the server left the pool.
+    ///
+    /// # Errors
+    ///
+    /// The error that ended the server earlier, or the medium failed at the end: the pool then opens as after a crash.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of the server's thread, which means a broken invariant of the server.
+    pub fn shutdown(self) -> Result<Closing, Error> {
+        self.0.shutdown()
+    }
+}
+
+/// A server of any kind in a thread of its own, whose end gives a `T`.
+pub(crate) struct Threaded<T> {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<T, Error>>>,
+    addresses: Vec<Address>,
+}
+
+impl<T: Send + 'static> Threaded<T> {
+    /// Lets `run` serve. It reports its addresses once clients can connect, and ends when it is asked to.
+    pub fn start(
+        name: &str,
+        run: impl FnOnce(&dyn Fn() -> bool, &dyn Fn(&[Address])) -> Result<T, Error> + Send + 'static,
+    ) -> Result<Self, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let (report, opened) = mpsc::channel();
         let theirs = stop.clone();
         let thread = thread::Builder::new()
-            .name("stonecast-server".to_owned())
-            .spawn(move || run(builder, &theirs, &report))
+            .name(name.to_owned())
+            .spawn(move || {
+                // The caller waits for this report.
+                let report = |addresses: &[Address]| drop(report.send(addresses.to_vec()));
+                run(&|| theirs.load(Ordering::Relaxed), &report)
+            })
             .map_err(|error| {
                 ErrorKind::Setup(format!("cannot start a thread for the server: {error}"))
             })?;
@@ -55,33 +101,22 @@ impl ServerHandle {
         }
     }
 
-    /// The address for clients: the first at which the server listens.
     pub fn address(&self) -> &Address {
         &self.addresses[0]
     }
 
-    /// Returns whether the server has ended by itself; [`ServerHandle::shutdown`] tells why.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the server in order, waits for the end, and returns how the server left the pool.
-    ///
-    /// # Errors
-    ///
-    /// The error that ended the server earlier, or the medium failed at the end: the pool then opens as after a crash.
-    ///
-    /// # Panics
-    ///
-    /// With the panic of the server's thread, which means a broken invariant of the server.
-    pub fn shutdown(mut self) -> Result<Closing, Error> {
+    pub fn shutdown(mut self) -> Result<T, Error> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("only this takes it");
         ended(thread)
     }
 }
 
-impl Drop for ServerHandle {
+impl<T> Drop for Threaded<T> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -91,20 +126,8 @@ impl Drop for ServerHandle {
     }
 }
 
-fn run(
-    builder: Builder,
-    stop: &AtomicBool,
-    report: &mpsc::Sender<Vec<Address>>,
-) -> Result<Closing, Error> {
-    let server: Server = builder.open()?;
-    // The caller waits for this report.
-    let _ = report.send(server.addresses().to_vec());
-    server.run(&|| stop.load(Ordering::Relaxed))?;
-    server.close()
-}
-
 /// The result of the thread. A panic of the server becomes a panic of the caller.
-fn ended(thread: JoinHandle<Result<Closing, Error>>) -> Result<Closing, Error> {
+fn ended<T>(thread: JoinHandle<Result<T, Error>>) -> Result<T, Error> {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -117,11 +140,11 @@ mod tests {
     use super::*;
 
     fn broken() -> ServerHandle {
-        ServerHandle {
+        ServerHandle(Threaded {
             stop: Arc::default(),
             thread: Some(thread::spawn(|| panic!("a broken invariant"))),
             addresses: Vec::new(),
-        }
+        })
     }
 
     /// Needs the drop only to join: a panic inside an unwind aborts the program.

@@ -7,6 +7,8 @@ mod nodes;
 mod opening;
 mod readme;
 mod stand_ins;
+mod structures;
+mod structures_processes;
 mod support;
 mod trouble;
 mod versions;

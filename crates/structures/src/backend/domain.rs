@@ -326,8 +326,16 @@ impl Domain {
     /// stands before it was taken, and the tenure has to end. [`DomainError::Persist`]. A crash leaves any part of what is applied.
     pub async fn take(&mut self) -> Result<Taken, DomainError> {
         let gathered = self.gather()?;
-        let persisted = self.medium.persist(&gathered.spans).await?;
-        self.settle(gathered, &persisted)
+        let persisted = match gathered.spans.is_empty() {
+            true => None,
+            false => Some(self.medium.persist(&gathered.spans).await?),
+        };
+        self.settle(gathered, persisted.as_ref())
+    }
+
+    /// Log sequence number behind the last record that was found.
+    pub(crate) fn found(&self) -> Option<u64> {
+        self.log.as_ref().map(|log| log.scan.at().chain.lsn)
     }
 
     /// Finds the records that were appended since. They are to be persisted, and then settled.
@@ -380,14 +388,14 @@ impl Domain {
         })
     }
 
-    /// Applies the transactions among records that are durable.
+    /// Applies the transactions among records that are durable. `persisted` proves it; `None`: there are no new records.
     ///
     /// # Errors
     /// [`DomainError::Refused`] as [`Domain::take`].
     pub(crate) fn settle(
         &mut self,
         gathered: Gathered,
-        persisted: &Persisted,
+        persisted: Option<&Persisted>,
     ) -> Result<Taken, DomainError> {
         let Gathered {
             spans,
@@ -396,6 +404,7 @@ impl Domain {
             refused,
         } = gathered;
         if !spans.is_empty() {
+            let persisted = persisted.expect("what was found was persisted");
             self.note_horizon(end.chain.lsn);
             for change in &changes {
                 self.medium

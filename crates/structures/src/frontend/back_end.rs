@@ -183,7 +183,7 @@ impl BackEnd {
     }
 
     /// Reads places of the pool, as many as the queue takes with one doorbell.
-    async fn read(&self, spans: &[Span]) -> Result<Vec<Vec<u8>>, FrontEndError> {
+    pub(super) async fn read(&self, spans: &[Span]) -> Result<Vec<Vec<u8>>, FrontEndError> {
         let turn = self.turns.take().await;
         let mut read = Vec::new();
         let mut rest = spans;

@@ -8,8 +8,8 @@ use super::appends::{Appends, Ticket, Until};
 use super::back_end::{BackEnd, refused};
 use super::error::FrontEndError;
 use super::writer::{DomainWriter, StageFault};
-use crate::backend::{Grant, Territory};
-use crate::shapes::{Answer, ExecuteFault, Roots, Structure, Traversal};
+use crate::backend::{Grant, PoolGeometry, Territory};
+use crate::shapes::{Answer, CreateFault, ExecuteFault, Roots, Structure, Traversal};
 use crate::space::SpaceFault;
 use crate::tenure::LogFull;
 use crate::wire::{self, Operation, Request};
@@ -61,9 +61,10 @@ impl Writer {
                 {
                     self.publish().await?;
                 }
-                Err(FrontEndError::Stage(StageFault::Execute(ExecuteFault::Space(
-                    SpaceFault::NoSpace { .. },
-                )))) => self.grow().await?,
+                Err(FrontEndError::Stage(StageFault::Execute(
+                    ExecuteFault::Space(SpaceFault::NoSpace { .. })
+                    | ExecuteFault::Create(CreateFault::Space(SpaceFault::NoSpace { .. })),
+                ))) => self.grow().await?,
                 Err(error) => return Err(error),
             }
         }
@@ -78,6 +79,9 @@ impl Writer {
         let nothing = |_: Span, _: &mut [u8]| {};
         let ended = self.back_end.drive(&self.territory, staging, nothing);
         let ended = ended.await?;
+        if ended.is_err() {
+            self.check_tenure().await?;
+        }
         let staged = ended.map_err(|stale| StageFault::from(ExecuteFault::from(stale)))??;
         let number = match staged.record {
             Some(record) => self.appends.append(record),
@@ -149,8 +153,26 @@ impl Writer {
 
     async fn end_of<T: Traversal>(&self, traversal: T) -> Result<T::End, FrontEndError> {
         let patch = |span, bytes: &mut [u8]| self.writer.patch(span, bytes);
-        let driven = self.back_end.drive(&self.territory, traversal, patch);
-        driven.await?.map_err(FrontEndError::Stale)
+        let driven = self
+            .back_end
+            .drive(&self.territory, traversal, patch)
+            .await?;
+        if driven.is_err() {
+            self.check_tenure().await?;
+        }
+        driven.map_err(FrontEndError::Stale)
+    }
+
+    /// Looks at the tenure word after something stale was read. While the tenure lasts, nobody else changes the memory of the domain.
+    async fn check_tenure(&self) -> Result<(), FrontEndError> {
+        let word = PoolGeometry::place(self.domain).tenure_word();
+        let found = self.back_end.read(&[word]).await?;
+        let tenure = u64::from(self.grant.tenure).to_le_bytes();
+        let domain = self.domain;
+        match found[0] == tenure {
+            true => Ok(()),
+            false => Err(FrontEndError::Over { domain }),
+        }
     }
 
     /// Records of this tenure.

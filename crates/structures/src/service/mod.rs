@@ -158,7 +158,7 @@ impl Service {
             for ended in self.revocations.take_ended() {
                 self.hand_over(ended).await?;
             }
-            self.end_silent_leases();
+            self.end_silent_leases().await?;
             // Either result ends the wait.
             let _ = self.runtime.within(LOOK_NS, self.port.activity()).await;
         }
@@ -235,16 +235,32 @@ impl Service {
         });
     }
 
-    fn end_silent_leases(&mut self) {
+    /// Ends the tenures whose owners have neither asked nor appended for longer than a lease.
+    async fn end_silent_leases(&mut self) -> Result<(), ServiceError> {
         let (now, lease_ns) = (self.runtime.now(), self.lease_ns);
         let mut silent = Vec::new();
         for front_end in self.front_ends.values_mut() {
-            let is_silent = |lease: &mut Lease<Tenancy>| lease.held_for(now) > lease_ns;
-            silent.extend(front_end.leases.extract_if(.., is_silent));
+            for lease in &mut front_end.leases {
+                if lease.held_for(now) > lease_ns {
+                    silent.push((lease.owner(), lease.object().0));
+                    lease.recall(now);
+                }
+            }
         }
-        for lease in silent {
-            self.revoke(lease);
+        for (qp, number) in silent {
+            // An owner whose appends need no answer shows in its log alone.
+            let domain = self.pool.domain(number).expect("a lease names a domain");
+            let before = domain.found();
+            match domain.take().await {
+                Ok(_) if domain.found() != before => continue,
+                Ok(_) | Err(DomainError::Refused { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(lease) = self.take_lease(qp, number) {
+                self.revoke(lease);
+            }
         }
+        Ok(())
     }
 
     async fn hand_over(&mut self, ended: Ended<Tenancy>) -> Result<(), ServiceError> {
@@ -497,10 +513,14 @@ impl Service {
         let spans: Vec<Span> = found
             .flat_map(|found| found.spans.iter().copied())
             .collect();
-        let persisted = self.medium.persist(&spans).await?;
+        let persisted = match spans.is_empty() {
+            true => None,
+            false => Some(self.medium.persist(&spans).await?),
+        };
+        let persisted = persisted.as_ref();
         for Notice { qp, number, found } in notices.drain(..) {
             let answer = match found {
-                Ok(gathered) => self.settled(qp, number, gathered, &persisted)?,
+                Ok(gathered) => self.settled(qp, number, gathered, persisted)?,
                 Err(answer) => answer,
             };
             self.send(qp, &answer);
@@ -513,7 +533,7 @@ impl Service {
         qp: QueuePair,
         number: u32,
         gathered: Gathered,
-        persisted: &Persisted,
+        persisted: Option<&Persisted>,
     ) -> Result<Answer, ServiceError> {
         let domain = self.pool.domain(number).expect("a lease names a domain");
         match domain.settle(gathered, persisted) {

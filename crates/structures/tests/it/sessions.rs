@@ -262,6 +262,31 @@ fn a_silent_writer_loses_its_tenure_and_writes_nothing_more() {
     });
 }
 
+/// Needs the look at the log before a lease ends: tickets of a one-sided plan ask nobody.
+#[test]
+fn a_writer_that_appends_and_asks_nothing_keeps_its_tenure() {
+    let scene = Scene::on(platform(PersistenceDomain::Mhp, Ddio::On), 8);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve().await;
+        let (_process, front_end) = scene.front_end().await;
+        let domain = front_end.create_domain(2).await.expect("there is room");
+        let mut writer = front_end.writer(domain).await.expect("the domain is free");
+        let table = create(&mut writer, StructureKind::HashTable).await;
+        for key in 0..12 {
+            insert(&mut writer, table, key).await;
+            writer.flush().await.expect("the tenure lasts");
+            scene.rest(LEASE_NS / 2).await;
+        }
+        writer.publish().await.expect("the tenure lasts");
+        assert_eq!(keys(&front_end, domain, table, 20).await.len(), 12);
+        scene.rest(3 * LEASE_NS).await;
+        let over = writer.renew().await.expect_err("it was silent");
+        assert!(matches!(over, FrontEndError::Over { .. }), "{over}");
+    });
+}
+
 /// Needs the end of all tenures at a restart, and the replay.
 #[test]
 fn a_back_end_that_was_killed_serves_everything_that_was_told() {

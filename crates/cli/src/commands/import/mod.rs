@@ -8,7 +8,8 @@ mod outcome;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
@@ -70,6 +71,12 @@ pub struct Transferred {
     pub bytes: u64,
     /// The duration of the transfer.
     pub seconds: f64,
+}
+
+/// The entries of a file, or of stdin, one after the other; a read ends at a signal.
+pub fn open_entries(file: Option<&Path>) -> Result<Reader<impl BufRead + use<>>, Failure> {
+    let stop = Rc::new(Stop::on_signals()?);
+    Ok(Reader::new(input::open(file, stop)?.lines))
 }
 
 /// Stores every entry of the file. Connects only after the file was opened.

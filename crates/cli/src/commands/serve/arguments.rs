@@ -8,8 +8,8 @@ use stonecast_media::SHARDS_MAX;
 
 use super::gateway::GatewayFlags;
 use super::sharing::SharingFlags;
-use crate::flags::{DATA, DurabilityArgument, VerbsFlags};
-use crate::values::{self, Size};
+use crate::flags::{DurabilityArgument, VerbsFlags};
+use crate::values::{self, Period, Size};
 
 /// Serves a pool until SIGTERM, SIGINT or the end of its terminal; a second signal stops at once.
 #[derive(Debug, Args)]
@@ -23,15 +23,38 @@ Example: serve a pool of 8 GiB on an ordinary disk; one in volatile memory; one 
 An address that other machines reach needs a password or TLS
   stonecast serve --resp 0.0.0.0:6380 --password-file /etc/stonecast/password
 
+Data structures: alone, and beside a pool of keys and values
+  stonecast serve --structures /srv/structures
+  stonecast serve --data /srv/stonecast --structures /srv/structures
+
 A node of a cluster, which keeps copies on the other nodes
   stonecast serve --data /srv/stonecast --cluster etcd://10.0.0.1:2379/stonecast --node a
 
 Clients of other users, those of the group staff, over shared memory
   stonecast serve --listen shm:/run/stonecast/socket --socket-mode 0660 --socket-group staff")]
 pub struct Serve {
-    /// Folder of the pool, created if it does not exist, or device of persistent memory.
-    #[arg(long, value_name = "DIR", env = "STONECAST_DATA", default_value = DATA)]
-    pub data: PathBuf,
+    /// Folder of the pool, created if it does not exist, or device of persistent memory [default: ./stonecast-data, or none with --structures].
+    #[arg(long, value_name = "DIR", env = "STONECAST_DATA")]
+    pub data: Option<PathBuf>,
+    /// Folder or device of a pool of data structures, served alone, or beside the keys and values of --data; front-ends connect to shm:DIR/socket.
+    #[arg(long, value_name = "DIR", env = "STONECAST_STRUCTURES")]
+    pub structures: Option<PathBuf>,
+    /// Size of a new pool of data structures [default: 256MiB].
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = "STONECAST_STRUCTURES_CAPACITY",
+        requires = "structures"
+    )]
+    pub structures_capacity: Option<Size>,
+    /// Time after which a silent writer of data structures loses its tenure.
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "STONECAST_STRUCTURES_LEASE",
+        default_value = "10s"
+    )]
+    pub structures_lease: Period,
     /// Address to listen at, shm:PATH or verbs:HOST:PORT; may be given more than once, with addresses of one kind
     /// [default: shm:DIR/socket].
     #[arg(long, value_name = "URL", env = "STONECAST_LISTEN", value_parser = values::address)]

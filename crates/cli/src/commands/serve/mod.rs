@@ -6,6 +6,7 @@ mod gateway;
 mod pool;
 mod settings;
 mod sharing;
+mod structures;
 
 use std::fs;
 use std::io;
@@ -29,6 +30,9 @@ use crate::signals::Stop;
 
 /// Serves the pool until the process is asked to end.
 pub fn run(flags: &Serve) -> Result<(), Failure> {
+    if flags.structures.is_some() && flags.data.is_none() {
+        return structures::run_alone(flags);
+    }
     let serving = &Serving::of(flags)?;
     let stop = Stop::on_signals()?;
     if let Some(parent) = flags.exit_with_parent {
@@ -39,6 +43,7 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
     }
     files::provide_for(serving.places.clients);
     let start = Instant::now();
+    let beside = structures::Beside::start(flags)?;
     let server = open(serving, flags.accept_copy)?;
     let gateway = match start_gateway(serving, flags) {
         Ok(gateway) => gateway,
@@ -49,12 +54,34 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
     };
     pool::say_opened(server.opening(), start);
     say_ready(serving, gateway.as_ref());
+    if let Some(beside) = &beside {
+        beside.say_ready();
+    }
     let kept = (&*serving.data, serving.node.is_some());
+    let stop = Ending {
+        stop: &stop,
+        beside: beside.as_ref(),
+    };
     serve(server, gateway, &stop, kept)?;
+    if let Some(beside) = beside {
+        beside.end()?;
+    }
     if let Some(path) = &flags.ready_file {
         remove(path)?;
     }
     Ok(())
+}
+
+/// The reasons for a server to end: a signal, or the end of what is served beside it.
+struct Ending<'a> {
+    stop: &'a Stop,
+    beside: Option<&'a structures::Beside>,
+}
+
+impl Ending<'_> {
+    fn asked(&self) -> bool {
+        self.stop.asked() || self.beside.is_some_and(structures::Beside::has_ended)
+    }
 }
 
 /// Opens or creates the pool, and listens.
@@ -89,7 +116,7 @@ fn start_gateway(serving: &Serving, flags: &Serve) -> Result<Option<GatewayHandl
 fn serve(
     server: Server,
     gateway: Option<GatewayHandle>,
-    stop: &Stop,
+    stop: &Ending<'_>,
     kept: (&Path, bool),
 ) -> Result<(), Failure> {
     let stops = || {
@@ -97,7 +124,7 @@ fn serve(
         if let Some(error) = server.take_refusal() {
             say(format_args!("a client was not accepted: {error}"));
         }
-        stop.news().iter().for_each(say);
+        stop.stop.news().iter().for_each(say);
         is_to_end(stop, gateway.as_ref())
     };
     if let Err(error) = server.run(&stops) {
@@ -175,7 +202,7 @@ fn say_trouble(error: &MediaError) {
 
 /// Returns whether the server has nothing left to do. A gateway is asked to end first, and is served to its end: the
 /// commands that its clients have sent are done and answered.
-fn is_to_end(stop: &Stop, gateway: Option<&GatewayHandle>) -> bool {
+fn is_to_end(stop: &Ending<'_>, gateway: Option<&GatewayHandle>) -> bool {
     let Some(gateway) = gateway else {
         return stop.asked();
     };

@@ -9,7 +9,7 @@ use stonecast_gateway::GatewayOptions;
 use super::arguments::{ClientsArgument, PlatformArgument, Serve};
 use super::sharing::SharingFlags;
 use crate::failure::Failure;
-use crate::flags::{DurabilityArgument, VerbsFlags};
+use crate::flags::{DATA, DurabilityArgument, VerbsFlags};
 use crate::values::Size;
 
 /// The settings of a server.
@@ -48,8 +48,9 @@ impl Serving {
     /// Combines `flags`. A contradiction is wrong usage.
     pub fn of(flags: &Serve) -> Result<Self, Failure> {
         let mut gateway = flags.gateway.options()?;
+        let data = flags.data.clone().unwrap_or_else(|| PathBuf::from(DATA));
         let listen = if flags.listen.is_empty() {
-            vec![Address::of_pool(&flags.data)]
+            vec![Address::of_pool(&data)]
         } else {
             flags.listen.clone()
         };
@@ -81,7 +82,7 @@ impl Serving {
         }
         flags.verbs.check(Some(&listen[0]))?;
         Ok(Self {
-            data: flags.data.clone(),
+            data,
             listen,
             durability: flags.durability,
             platform: flags.platform,

@@ -1,0 +1,178 @@
+//! A pool of data structures, served alone or beside a pool of keys and values.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use stonecast::structures::{Builder, Server};
+use stonecast::{Address, Durability, PersistenceDomain};
+use stonecast_console::child::{end_with, write_ready_file};
+use stonecast_fabric_shm::{Log, ShmOptions};
+
+use super::arguments::{PlatformArgument, Serve};
+use super::remove;
+use crate::fabric::DeviceSettings;
+use crate::failure::Failure;
+use crate::flags::DurabilityArgument;
+use crate::output::{say, size};
+use crate::signals::Stop;
+
+/// The back-end that the flags ask for.
+fn builder(flags: &Serve, data: &Path) -> Builder {
+    let mut builder = Server::builder(data).lease(flags.structures_lease.0);
+    if let Some(durability) = flags.durability {
+        builder = builder.durability(match durability {
+            DurabilityArgument::Power => Durability::Power,
+            DurabilityArgument::Process => Durability::Process,
+        });
+    }
+    if let Some(platform) = flags.platform {
+        builder = builder.platform(match platform {
+            PlatformArgument::PageFile => PersistenceDomain::PageFile,
+            PlatformArgument::Dmp => PersistenceDomain::Dmp,
+            PlatformArgument::Mhp => PersistenceDomain::Mhp,
+            PlatformArgument::Wsp => PersistenceDomain::Wsp,
+        });
+    }
+    if let Some(capacity) = flags.structures_capacity {
+        builder = builder.capacity(capacity.0);
+    }
+    builder
+}
+
+fn shared_memory(flags: &Serve) -> Result<ShmOptions, Failure> {
+    Ok(ShmOptions {
+        socket_mode: flags.sharing.socket_mode.0,
+        socket_group: flags.sharing.group()?,
+        log: Log::new(|line| say(line)),
+        ..ShmOptions::default()
+    })
+}
+
+/// Serves a pool of data structures, and nothing else, until the process is asked to end.
+pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
+    let data = flags.structures.as_deref().expect("the flag was given");
+    for (is_given, flag) in [
+        (flags.capacity.is_some(), "--capacity"),
+        (flags.segment_size.is_some(), "--segment-size"),
+        (flags.shards.is_some(), "--shards"),
+        (flags.cluster.is_some(), "--cluster"),
+        (flags.node.is_some(), "--node"),
+        (flags.gateway.options()?.is_some(), "--resp or --admin"),
+    ] {
+        if is_given {
+            return Err(Failure::usage(format!(
+                "{flag} is for a pool of keys and values: name that with --data, or leave the flag out"
+            )));
+        }
+    }
+    let stop = Stop::on_signals()?;
+    if let Some(parent) = flags.exit_with_parent {
+        end_with(parent)?;
+    }
+    if let Some(path) = &flags.ready_file {
+        remove(path)?;
+    }
+    let mut builder = builder(flags, data);
+    for address in &flags.listen {
+        builder = builder.listen(address.clone());
+    }
+    let at = match flags.listen.first() {
+        Some(address) => address.clone(),
+        None => Address::of_pool(data),
+    };
+    flags.verbs.check(Some(&at))?;
+    let device = DeviceSettings::of(&at, shared_memory(flags)?, &flags.verbs)?;
+    let mut server = builder.open_on(|pool| device.open(Some(pool.platform)))?;
+    if let Some(path) = &flags.ready_file {
+        write_ready_file(path)?;
+    }
+    say_ready(&server);
+    server.run(&|| {
+        stop.news().iter().for_each(say);
+        stop.asked()
+    })?;
+    server.close()?;
+    say(format_args!("ended in order: {} is closed", data.display()));
+    match &flags.ready_file {
+        Some(path) => remove(path),
+        None => Ok(()),
+    }
+}
+
+fn say_ready(server: &Server) {
+    let pool = server.description();
+    let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    say(format_args!(
+        "ready: serving data structures in {} ({}, durability {}) at {}",
+        pool.data.display(),
+        size(pool.capacity),
+        pool.durability,
+        addresses.join(", ")
+    ));
+}
+
+/// A back-end in a thread beside the server of keys and values.
+pub struct Beside {
+    data: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), Failure>>,
+}
+
+impl Beside {
+    /// Starts it, if the flags ask for it.
+    pub fn start(flags: &Serve) -> Result<Option<Self>, Failure> {
+        let Some(data) = flags.structures.clone() else {
+            return Ok(None);
+        };
+        let builder = builder(flags, &data);
+        let (mode, group) = (flags.sharing.socket_mode.0, flags.sharing.group()?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (opened, ready) = mpsc::channel();
+        let theirs = stop.clone();
+        let run = move || {
+            let options = ShmOptions {
+                socket_mode: mode,
+                socket_group: group,
+                log: Log::new(|line| say(line)),
+                ..ShmOptions::default()
+            };
+            let device = DeviceSettings::SharedMemory(options);
+            let mut server = builder.open_on(|pool| device.open(Some(pool.platform)))?;
+            // The caller waits for this.
+            let _ = opened.send(());
+            server.run(&|| theirs.load(Ordering::Relaxed))?;
+            Ok(server.close()?)
+        };
+        let thread = thread::Builder::new()
+            .name("structures".to_owned())
+            .spawn(run);
+        let thread = thread
+            .map_err(|error| Failure::operation(format!("cannot start a thread: {error}")))?;
+        let beside = Self { data, stop, thread };
+        match ready.recv() {
+            Ok(()) => Ok(Some(beside)),
+            Err(_) => beside.end().map(|()| None),
+        }
+    }
+
+    pub fn say_ready(&self) {
+        let (data, address) = (self.data.display(), Address::of_pool(&self.data));
+        say(format_args!("data structures in {data} at {address}"));
+    }
+
+    /// Whether the back-end has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Ends the back-end in order.
+    pub fn end(self) -> Result<(), Failure> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}

@@ -1,0 +1,157 @@
+//! `structures`: the data structures of a back-end.
+
+mod transfer;
+mod verify;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use stonecast::Connector;
+use stonecast::structures::{Connection as Session, Listed};
+use stonecast_fabric_shm::ShmOptions;
+
+use crate::fabric::DeviceSettings;
+use crate::failure::Failure;
+use crate::flags::Connection;
+use crate::output;
+
+/// What to do with data structures.
+#[derive(Debug, Subcommand)]
+pub enum Structures {
+    List(List),
+    Show(Show),
+    Verify(verify::Verify),
+    Import(transfer::Import),
+    Export(transfer::Export),
+}
+
+/// Lists the structures of a back-end.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  stonecast structures list --connect shm:/srv/structures/socket")]
+pub struct List {
+    /// Prints [{"name":..,"kind":..,"domain":..},..].
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Shows a structure: its kind, and how many entries of how many bytes it holds. Reads all of it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  stonecast structures show orders --connect shm:/srv/structures/socket")]
+pub struct Show {
+    /// The name.
+    name: String,
+    /// Prints {"name":..,"kind":..,"domain":..,"entries":..,"bytes":..}.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Structures {
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::List(flags) => list(&flags),
+            Self::Show(flags) => show(&flags),
+            Self::Verify(flags) => verify::run(&flags),
+            Self::Import(flags) => transfer::import(&flags),
+            Self::Export(flags) => transfer::export(&flags),
+        }
+    }
+}
+
+/// Connects to a back-end.
+fn session(connection: &Connection) -> Result<Session, Failure> {
+    let Connection { address, verbs } = connection;
+    let device = DeviceSettings::of(address, ShmOptions::default(), verbs)?.open(None)?;
+    Session::over(device, Connector::to(address.clone())).map_err(failure)
+}
+
+fn failure(error: stonecast::structures::Error) -> Failure {
+    match error {
+        stonecast::structures::Error::Connect(error) => error.into(),
+        error => Failure::operation(error.to_string()),
+    }
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    kind: &'static str,
+    domain: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+}
+
+impl<'a> Row<'a> {
+    fn of(listed: &'a Listed) -> Self {
+        let kind = listed
+            .kind
+            .split_once(' ')
+            .map_or(listed.kind, |(_, kind)| kind);
+        Self {
+            name: &listed.name,
+            kind,
+            domain: listed.domain,
+            entries: None,
+            bytes: None,
+        }
+    }
+}
+
+fn list(flags: &List) -> Result<(), Failure> {
+    let session = session(&flags.connection)?;
+    let all = session
+        .run(async |session| session.list().await)
+        .map_err(failure)?;
+    let rows: Vec<Row<'_>> = all.iter().map(Row::of).collect();
+    if flags.json {
+        return output::json(&rows);
+    }
+    let shown: Vec<(&str, String)> = rows
+        .iter()
+        .map(|row| (row.name, format!("{}, domain {}", row.kind, row.domain)))
+        .collect();
+    output::table(&shown)
+}
+
+fn show(flags: &Show) -> Result<(), Failure> {
+    let session = session(&flags.connection)?;
+    let shown = session.run(async |session| {
+        let all = session.list().await?;
+        let contents = session.contents(&flags.name).await?;
+        Ok::<_, stonecast::structures::Error>((all, contents))
+    });
+    let (all, contents) = shown.map_err(failure)?;
+    let listed = all.iter().find(|listed| listed.name == flags.name);
+    let Some(listed) = listed else {
+        return Err(Failure::operation(format!(
+            "there is no structure {:?}",
+            flags.name
+        )));
+    };
+    let bytes = contents
+        .iter()
+        .map(|(key, value)| (key.len() + value.len()) as u64);
+    let row = Row {
+        entries: Some(contents.len() as u64),
+        bytes: Some(bytes.sum()),
+        ..Row::of(listed)
+    };
+    if flags.json {
+        return output::json(&row);
+    }
+    output::table(&[
+        ("kind", row.kind.to_owned()),
+        ("domain", row.domain.to_string()),
+        ("entries", contents.len().to_string()),
+        ("bytes", output::size(row.bytes.unwrap_or(0))),
+        ("longest key", format!("{} bytes", listed.key_size_max)),
+    ])
+}

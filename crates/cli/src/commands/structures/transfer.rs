@@ -1,0 +1,183 @@
+//! Import and export of a structure with keys, as NDJSON.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use stonecast::structures::{BTree, Error, HashTable, Keyed, Session, Shape};
+
+use super::{failure, session};
+use crate::commands::export::Destination;
+use crate::commands::import::{Transferred, open_entries, report};
+use crate::failure::Failure;
+use crate::flags::Connection;
+use crate::ndjson;
+use crate::progress::Progress;
+
+/// Puts every entry of an NDJSON file into a structure with keys and values of bytes, which is made if it does not exist.
+///
+/// Each line is {"key":KEY,"value":VALUE}, where KEY and VALUE are strings or {"base64":"..."}. A broken line ends the import: the lines before it
+/// are stored. Programs open the structure as BTree<Vec<u8>, Vec<u8>> or HashTable<Vec<u8>, Vec<u8>>.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  stonecast structures import packages packages.ndjson --connect shm:/srv/structures/socket")]
+pub struct Import {
+    /// The name of the structure.
+    name: String,
+    /// The file; stdin if FILE is missing or `-`.
+    file: Option<PathBuf>,
+    /// The kind of a structure that is made.
+    #[arg(long, value_enum, default_value = "b-tree")]
+    kind: Kind,
+    /// Entries that become visible together.
+    #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    batch: u32,
+    /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Writes every entry of a structure with keys and values of bytes as NDJSON: by key for a B+tree, in no order for a hash table. What is written stood in the
+/// structure at one moment.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  stonecast structures export packages packages.ndjson --connect shm:/srv/structures/socket")]
+pub struct Export {
+    /// The name of the structure.
+    name: String,
+    /// The file; stdout if FILE is missing or `-`.
+    file: Option<PathBuf>,
+    /// The kind of the structure.
+    #[arg(long, value_enum, default_value = "b-tree")]
+    kind: Kind,
+    /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end; requires FILE.
+    #[arg(long, requires = "file")]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// A kind of structure with keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Entries in the order of their keys.
+    BTree,
+    /// Entries in no order.
+    HashTable,
+}
+
+type Bytes = Vec<u8>;
+
+pub fn import(flags: &Import) -> Result<(), Failure> {
+    let session = session(&flags.connection)?;
+    let start = Instant::now();
+    let (entries, bytes) = match flags.kind {
+        Kind::BTree => {
+            session.run(async |session| read_all::<BTree<Bytes, Bytes>>(session, flags).await)
+        }
+        Kind::HashTable => {
+            session.run(async |session| read_all::<HashTable<Bytes, Bytes>>(session, flags).await)
+        }
+    }?;
+    let seconds = start.elapsed().as_secs_f64();
+    report(
+        flags.json,
+        "imported",
+        Transferred {
+            entries,
+            bytes,
+            seconds,
+        },
+    )
+}
+
+async fn read_all<S: Keyed<Key = Bytes, Value = Bytes>>(
+    session: &Session,
+    flags: &Import,
+) -> Result<(u64, u64), Failure> {
+    let mut input = open_entries(flags.file.as_deref())?;
+    let mut writer = session.writer::<S>(&flags.name).await.map_err(failure)?;
+    let progress = Progress::of_count("importing", None);
+    let (mut count, mut bytes) = (0, 0);
+    let read = loop {
+        let (entry, size) = match input.next_entry() {
+            Ok(Some(found)) => found,
+            Ok(None) => break Ok(()),
+            Err(broken) => break Err(Failure::operation(broken.to_string())),
+        };
+        let staged = writer.stage(&entry.key, &entry.value).await;
+        if let Err(error @ (Error::TooLarge { .. } | Error::NoRoom)) = staged {
+            break Err(Failure::operation(format!(
+                "line {}: {error}",
+                input.line()
+            )));
+        }
+        let _ticket = staged.map_err(failure)?;
+        count += 1;
+        bytes += size;
+        if count % u64::from(flags.batch) == 0 {
+            writer.publish().await.map_err(failure)?;
+            progress.advance(flags.batch.into());
+        }
+    };
+    writer.release().await.map_err(failure)?;
+    read.map(|()| (count, bytes))
+}
+
+pub fn export(flags: &Export) -> Result<(), Failure> {
+    let session = session(&flags.connection)?;
+    let start = Instant::now();
+    let found = match flags.kind {
+        Kind::BTree => {
+            session.run(async |session| all_of::<BTree<Bytes, Bytes>>(session, &flags.name).await)
+        }
+        Kind::HashTable => session
+            .run(async |session| all_of::<HashTable<Bytes, Bytes>>(session, &flags.name).await),
+    };
+    let found = found.map_err(failure)?;
+    let (entries, bytes, to_stdout) = write_all(&found, flags.file.as_deref())?;
+    if to_stdout {
+        return Ok(());
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    report(
+        flags.json,
+        "exported",
+        Transferred {
+            entries,
+            bytes,
+            seconds,
+        },
+    )
+}
+
+async fn all_of<S: Keyed<Key = Bytes, Value = Bytes> + Shape>(
+    session: &Session,
+    name: &str,
+) -> Result<Vec<(Bytes, Bytes)>, Error> {
+    session.reader::<S>(name).await?.entries().await
+}
+
+fn write_all(found: &[(Bytes, Bytes)], file: Option<&Path>) -> Result<(u64, u64, bool), Failure> {
+    use std::io::Write as _;
+    let mut output = std::io::BufWriter::new(Destination::open(file)?);
+    let progress = Progress::of_count("exporting", Some(found.len() as u64));
+    let (mut line, mut bytes) = (Vec::new(), 0);
+    for (key, value) in found {
+        line.clear();
+        ndjson::write(&mut line, key, value)?;
+        output.write_all(&line)?;
+        bytes += line.len() as u64;
+        progress.advance(1);
+    }
+    let output = output
+        .into_inner()
+        .map_err(std::io::IntoInnerError::into_error)?;
+    let to_stdout = matches!(output, Destination::Stdout(_));
+    output.finish()?;
+    Ok((found.len() as u64, bytes, to_stdout))
+}

@@ -1,0 +1,133 @@
+//! Data structures by the commands: imported by one process, read by others, the back-end killed between.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{Place, Server, command, debian_packages, generated_packages, stonecast};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a name in UTF-8")
+}
+
+/// A back-end of the pool `structures`, alone.
+fn alone(data: &Path) -> Server {
+    let mut serve = command();
+    serve.args([
+        "serve",
+        "--structures",
+        text(data),
+        "--durability",
+        "process",
+    ]);
+    Server::of(serve, data)
+}
+
+#[test]
+fn package_descriptions_are_exported_byte_by_byte_and_in_order_after_the_back_end_was_killed() {
+    let place = Place::on_disk();
+    let data = place.path().join("structures");
+    let mut entries = debian_packages().unwrap_or_else(|_| generated_packages(3000));
+    entries.retain(|(key, _)| key.len() < 90);
+    entries.sort();
+    entries.dedup_by(|one, other| one.0 == other.0);
+    entries.truncate(3000);
+    let lines: String = entries.iter().map(|(_, line)| line.as_str()).collect();
+    let file = place.path().join("packages.ndjson");
+    fs::write(&file, &lines).expect("room for it");
+    let mut server = alone(&data);
+    for kind in ["b-tree", "hash-table"] {
+        let name = format!("packages/{kind}");
+        let import = [
+            "structures",
+            "import",
+            &name,
+            text(&file),
+            "--kind",
+            kind,
+            "--json",
+        ];
+        let imported = server.client(&import).json();
+        assert_eq!(imported["entries"], entries.len());
+    }
+    server.kill();
+    let mut server = alone(&data);
+    let exported = server.client(&["structures", "export", "packages/b-tree"]);
+    assert!(
+        exported.text() == lines,
+        "the export differs from the import"
+    );
+    let table = [
+        "structures",
+        "export",
+        "packages/hash-table",
+        "--kind",
+        "hash-table",
+    ];
+    let table = server.client(&table);
+    let mut found: Vec<&str> = table.text().lines().collect();
+    let mut expected: Vec<&str> = lines.lines().collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert!(found == expected, "the table has other entries");
+    let listed = server.client(&["structures", "list", "--json"]).json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(2));
+    let shown = server
+        .client(&["structures", "show", "packages/b-tree", "--json"])
+        .json();
+    assert_eq!(shown["entries"], entries.len());
+    let refused = server.client(&[
+        "structures",
+        "export",
+        "packages/b-tree",
+        "--kind",
+        "hash-table",
+    ]);
+    assert!(refused.refusal(1).contains("is a B+tree"));
+    let in_use = stonecast(["structures", "verify", text(&data)]);
+    assert!(in_use.refusal(1).contains("is in use by process"));
+    server.stop();
+    let verified = stonecast(["structures", "verify", text(&data), "--json"]).json();
+    assert_eq!(verified["damage"], serde_json::Value::Null);
+    assert_eq!(verified["structures"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn both_kinds_of_pools_are_served_side_by_side_and_each_is_refused_where_the_other_belongs() {
+    let place = Place::on_disk();
+    let (keys, data) = (place.pool(), place.path().join("structures"));
+    let both = [
+        "--structures",
+        text(&data),
+        "--durability",
+        "process",
+        "--structures-capacity",
+        "32MiB",
+    ];
+    let mut server = Server::start(&keys, both);
+    server.client(&["put", "greeting", "hello"]).text();
+    let socket = format!("shm:{}", data.join("socket").display());
+    let mut import = command();
+    import.args(["structures", "import", "words", "--connect", &socket]);
+    let line = b"{\"key\":\"a\",\"value\":\"b\"}\n";
+    assert_eq!(crate::support::run(import, line).code, Some(0));
+    server.stop();
+    let refused = Server::refused(&data, ["--durability", "process"]);
+    assert!(
+        refused.contains("is a pool of data structures, not of keys and values"),
+        "{refused}"
+    );
+    let refused = stonecast(["serve", "--structures", text(&keys)]);
+    assert!(
+        refused
+            .refusal(1)
+            .contains("is a pool of keys and values, not of data structures")
+    );
+    let usage = stonecast(["serve", "--structures", text(&data), "--shards", "2"]);
+    assert!(
+        usage
+            .refusal(2)
+            .contains("--shards is for a pool of keys and values")
+    );
+    let verify = stonecast(["structures", "verify", text(&keys)]);
+    assert!(verify.refusal(1).contains("is a pool of keys and values"));
+}

@@ -1,0 +1,262 @@
+//! Structures for programs without `async`: each call waits.
+
+use std::ops::RangeBounds;
+use std::rc::Rc;
+
+use super::error::Error;
+use super::reader::{Range, Reader};
+use super::session::{Connection, Listed, Session, connect};
+use super::types::{BTree, Entry, Key, Keyed, Sequence, Shape, Value};
+use super::writer::Writer;
+
+/// Connects to the back-end at `url` for calls that wait.
+///
+/// ```
+/// use stonecast::Durability;
+/// use stonecast::structures::{Queue, Server, connect_blocking};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let server = Server::builder(folder.path().join("pool"))
+///     .durability(Durability::Process)
+///     .capacity(32 << 20)
+///     .serve()?;
+/// let session = connect_blocking(&server.address().to_string())?;
+/// let mut jobs = session.writer::<Queue<String>>("jobs")?;
+/// jobs.push(&"paint the door".to_owned())?;
+/// assert_eq!(jobs.pop()?.as_deref(), Some("paint the door"));
+/// assert_eq!(jobs.pop()?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// The same as [`connect`].
+pub fn connect_blocking(url: &str) -> Result<BlockingSession, Error> {
+    Ok(BlockingSession {
+        connection: Rc::new(connect(url)?),
+    })
+}
+
+/// A session whose calls wait. It belongs to the thread that made it.
+#[derive(Clone)]
+pub struct BlockingSession {
+    connection: Rc<Connection>,
+}
+
+impl BlockingSession {
+    /// As [`Session::writer`](super::Session::writer).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn writer<S: Shape>(&self, name: &str) -> Result<BlockingWriter<S>, Error> {
+        let writer = self
+            .connection
+            .run(async |session| session.writer(name).await)?;
+        let connection = self.connection.clone();
+        Ok(BlockingWriter { connection, writer })
+    }
+
+    /// As [`Session::reader`](super::Session::reader).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn reader<S: Shape>(&self, name: &str) -> Result<BlockingReader<S>, Error> {
+        let reader = self
+            .connection
+            .run(async |session| session.reader(name).await)?;
+        let connection = self.connection.clone();
+        Ok(BlockingReader { connection, reader })
+    }
+
+    /// As [`Session::reader_caching`](super::Session::reader_caching).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn reader_caching<S: Shape>(
+        &self,
+        name: &str,
+        cache_size: u64,
+    ) -> Result<BlockingReader<S>, Error> {
+        let run = async |session: &Session| session.reader_caching(name, cache_size).await;
+        let reader = self.connection.run(run)?;
+        let connection = self.connection.clone();
+        Ok(BlockingReader { connection, reader })
+    }
+
+    /// As [`Session::list`](super::Session::list).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn list(&self) -> Result<Vec<Listed>, Error> {
+        self.connection.run(async |session| session.list().await)
+    }
+}
+
+/// A writer whose calls wait.
+pub struct BlockingWriter<S: Shape> {
+    connection: Rc<Connection>,
+    writer: Writer<S>,
+}
+
+macro_rules! waiting {
+    ($($(#[doc = $what:literal])+ $name:ident($($argument:ident: $of:ty),*) -> $result:ty;)+) => {
+        $(
+            $(#[doc = $what])+
+            ///
+            /// # Errors
+            ///
+            /// The same.
+            pub fn $name(&mut self, $($argument: $of),*) -> Result<$result, Error> {
+                let writer = &mut self.writer;
+                self.connection.run(async |_| writer.$name($($argument),*).await)
+            }
+        )+
+    };
+}
+
+impl<S: Shape> BlockingWriter<S> {
+    waiting! {
+        /// As [`Writer::publish`].
+        publish() -> ();
+        /// As [`Writer::flush`].
+        flush() -> ();
+    }
+
+    /// As [`Writer::release`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn release(self) -> Result<(), Error> {
+        self.connection.run(async |_| self.writer.release().await)
+    }
+}
+
+impl<S: Keyed> BlockingWriter<S> {
+    waiting! {
+        /// As [`Writer::insert`].
+        insert(key: &S::Key, value: &S::Value) -> bool;
+        /// As [`Writer::insert_if_absent`].
+        insert_if_absent(key: &S::Key, value: &S::Value) -> bool;
+        /// As [`Writer::update`].
+        update(key: &S::Key, value: &S::Value) -> bool;
+        /// As [`Writer::remove`].
+        remove(key: &S::Key) -> bool;
+        /// As [`Writer::get`].
+        get(key: &S::Key) -> Option<S::Value>;
+    }
+
+    /// Stages that `key` gets a value. [`BlockingWriter::flush`] makes it durable.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::stage`].
+    pub fn stage(&mut self, key: &S::Key, value: &S::Value) -> Result<(), Error> {
+        let writer = &mut self.writer;
+        let staged = self
+            .connection
+            .run(async |_| writer.stage(key, value).await);
+        staged.map(drop)
+    }
+}
+
+impl<S: Sequence> BlockingWriter<S> {
+    waiting! {
+        /// As [`Writer::push`].
+        push(value: &S::Value) -> ();
+        /// As [`Writer::pop`].
+        pop() -> Option<S::Value>;
+    }
+}
+
+/// A reader whose calls wait.
+pub struct BlockingReader<S: Shape> {
+    connection: Rc<Connection>,
+    reader: Reader<S>,
+}
+
+impl<S: Keyed> BlockingReader<S> {
+    /// As [`Reader::get`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn get(&mut self, key: &S::Key) -> Result<Option<S::Value>, Error> {
+        let reader = &mut self.reader;
+        self.connection.run(async |_| reader.get(key).await)
+    }
+
+    /// As [`Reader::entries`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn entries(&mut self) -> Result<Vec<Entry<S>>, Error> {
+        let reader = &mut self.reader;
+        self.connection.run(async |_| reader.entries().await)
+    }
+}
+
+impl<S: Sequence> BlockingReader<S> {
+    /// As [`Reader::peek`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn peek(&mut self) -> Result<Option<S::Value>, Error> {
+        let reader = &mut self.reader;
+        self.connection.run(async |_| reader.peek().await)
+    }
+
+    /// As [`Reader::values`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn values(&mut self) -> Result<Vec<S::Value>, Error> {
+        let reader = &mut self.reader;
+        self.connection.run(async |_| reader.values().await)
+    }
+}
+
+impl<K: Key, V: Value> BlockingReader<BTree<K, V>> {
+    /// As [`Reader::range`].
+    pub fn range(&mut self, keys: impl RangeBounds<K>) -> BlockingRange<'_, K, V> {
+        BlockingRange {
+            connection: &self.connection,
+            range: self.reader.range(keys),
+        }
+    }
+}
+
+/// The entries of a range of keys. After an error, the iteration goes on with the same leaf.
+pub struct BlockingRange<'a, K: Key, V: Value> {
+    connection: &'a Connection,
+    range: Range<'a, K, V>,
+}
+
+impl<K: Key, V: Value> BlockingRange<'_, K, V> {
+    /// As [`Range::reversed`].
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        Self {
+            connection: self.connection,
+            range: self.range.reversed(),
+        }
+    }
+}
+
+impl<K: Key, V: Value> Iterator for BlockingRange<'_, K, V> {
+    type Item = Result<(K, V), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let range = &mut self.range;
+        self.connection
+            .run(async |_| range.next().await)
+            .transpose()
+    }
+}

@@ -1,0 +1,116 @@
+//! Errors of data structures.
+
+use stonecast_structures::shapes::ExecuteFault;
+use stonecast_structures::{FrontEndError, StageFault};
+
+/// The reason why an operation on a data structure failed.
+///
+/// Reads change nothing. An update that fails with [`Error::Gone`] or [`Error::TenureOver`] may be done or not, if it was sent; every other error means
+/// that nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No back-end accepted the connection, or the device failed.
+    #[error(transparent)]
+    Connect(crate::Error),
+    /// Another front-end writes the structure, or wrote it and is being stopped.
+    #[error("{name:?} has a writer (tenure {tenure}); one front-end writes a structure at a time")]
+    Held {
+        /// The structure.
+        name: String,
+        /// The number of the writer's tenure.
+        tenure: u32,
+    },
+    /// The tenure of this writer is over: it was silent for longer than its lease, or the back-end ended it. What was acknowledged stays; open a writer anew.
+    #[error("the tenure of this writer is over; what was acknowledged stays. Open a writer anew")]
+    TenureOver,
+    /// The back-end is gone. What was acknowledged stays; connect anew.
+    #[error("the back-end is gone; what was acknowledged stays. Connect anew")]
+    Gone,
+    /// There is no structure with this name.
+    #[error("there is no structure {name:?}; a writer makes it")]
+    NotFound {
+        /// The name.
+        name: String,
+    },
+    /// The structure is of another type than was asked for.
+    #[error("{name:?} is {found}, and {asked} was asked for")]
+    OtherType {
+        /// The structure.
+        name: String,
+        /// Its type, in words.
+        found: String,
+        /// The type that was asked for, in words.
+        asked: String,
+    },
+    /// The text is no name of a structure.
+    #[error(
+        "{name:?} is no name of a structure: a name has 1 to 64 bytes, or two such parts with a slash between them, the lock domain and the structure"
+    )]
+    Name {
+        /// The text.
+        name: String,
+    },
+    /// Key or value are longer than the structure takes.
+    #[error(
+        "an entry with a key of {key_size} bytes and a value of {value_size} bytes is too large: keys have at most {key_size_max} bytes, values 1 MiB"
+    )]
+    TooLarge {
+        /// Bytes of the encoded key.
+        key_size: usize,
+        /// Bytes of the value.
+        value_size: usize,
+        /// Bytes of the longest key that the structure takes.
+        key_size_max: usize,
+    },
+    /// The pool of the back-end is full.
+    #[error("the pool of the back-end is full")]
+    NoRoom,
+    /// The bytes of a key or value stand for nothing of its type.
+    #[error("{size} bytes of {name:?} are no {what}")]
+    Decode {
+        /// The structure.
+        name: String,
+        /// Bytes at hand.
+        size: usize,
+        /// The type, in words.
+        what: String,
+    },
+    /// The structure is damaged, or the back-end does not keep to the protocol.
+    #[error(transparent)]
+    Damaged(FrontEndError),
+}
+
+impl Error {
+    /// The error of a call about the structure `name`.
+    pub(super) fn of(name: &str, error: FrontEndError) -> Self {
+        match error {
+            FrontEndError::Held { tenure, .. } => Self::Held {
+                name: name.to_owned(),
+                tenure,
+            },
+            FrontEndError::Over { .. } => Self::TenureOver,
+            FrontEndError::Gone | FrontEndError::Failed(_) => Self::Gone,
+            FrontEndError::NoRoom => Self::NoRoom,
+            FrontEndError::NoDomain { .. } => Self::NotFound {
+                name: name.to_owned(),
+            },
+            FrontEndError::Stage(StageFault::Execute(ExecuteFault::Size {
+                key_size,
+                value_size,
+                key_size_max,
+            })) => Self::TooLarge {
+                key_size,
+                value_size,
+                key_size_max,
+            },
+            FrontEndError::Device(error) => Self::Connect(error.into()),
+            error => Self::Damaged(error),
+        }
+    }
+}
+
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Self {
+        Self::Connect(error)
+    }
+}

@@ -1,0 +1,70 @@
+//! Data structures in the memory of a *back-end*, which programs use as if they were their own: ordered indexes, dictionaries, queues and stacks, durable, with
+//! one writer each and any number of readers in any process.
+//!
+//! ```
+//! use stonecast::Durability;
+//! use stonecast::structures::{self, BTree, Server};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! // Or, from the command line: stonecast serve --structures DIR
+//! let server = Server::builder(folder.path().join("pool"))
+//!     .durability(Durability::Process)
+//!     .capacity(32 << 20)
+//!     .serve()?;
+//! let connection = structures::connect(&server.address().to_string())?;
+//! connection.run(async |session| {
+//!     let mut orders = session.writer::<BTree<u64, String>>("orders").await?; // a lease: one writer at a time
+//!     orders.insert(&7, &"two pins".to_owned()).await?; // durable and visible
+//!     let ticket = orders.stage(&8, &"a hammer".to_owned()).await?;
+//!     ticket.await?; // durable
+//!     orders.publish().await?; // visible
+//!
+//!     let mut seen = session.reader::<BTree<u64, String>>("orders").await?; // any process, any number
+//!     assert_eq!(seen.get(&7).await?.as_deref(), Some("two pins"));
+//!     let all = seen.range(5..9).collect().await?;
+//!     assert_eq!(all.len(), 2);
+//!     Ok::<(), structures::Error>(())
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Which structure
+//!
+//! | for | structure | READs of a look-up, warm |
+//! | --- | --- | --- |
+//! | single keys | [`HashTable`] | 2 |
+//! | order, ranges | [`BTree`] | 1 |
+//! | jobs between processes | [`Queue`] | |
+//! | the latest first | [`Stack`] | |
+//!
+//! A reader asks no processor but its own: it reads the memory of the back-end. A writer executes its updates itself, and appends them to a log in that
+//! memory. If the writer dies, the back-end executes what was acknowledged and not published.
+//!
+//! # What a crash leaves
+//!
+//! Everything that a ticket or a return has acknowledged, as the pool declares: it survives power loss, or otherwise the death of every process. An update
+//! that was not acknowledged is done as a whole or not at all.
+//!
+//! A writer that is silent for longer than its lease loses its tenure ([`Error::TenureOver`]); [`Writer::renew`] is the least that it has to say.
+
+mod blocking;
+mod error;
+mod reader;
+mod server;
+mod session;
+mod types;
+mod writer;
+
+pub use blocking::{
+    BlockingRange, BlockingReader, BlockingSession, BlockingWriter, connect_blocking,
+};
+pub use error::Error;
+pub use reader::{Range, Reader};
+pub use server::{Builder, Server, ServerHandle, verify};
+pub use session::{Connection, Listed, Session, connect};
+pub use stonecast_structures::shapes::StructureKind;
+pub use stonecast_structures::{DomainName, SurveyedDomain};
+pub use types::{BTree, Entry, HashTable, Key, Keyed, Queue, Sequence, Shape, Stack, Value};
+pub use writer::{Ticket, Writer};
+#[doc(hidden)]
+pub use zerocopy;

@@ -1,0 +1,233 @@
+//! Readers of structures, and ranges that go on leaf by leaf.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+
+use stonecast_structures::Key as _;
+use stonecast_structures::shapes::Structure;
+use stonecast_structures::shapes::btree::Seek;
+
+use super::error::Error;
+use super::session::encoded_bound;
+use super::types::{BTree, Entry, Key, Keyed, Sequence, Shape, Value};
+use super::writer::decoded;
+
+/// A reader of a structure of type `S`. Any number of readers in any process read beside the writer; each answer is one that the structure gave at a moment
+/// of the call.
+pub struct Reader<S: Shape> {
+    name: String,
+    reader: stonecast_structures::Reader,
+    structure: Structure,
+    shape: PhantomData<S>,
+}
+
+impl<S: Shape> Reader<S> {
+    pub(super) fn new(
+        name: &str,
+        reader: stonecast_structures::Reader,
+        structure: Structure,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            reader,
+            structure,
+            shape: PhantomData,
+        }
+    }
+}
+
+impl<S: Keyed> Reader<S> {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`]: connect anew. [`Error::Damaged`], [`Error::Decode`].
+    pub async fn get(&mut self, key: &S::Key) -> Result<Option<S::Value>, Error> {
+        let found = self.reader.get(&self.structure, &key.encoded()).await;
+        let found = found.map_err(|error| Error::of(&self.name, error))?;
+        found
+            .map(|bytes| decoded::<S>(&self.name, &bytes))
+            .transpose()
+    }
+
+    /// All entries, as they were at one moment: by key in a B+tree, in no order in a hash table.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Reader::get`].
+    pub async fn entries(&mut self) -> Result<Vec<Entry<S>>, Error> {
+        let contents = self.reader.contents(&self.structure).await;
+        let contents = contents.map_err(|error| Error::of(&self.name, error))?;
+        let entries = contents.items.iter();
+        entries
+            .map(|(key, value)| entry::<S>(&self.name, key, value))
+            .collect()
+    }
+}
+
+impl<S: Sequence> Reader<S> {
+    /// The value that comes next; `None`: there is none.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Reader::get`].
+    pub async fn peek(&mut self) -> Result<Option<S::Value>, Error> {
+        let found = self.reader.peek(&self.structure).await;
+        let found = found.map_err(|error| Error::of(&self.name, error))?;
+        found
+            .map(|bytes| decoded::<S>(&self.name, &bytes))
+            .transpose()
+    }
+
+    /// All values, in the order in which they come out, as they were at one moment.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Reader::get`].
+    pub async fn values(&mut self) -> Result<Vec<S::Value>, Error> {
+        let contents = self.reader.contents(&self.structure).await;
+        let contents = contents.map_err(|error| Error::of(&self.name, error))?;
+        let values = contents.items.iter();
+        values
+            .map(|(_, value)| decoded::<S>(&self.name, value))
+            .collect()
+    }
+}
+
+impl<K: Key, V: Value> Reader<BTree<K, V>> {
+    /// The entries with keys in `keys`, by key. Each leaf is read as it was at one moment. A range of another reader goes on behind the last key that this
+    /// one has given ([`Bound::Excluded`]), so that a scan resumes after a restart of the back-end.
+    pub fn range(&mut self, keys: impl RangeBounds<K>) -> Range<'_, K, V> {
+        let start = encoded_bound(keys.start_bound());
+        let end = encoded_bound(keys.end_bound());
+        Range {
+            next: Some(match &start {
+                Bound::Unbounded => Seek::At(Vec::new()),
+                Bound::Included(key) | Bound::Excluded(key) => Seek::At(key.clone()),
+            }),
+            reader: self,
+            start,
+            end,
+            is_reversed: false,
+            found: VecDeque::new(),
+        }
+    }
+
+    /// The entry with the lowest key.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Reader::get`].
+    pub async fn first(&mut self) -> Result<Option<(K, V)>, Error> {
+        self.range(..).next().await
+    }
+
+    /// The entry with the highest key.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Reader::get`].
+    pub async fn last(&mut self) -> Result<Option<(K, V)>, Error> {
+        self.range(..).reversed().next().await
+    }
+}
+
+/// The entries of a range of keys; see [`Reader::range`].
+pub struct Range<'a, K, V>
+where
+    BTree<K, V>: Shape,
+{
+    reader: &'a mut Reader<BTree<K, V>>,
+    start: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
+    is_reversed: bool,
+    /// The next leaf; `None` behind the last one.
+    next: Option<Seek>,
+    found: VecDeque<(Vec<u8>, Vec<u8>)>,
+}
+
+impl<K: Key, V: Value> Range<'_, K, V> {
+    /// The same range from its end to its start.
+    #[must_use]
+    pub fn reversed(mut self) -> Self {
+        self.is_reversed = true;
+        self.next = Some(match &self.end {
+            Bound::Unbounded => Seek::Below(None),
+            // The leaf of the key itself; keys above it are left out.
+            Bound::Included(key) => Seek::At(key.clone()),
+            Bound::Excluded(key) => Seek::Below(Some(key.clone())),
+        });
+        self.found.clear();
+        self
+    }
+
+    /// The next entry; `None` at the end. After an error the next call tries the same leaf again.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Reader::get`].
+    pub async fn next(&mut self) -> Result<Option<(K, V)>, Error> {
+        loop {
+            if let Some((key, value)) = self.found.pop_front() {
+                return entry::<BTree<K, V>>(&self.reader.name, &key, &value).map(Some);
+            }
+            let Some(seek) = &self.next else {
+                return Ok(None);
+            };
+            let Structure::BTree(tree) = self.reader.structure else {
+                unreachable!("the type of the reader was checked")
+            };
+            let page = self.reader.reader.end_of(|| tree.page(seek.clone())).await;
+            let page = page.map_err(|error| Error::of(&self.reader.name, error))?;
+            let (start, end) = (&self.start, &self.end);
+            let is_above = |key: &Vec<u8>| match start {
+                Bound::Unbounded => true,
+                Bound::Included(start) => start <= key,
+                Bound::Excluded(start) => start < key,
+            };
+            let is_below = |key: &Vec<u8>| match end {
+                Bound::Unbounded => true,
+                Bound::Included(end) => key <= end,
+                Bound::Excluded(end) => key < end,
+            };
+            // A leaf that lies behind the range ends it.
+            self.next = match self.is_reversed {
+                false => page.high.filter(&is_below).map(Seek::At),
+                true if page.low.is_empty() => None,
+                true => Some(page.low)
+                    .filter(|low| is_above(low))
+                    .map(|low| Seek::Below(Some(low))),
+            };
+            let items = page.items.into_iter();
+            self.found = items
+                .filter(|(key, _)| is_above(key) && is_below(key))
+                .collect();
+            if self.is_reversed {
+                self.found.make_contiguous().reverse();
+            }
+        }
+    }
+
+    /// All entries that are left.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Reader::get`].
+    pub async fn collect(mut self) -> Result<Vec<(K, V)>, Error> {
+        let mut all = Vec::new();
+        while let Some(entry) = self.next().await? {
+            all.push(entry);
+        }
+        Ok(all)
+    }
+}
+
+fn entry<S: Keyed>(name: &str, key: &[u8], value: &[u8]) -> Result<Entry<S>, Error> {
+    let decoded_key = S::Key::decoded(key).map_err(|_| Error::Decode {
+        name: name.to_owned(),
+        size: key.len(),
+        what: S::words(),
+    })?;
+    Ok((decoded_key, decoded::<S>(name, value)?))
+}

@@ -1,0 +1,341 @@
+//! A connection to a back-end, and what it opens.
+
+use std::ops::Bound;
+use std::rc::Rc;
+use std::time::Duration;
+
+use stonecast_fabric::{BusyPoll, Port, Runtime};
+use stonecast_structures::shapes::{Named, Structure};
+use stonecast_structures::{
+    BackEnd, DomainName, FRONT_END_COMPLETIONS, FrontEndError, Operation, Verb,
+};
+
+use super::error::Error;
+use super::reader::Reader;
+use super::types::{Shape, kind_in_words};
+use super::writer::Writer;
+use crate::connector::{Connector, nanoseconds};
+use crate::open_device::OpenDevice;
+
+/// Bytes of inner nodes that a reader caches.
+const CACHE_SIZE: u64 = 16 << 20;
+/// The pause between two tries to become the writer.
+const PAUSE_NS: u64 = 1_000_000;
+
+/// Connects to the back-end at `url`, `shm:PATH` or `verbs:HOST:PORT`, with the defaults of [`Connector`].
+///
+/// # Errors
+///
+/// [`Error::Connect`].
+pub fn connect(url: &str) -> Result<Connection, Error> {
+    Connection::open(Connector::new(url)?)
+}
+
+/// A connection to a back-end, and the loop that drives it. Both belong to one thread. Futures of its [`Session`] get on inside [`Connection::run`].
+pub struct Connection {
+    executor: BusyPoll,
+    session: Session,
+}
+
+impl Connection {
+    /// Connects as `connector` says: time limits, keys, the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Connect`].
+    pub fn open(connector: Connector) -> Result<Self, Error> {
+        let device = connector.open_device()?;
+        Self::over(device, connector)
+    }
+
+    /// Does the same as [`Connection::open`], over a device of the caller.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Connect`].
+    pub fn over(device: OpenDevice, connector: Connector) -> Result<Self, Error> {
+        let address = connector.address.clone();
+        let OpenDevice { device, park } = device;
+        let executor = BusyPoll::new(park, connector.spin_ns());
+        let port = Port::new(device, FRONT_END_COMPLETIONS).map_err(crate::Error::from)?;
+        let port = Rc::new(port);
+        executor.add_port(&port);
+        let runtime = executor.runtime();
+        let limit = connector.connect_timeout;
+        let text = address.to_string();
+        let connecting = BackEnd::connect(&port, &text);
+        let connected = executor.block_on(runtime.within(nanoseconds(limit), connecting));
+        let back_end = match connected {
+            Ok(Ok(back_end)) => back_end,
+            Ok(Err(FrontEndError::Connect(error))) => {
+                let is_absent = crate::knock::absence(&address).unwrap_or(false);
+                return Err(refused(error.to_string(), is_absent).into());
+            }
+            Ok(Err(FrontEndError::Mismatch(error))) => {
+                return Err(refused(error.to_string(), false).into());
+            }
+            Ok(Err(error)) => return Err(Error::of("", error)),
+            Err(_) => {
+                let address = text;
+                let unanswered = crate::ErrorKind::Unanswered { address, limit };
+                return Err(crate::Error::from(unanswered).into());
+            }
+        };
+        Ok(Self {
+            executor,
+            session: Session { back_end, runtime },
+        })
+    }
+
+    /// What the connection opens, for tasks of the program.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Runs `work` to its end, with spawned tasks beside it. Must not be called from inside a task of this connection.
+    pub fn run<T>(&self, work: impl AsyncFnOnce(&Session) -> T) -> T {
+        self.executor.block_on(work(&self.session))
+    }
+
+    /// Runs `task` beside the work that [`Connection::run`] is given. Tasks end with the connection.
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.session.runtime.spawn(Box::pin(task));
+    }
+}
+
+fn refused(refusal: String, is_absent: bool) -> crate::Error {
+    crate::ErrorKind::Unreachable { refusal, is_absent }.into()
+}
+
+/// A structure of a back-end, as [`Session::list`] shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The name by which it is opened.
+    pub name: String,
+    /// The kind, in words.
+    pub kind: &'static str,
+    /// Names the types of keys and values.
+    pub schema: u64,
+    /// Bytes of the longest encoded key; 0: no keys.
+    pub key_size_max: u16,
+    /// The number of its lock domain.
+    pub domain: u32,
+    pub(crate) structure: Structure,
+}
+
+/// The structures of a back-end. A clone is another handle of the same connection.
+#[derive(Clone)]
+pub struct Session {
+    pub(super) back_end: Rc<BackEnd>,
+    pub(super) runtime: Rc<dyn Runtime>,
+}
+
+/// A name in its two parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Name<'a> {
+    pub whole: &'a str,
+    pub domain: DomainName,
+    pub structure: &'a str,
+}
+
+impl<'a> Name<'a> {
+    /// `orders` is the only structure of the lock domain `orders`; `shop/orders` is a structure of the lock domain `shop`.
+    pub fn parse(whole: &'a str) -> Result<Self, Error> {
+        let refused = || Error::Name {
+            name: whole.to_owned(),
+        };
+        let (domain, structure) = whole.split_once('/').unwrap_or((whole, whole));
+        let is_part = |part: &str| DomainName::new(part).is_some() && !part.contains('/');
+        if !is_part(structure) {
+            return Err(refused());
+        }
+        Ok(Self {
+            whole,
+            domain: DomainName::new(domain).ok_or_else(refused)?,
+            structure,
+        })
+    }
+}
+
+impl Session {
+    /// Becomes the writer of the structure `name`, which is made if it does not exist. A name with a slash names the lock domain, too: `shop/orders` and
+    /// `shop/stock` have one writer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Held`]: another front-end writes the lock domain, or its tenure is being ended at this moment. [`Error::OtherType`]: the structure is of
+    /// another type. [`Error::Name`], [`Error::NoRoom`].
+    pub async fn writer<S: Shape>(&self, name: &str) -> Result<Writer<S>, Error> {
+        let Name {
+            domain, structure, ..
+        } = Name::parse(name)?;
+        let of = |error| Error::of(name, error);
+        let number = self.back_end.open_domain(domain).await.map_err(of)?;
+        let mut writer = self.back_end.writer(number).await.map_err(of)?;
+        let found = writer
+            .roots()
+            .rows()
+            .iter()
+            .find(|row| row.name == structure);
+        let row = match found {
+            Some(row) => row.clone(),
+            None => {
+                let value = S::description().encode();
+                let create = Operation {
+                    token: 0,
+                    structure: 0,
+                    verb: Verb::Create,
+                    key: structure.as_bytes(),
+                    value: &value,
+                };
+                let (_, _ticket) = writer.stage(&create).await.map_err(of)?;
+                writer.publish().await.map_err(of)?;
+                let rows = writer.roots().rows();
+                rows.last().expect("it was created").clone()
+            }
+        };
+        check::<S>(name, &row)?;
+        let structure = writer.roots().structure(row.number).expect("it has a row");
+        Ok(Writer::new(name, writer, row.number, structure))
+    }
+
+    /// Becomes the writer of the structure `name`, and waits for `limit` while another front-end is.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Session::writer`].
+    pub async fn writer_within<S: Shape>(
+        &self,
+        name: &str,
+        limit: Duration,
+    ) -> Result<Writer<S>, Error> {
+        let end = self.runtime.now().saturating_add(nanoseconds(limit));
+        loop {
+            match self.writer(name).await {
+                Err(Error::Held { .. }) if self.runtime.now() < end => {
+                    self.runtime.sleep(PAUSE_NS).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// A reader of the structure `name`. It caches inner nodes; what it answers is as fresh as without a cache.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`], [`Error::OtherType`], [`Error::Name`].
+    pub async fn reader<S: Shape>(&self, name: &str) -> Result<Reader<S>, Error> {
+        self.reader_caching(name, CACHE_SIZE).await
+    }
+
+    /// A reader of the structure `name` that caches inner nodes of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Session::reader`].
+    pub async fn reader_caching<S: Shape>(
+        &self,
+        name: &str,
+        cache_size: u64,
+    ) -> Result<Reader<S>, Error> {
+        let (reader, row, structure) = self.find(name).await?;
+        check::<S>(name, &row)?;
+        Ok(Reader::new(name, reader.remembering(cache_size), structure))
+    }
+
+    pub(super) async fn find(
+        &self,
+        name: &str,
+    ) -> Result<(stonecast_structures::Reader, Named, Structure), Error> {
+        let Name {
+            domain, structure, ..
+        } = Name::parse(name)?;
+        let of = |error| Error::of(name, error);
+        let not_found = || Error::NotFound {
+            name: name.to_owned(),
+        };
+        let domains = self.back_end.domains().await.map_err(of)?;
+        let found = domains.iter().find(|(_, known)| *known == domain);
+        let (number, _) = found.ok_or_else(not_found)?;
+        let mut reader = self.back_end.reader(*number).await.map_err(of)?;
+        let roots = reader.roots().await.map_err(of)?;
+        let row = roots.rows().iter().find(|row| row.name == structure);
+        let row = row.ok_or_else(not_found)?.clone();
+        let structure = roots.structure(row.number).expect("it has a row");
+        Ok((reader, row, structure))
+    }
+
+    /// The structures of all lock domains.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`], [`Error::Damaged`].
+    pub async fn list(&self) -> Result<Vec<Listed>, Error> {
+        let of = |error| Error::of("", error);
+        let mut all = Vec::new();
+        for (number, domain) in self.back_end.domains().await.map_err(of)? {
+            let mut reader = match self.back_end.reader(number).await {
+                Ok(reader) => reader,
+                // Its back-end says the place of the damage.
+                Err(FrontEndError::Damaged { .. }) => continue,
+                Err(error) => return Err(of(error)),
+            };
+            let roots = reader.roots().await.map_err(of)?;
+            for row in roots.rows() {
+                let name = match domain.as_str() == row.name {
+                    true => row.name.clone(),
+                    false => format!("{}/{}", domain.as_str(), row.name),
+                };
+                all.push(Listed {
+                    name,
+                    kind: kind_in_words(row.description.kind),
+                    schema: row.description.schema,
+                    key_size_max: row.description.key_size_max,
+                    domain: number,
+                    structure: roots.structure(row.number).expect("it has a row"),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Everything that the structure `name` holds, as encoded keys and values, in the order of the structure, as it was at one moment. Meant for tools:
+    /// the structure is of any type.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`], [`Error::Damaged`].
+    pub async fn contents(&self, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        let (mut reader, _, structure) = self.find(name).await?;
+        let contents = reader.contents(&structure).await;
+        Ok(contents.map_err(|error| Error::of(name, error))?.items)
+    }
+
+    /// Times that readers of this connection began again, because what they read was changing.
+    pub fn retries(&self) -> u64 {
+        self.back_end.retries()
+    }
+}
+
+/// Refuses a structure of another type.
+fn check<S: Shape>(name: &str, row: &Named) -> Result<(), Error> {
+    let wanted = S::description();
+    if row.description == wanted {
+        return Ok(());
+    }
+    let found = kind_in_words(row.description.kind);
+    Err(Error::OtherType {
+        name: name.to_owned(),
+        found: match row.description.kind == wanted.kind {
+            true => format!("{found} of other keys or values"),
+            false => found.to_owned(),
+        },
+        asked: S::words(),
+    })
+}
+
+/// A bound of encoded keys.
+pub(super) fn encoded_bound<K: super::types::Key>(bound: Bound<&K>) -> Bound<Vec<u8>> {
+    bound.map(|key| key.encoded())
+}

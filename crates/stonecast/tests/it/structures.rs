@@ -1,0 +1,259 @@
+//! Data structures as a program uses them, over shared memory.
+
+use std::time::Duration;
+
+use stonecast::Durability;
+use stonecast::structures::{
+    self, BTree, BlockingSession, Builder, Error, HashTable, Queue, Server, ServerHandle, Stack,
+    connect_blocking,
+};
+use tempfile::TempDir;
+use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U64};
+
+#[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Order {
+    article: U64,
+    count: U64,
+}
+stonecast::fixed_value!(Order);
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn builder(&self) -> Builder {
+        Server::builder(self.0.path().join("pool"))
+            .durability(Durability::Process)
+            .capacity(32 << 20)
+    }
+
+    fn serve(&self) -> (ServerHandle, BlockingSession) {
+        let server = self.builder().serve().unwrap();
+        let session = connect_blocking(&server.address().to_string()).unwrap();
+        (server, session)
+    }
+}
+
+fn order(number: u64) -> Order {
+    Order {
+        article: U64::new(number),
+        count: U64::new(number * 2),
+    }
+}
+
+#[test]
+fn every_structure_is_there_after_a_restart_with_everything_that_was_acknowledged() {
+    let place = Place::new();
+    let (server, session) = place.serve();
+    let mut orders = session.writer::<BTree<u64, Order>>("shop/orders").unwrap();
+    let mut jobs = session.writer::<Queue<String>>("jobs").unwrap();
+    let mut pile = session.writer::<Stack<Vec<u8>>>("pile").unwrap();
+    let mut names = session.writer::<HashTable<String, u64>>("names").unwrap();
+    for number in 0..500 {
+        orders.stage(&number, &order(number)).unwrap();
+    }
+    orders.publish().unwrap();
+    for number in 500..510 {
+        orders.stage(&number, &order(number)).unwrap();
+    }
+    // Durable, and not published: the back-end executes it.
+    orders.flush().unwrap();
+    assert_eq!(orders.get(&505).unwrap(), Some(order(505)));
+    assert!(!names.insert(&"one".to_owned(), &1).unwrap());
+    assert!(names.insert_if_absent(&"one".to_owned(), &2).unwrap());
+    assert!(!names.update(&"two".to_owned(), &2).unwrap());
+    for text in ["a", "b", "c"] {
+        jobs.push(&text.to_owned()).unwrap();
+        pile.push(&text.as_bytes().to_vec()).unwrap();
+    }
+    assert_eq!(jobs.pop().unwrap().as_deref(), Some("a"));
+    assert_eq!(pile.pop().unwrap(), Some(b"c".to_vec()));
+    let mut seen = session.reader::<BTree<u64, Order>>("shop/orders").unwrap();
+    assert_eq!(seen.get(&505).unwrap(), None, "it was not published");
+    server.shutdown().unwrap();
+    let gone = seen.get(&1).unwrap_err();
+    assert!(matches!(gone, Error::Gone), "{gone}");
+
+    let (server, session) = place.serve();
+    let mut orders = session.reader::<BTree<u64, Order>>("shop/orders").unwrap();
+    let all: Vec<_> = orders.range(..).map(Result::unwrap).collect();
+    let expected: Vec<_> = (0..510).map(|number| (number, order(number))).collect();
+    assert_eq!(all, expected);
+    let back: Vec<u64> = orders
+        .range(100..=200)
+        .reversed()
+        .map(|entry| entry.unwrap().0)
+        .collect();
+    assert_eq!(back, (100..=200).rev().collect::<Vec<_>>());
+    let some: Vec<u64> = orders.range(507..).map(|entry| entry.unwrap().0).collect();
+    assert_eq!(some, [507, 508, 509]);
+    let below: Vec<u64> = orders
+        .range(..3)
+        .reversed()
+        .map(|entry| entry.unwrap().0)
+        .collect();
+    assert_eq!(below, [2, 1, 0]);
+    let mut names = session.reader::<HashTable<String, u64>>("names").unwrap();
+    assert_eq!(names.entries().unwrap(), [("one".to_owned(), 1)]);
+    let mut jobs = session.reader::<Queue<String>>("jobs").unwrap();
+    assert_eq!(jobs.values().unwrap(), ["b", "c"]);
+    let mut pile = session.reader::<Stack<Vec<u8>>>("pile").unwrap();
+    assert_eq!(pile.peek().unwrap(), Some(b"b".to_vec()));
+    let mut listed: Vec<_> = session
+        .list()
+        .unwrap()
+        .into_iter()
+        .map(|one| (one.name, one.kind))
+        .collect();
+    listed.sort();
+    assert_eq!(
+        listed,
+        [
+            ("jobs".to_owned(), "a queue"),
+            ("names".to_owned(), "a hash table"),
+            ("pile".to_owned(), "a stack"),
+            ("shop/orders".to_owned(), "a B+tree"),
+        ]
+    );
+    drop((orders, names, jobs, pile, session));
+    server.shutdown().unwrap();
+    let found =
+        structures::verify(&place.0.path().join("pool"), &place.0.path().join("copy")).unwrap();
+    assert_eq!(found.len(), 4);
+    assert!(
+        found.iter().all(|domain| domain.damage.is_none()),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn bad_requests_are_refused_by_name_and_change_nothing() {
+    let place = Place::new();
+    let (server, session) = place.serve();
+    let url = server.address().to_string();
+    let mut orders = session.writer::<BTree<u64, u64>>("orders").unwrap();
+    orders.insert(&1, &1).unwrap();
+    let other = connect_blocking(&url).unwrap();
+    let held = other.writer::<BTree<u64, u64>>("orders").err().unwrap();
+    assert!(
+        matches!(&held, Error::Held { name, tenure: 1 } if name == "orders"),
+        "{held}"
+    );
+    let other_type = other.reader::<HashTable<u64, u64>>("orders").err().unwrap();
+    let words = "\"orders\" is a B+tree, and a hash table of u64 to u64 was asked for";
+    assert_eq!(other_type.to_string(), words);
+    let other_schema = other.reader::<BTree<u64, u32>>("orders").err().unwrap();
+    assert!(
+        other_schema.to_string().contains("of other keys or values"),
+        "{other_schema}"
+    );
+    let absent = other.reader::<BTree<u64, u64>>("order").err().unwrap();
+    assert!(matches!(absent, Error::NotFound { .. }), "{absent}");
+    for name in ["", "a/", "/a", "a/b/c", &"n".repeat(65)] {
+        let refused = other.writer::<Stack<u64>>(name).err().unwrap();
+        assert!(matches!(refused, Error::Name { .. }), "{name}: {refused}");
+    }
+    let mut texts = session
+        .writer::<HashTable<String, Vec<u8>>>("texts")
+        .unwrap();
+    let refused = texts
+        .insert(&"k".to_owned(), &vec![0; (1 << 20) + 1])
+        .unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
+    let refused = texts.insert(&"k".repeat(300), &Vec::new()).unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
+    texts.insert(&"k".to_owned(), &vec![7; 100_000]).unwrap();
+    orders.release().unwrap();
+    let mut next = loop {
+        match other.writer::<BTree<u64, u64>>("orders") {
+            Ok(writer) => break writer,
+            Err(Error::Held { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(next.insert(&1, &2).unwrap());
+    // Pools of another kind.
+    let pool = place.0.path().join("keys");
+    drop(
+        stonecast::Server::builder(&pool)
+            .durability(Durability::Process)
+            .serve()
+            .unwrap(),
+    );
+    let refused = Server::builder(&pool).serve().err().unwrap();
+    assert!(
+        refused
+            .to_string()
+            .contains("is a pool of keys and values, not of data structures"),
+        "{refused}"
+    );
+    drop((next, texts, session, other));
+    server.shutdown().unwrap();
+    let refused = stonecast::Server::builder(place.0.path().join("pool"))
+        .serve()
+        .err()
+        .unwrap();
+    assert!(
+        refused.to_string().contains("serve it with --structures"),
+        "{refused}"
+    );
+    let refused = connect_blocking(&url).err().unwrap();
+    assert!(matches!(refused, Error::Connect(_)), "{refused}");
+}
+
+/// Needs the end of silent leases.
+#[test]
+fn a_silent_writer_is_told_that_its_tenure_is_over() {
+    let place = Place::new();
+    let server = place
+        .builder()
+        .lease(Duration::from_millis(50))
+        .serve()
+        .unwrap();
+    let session = connect_blocking(&server.address().to_string()).unwrap();
+    let mut words = session.writer::<HashTable<u64, u64>>("words").unwrap();
+    words.insert(&1, &1).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let over = words.insert(&2, &2).unwrap_err();
+    assert!(matches!(over, Error::TenureOver | Error::Gone), "{over}");
+    let session = connect_blocking(&server.address().to_string()).unwrap();
+    let mut words = loop {
+        match session.writer::<HashTable<u64, u64>>("words") {
+            Ok(words) => break words,
+            Err(Error::Held { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(words.get(&1).unwrap(), Some(1));
+    server.shutdown().unwrap();
+}
+
+/// Needs the trimming of the log and the growth of a domain: far more than a log holds, into a pool that fills up.
+#[test]
+fn a_full_pool_refuses_and_keeps_what_it_has() {
+    let place = Place::new();
+    let (server, session) = place.serve();
+    let mut blobs = session.writer::<HashTable<u64, Vec<u8>>>("blobs").unwrap();
+    let mut stored = 0;
+    let full = loop {
+        match blobs.insert(&stored, &vec![stored as u8; 50_000]) {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+        assert!(stored < 1_000, "the pool has 32 MiB");
+    };
+    assert!(matches!(full, Error::NoRoom), "{full}");
+    assert!(stored > 200, "{stored}");
+    blobs.remove(&0).unwrap();
+    blobs.insert(&0, &vec![1; 50_000]).unwrap();
+    let mut reader = session.reader::<HashTable<u64, Vec<u8>>>("blobs").unwrap();
+    for key in 1..stored {
+        assert_eq!(reader.get(&key).unwrap(), Some(vec![key as u8; 50_000]));
+    }
+    drop((reader, blobs, session));
+    server.shutdown().unwrap();
+}
