@@ -79,10 +79,11 @@ impl Writer {
         let nothing = |_: Span, _: &mut [u8]| {};
         let ended = self.back_end.drive(&self.territory, staging, nothing);
         let ended = ended.await?;
-        if ended.is_err() {
+        let ended = ended.unwrap_or_else(|stale| Err(ExecuteFault::from(stale).into()));
+        if matches!(ended, Err(StageFault::Execute(ExecuteFault::Damaged(_)))) {
             self.check_tenure().await?;
         }
-        let staged = ended.map_err(|stale| StageFault::from(ExecuteFault::from(stale)))??;
+        let staged = ended?;
         let number = match staged.record {
             Some(record) => self.appends.append(record),
             // The operation was done before: it is durable with what was staged so far.
