@@ -12,13 +12,8 @@ fn text(path: &Path) -> &str {
 /// A back-end of the pool `structures`, alone.
 fn alone(data: &Path) -> Server {
     let mut serve = command();
-    serve.args([
-        "serve",
-        "--structures",
-        text(data),
-        "--durability",
-        "process",
-    ]);
+    serve.args(["serve", "--structures", text(data)]);
+    serve.args(["--durability", "process", "--structures-capacity", "64MiB"]);
     Server::of(serve, data)
 }
 
