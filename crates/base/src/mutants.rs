@@ -460,6 +460,12 @@ mutants! {
     BirthNotChecked in "structures", "rule 7: snapshots end with snapshot too old";
     /// A reader does not look whether the table is still the one that it has read.
     RootWordIgnored in "structures", "rule 10: all roots change by one word";
+    /// Operations that cancel each other take what stands before them away, too.
+    AnnulledBehindOthers in "structures", "rule 14: annulment only where nothing stands before the pair";
+    /// A consumer's record forgets what it has taken.
+    TakenForgotten in "structures", "rule 15: what is taken stays in the record until it is done";
+    /// A consumer's record counts what it has taken for done.
+    TakenIsDone in "structures", "rule 15: what is taken stays in the record until it is done";
     /// An operation that is done again takes effect again.
     TokenForgotten in "structures", "rule 3: the next tenure has the results of retried operations";
 }

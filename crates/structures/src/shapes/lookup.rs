@@ -3,7 +3,7 @@
 use super::btree::{self, PageOf, Seek};
 use super::contents::Contents;
 use super::hash;
-use super::sequence::{Peek, QueueWalk, StackWalk};
+use super::sequence::{Peek, QueueWalk, ReadCursor, StackWalk};
 use super::structure::Structure;
 use super::traversal::{Step, Traversal};
 
@@ -27,6 +27,8 @@ pub enum Walk {
     Stack(StackWalk),
     /// Over a queue.
     Queue(QueueWalk),
+    /// Over a cursor: tokens and numbers.
+    Cursor(ReadCursor),
 }
 
 impl Structure {
@@ -36,7 +38,7 @@ impl Structure {
             Self::HashTable(table) => Lookup::HashTable(Box::new(table.find(key))),
             Self::BTree(tree) => Lookup::BTree(Box::new(tree.find(key))),
             Self::MvBTree(version) => Lookup::BTree(Box::new(version.tree().find(key))),
-            Self::Stack(_) | Self::Queue(_) => return None,
+            Self::Stack(_) | Self::Queue(_) | Self::Cursor(_) => return None,
         })
     }
 
@@ -45,7 +47,7 @@ impl Structure {
         match self {
             Self::BTree(tree) => Some(tree.page(seek)),
             Self::MvBTree(version) => Some(version.tree().page(seek)),
-            Self::HashTable(_) | Self::Stack(_) | Self::Queue(_) => None,
+            Self::HashTable(_) | Self::Stack(_) | Self::Queue(_) | Self::Cursor(_) => None,
         }
     }
 
@@ -54,7 +56,7 @@ impl Structure {
         match self {
             Self::Stack(stack) => Some(stack.peek()),
             Self::Queue(queue) => Some(queue.peek()),
-            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) => None,
+            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) | Self::Cursor(_) => None,
         }
     }
 
@@ -66,6 +68,7 @@ impl Structure {
             Self::MvBTree(version) => Walk::BTree(version.tree().walk()),
             Self::Stack(stack) => Walk::Stack(stack.walk()),
             Self::Queue(queue) => Walk::Queue(queue.walk()),
+            Self::Cursor(cursor) => Walk::Cursor(cursor.read()),
         }
     }
 }
@@ -90,6 +93,7 @@ impl Traversal for Walk {
             Self::BTree(walk) => walk.step(bytes),
             Self::Stack(walk) => walk.step(bytes),
             Self::Queue(walk) => walk.step(bytes),
+            Self::Cursor(read) => read.contents(bytes).unwrap_or_else(Step::Stale),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::item::KEY_SIZE_MAX;
 use super::retired::RetireChain;
 use super::root::Root;
 use super::scrap::{Heap, Scrap};
-use super::sequence::{Queue, Stack};
+use super::sequence::{Cursor, Queue, Stack};
 use super::structure::Structure;
 use super::tag::{TagKey, word_at};
 use super::traversal::{Place, Stale, Step, Traversal};
@@ -88,21 +88,24 @@ pub enum StructureKind {
     BTree = 4,
     /// A multi-version B+tree.
     MvBTree = 5,
+    /// The place of a consumer in a queue of another domain, or of the same one.
+    Cursor = 9,
 }
 
 impl StructureKind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Stack,
         Self::Queue,
         Self::HashTable,
         Self::BTree,
         Self::MvBTree,
+        Self::Cursor,
     ];
 
     /// Whether structures of this kind have keys.
     pub fn has_keys(self) -> bool {
-        !matches!(self, Self::Stack | Self::Queue)
+        !matches!(self, Self::Stack | Self::Queue | Self::Cursor)
     }
 
     /// Whether a snapshot of the domain holds one state of such a structure for as long as its old versions are kept.
@@ -200,6 +203,7 @@ impl Description {
         match self.kind {
             StructureKind::Stack => Structure::Stack(Stack::new(anchor, tags, hint)),
             StructureKind::Queue => Structure::Queue(Queue::new(anchor, tags, hint)),
+            StructureKind::Cursor => Structure::Cursor(Cursor::new(anchor, tags)),
             StructureKind::HashTable => Structure::HashTable(HashTable::new(anchor, tags, hint)),
             StructureKind::BTree => Structure::BTree(BTree::new(anchor, tags, self.geometry())),
             StructureKind::MvBTree => {
@@ -214,6 +218,7 @@ impl Description {
         let anchor = match self.kind {
             StructureKind::Stack => Stack::create(draft, tags)?,
             StructureKind::Queue => Queue::create(draft, tags)?,
+            StructureKind::Cursor => Cursor::create(draft, tags)?,
             StructureKind::HashTable => HashTable::create(draft, tags)?,
             StructureKind::BTree => BTree::create(draft, tags, self.geometry())?,
             StructureKind::MvBTree => {

@@ -171,6 +171,11 @@ impl Scrap {
             (Structure::Queue(queue), Part::Anchor) => {
                 whole(ROOT_LINE_SIZE, queue.parts_of_line(*self, bytes)?)
             }
+            (Structure::Cursor(cursor), Part::Anchor) => {
+                let (block, size) = cursor.block_of_line(self.pointer, bytes)?;
+                let block = Self::new(block, Part::Block { size });
+                whole(ROOT_LINE_SIZE, vec![block])
+            }
             (Structure::Queue(_), Part::Chunk { index, count }) => {
                 let parts = sequence::parts_of_chunk(bytes, index, count);
                 whole(sequence::CHUNK_SIZE, parts)

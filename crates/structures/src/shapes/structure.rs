@@ -7,7 +7,7 @@ use super::contents::Contents;
 use super::hash::HashTable;
 use super::item::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use super::roots::CreateFault;
-use super::sequence::{Queue, Stack};
+use super::sequence::{Cursor, Queue, Stack, TAKEN_MAX};
 use super::travel::Travel;
 use super::traversal::{Stale, drive};
 use crate::space::SpaceFault;
@@ -26,6 +26,8 @@ pub enum Structure {
     Queue(Queue),
     /// One version of a multi-version B+tree.
     MvBTree(MvBTree),
+    /// The place of a consumer in a queue.
+    Cursor(Cursor),
 }
 
 /// The reason why an operation is not executed. Nothing was changed.
@@ -58,8 +60,8 @@ pub enum ExecuteFault {
         /// Bytes of the longest key of the structure.
         key_size_max: usize,
     },
-    /// The value of the operation is not what its verb needs.
-    #[error("the value of a {verb:?} is damaged")]
+    /// Key or value of the operation are not what its verb needs.
+    #[error("key or value of a {verb:?} are none")]
     Value {
         /// The verb.
         verb: Verb,
@@ -76,6 +78,9 @@ pub enum ExecuteFault {
         /// Bytes of the answer.
         size: usize,
     },
+    /// The consumer has not ended what it has taken.
+    #[error("{TAKEN_MAX} items are taken and not done")]
+    Taken,
     /// Structures of this kind know no such operation.
     #[error("structures of this kind know no {verb:?}")]
     Verb {
@@ -106,6 +111,10 @@ impl Structure {
             Self::Stack(stack) => Travel::Stack(stack.pop()),
             Self::Queue(queue) if is_push => Travel::Queue(queue.push(value)),
             Self::Queue(queue) => Travel::Queue(queue.pop()),
+            Self::Cursor(cursor) => {
+                let travel = cursor.travel(verb, key);
+                Travel::Cursor(travel.ok_or(ExecuteFault::Value { verb })?)
+            }
         })
     }
 
@@ -119,10 +128,12 @@ impl Structure {
             Self::BTree(tree) => tree.geometry().key_size_max(),
             Self::MvBTree(version) => version.tree().geometry().key_size_max(),
             Self::Stack(_) | Self::Queue(_) => 0,
+            Self::Cursor(_) => 16,
         };
         let is_known = match self {
             Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) => verb.is_for_keys(),
             Self::Stack(_) | Self::Queue(_) => matches!(verb, Verb::Push | Verb::Pop),
+            Self::Cursor(_) => matches!(verb, Verb::Take | Verb::Done),
         };
         if !is_known {
             return Err(ExecuteFault::Verb { verb });

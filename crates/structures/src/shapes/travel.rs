@@ -3,9 +3,10 @@
 use super::btree;
 use super::hash;
 use super::root::Root;
-use super::sequence::{QueuePlan, QueueTravel, StackPlan, StackTravel};
+use super::sequence::{CursorPlan, CursorTravel, QueuePlan, QueueTravel, StackPlan, StackTravel};
+use super::structure::ExecuteFault;
 use super::traversal::{Answer, Step, Traversal};
-use crate::space::{Draft, SpaceFault};
+use crate::space::Draft;
 
 /// The walk before an operation.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub enum Travel {
     Stack(StackTravel),
     /// Of a queue.
     Queue(QueueTravel),
+    /// Of a cursor.
+    Cursor(CursorTravel),
 }
 
 /// Everything that an operation needs.
@@ -35,6 +38,8 @@ pub enum Plan {
     Stack(StackPlan),
     /// Of a queue.
     Queue(QueuePlan),
+    /// Of a cursor.
+    Cursor(CursorPlan),
 }
 
 impl Traversal for Travel {
@@ -47,15 +52,20 @@ impl Traversal for Travel {
             Self::MvBTree(travel) => travel.step(bytes).map(Plan::MvBTree),
             Self::Stack(travel) => travel.step(bytes).map(Plan::Stack),
             Self::Queue(travel) => travel.step(bytes).map(Plan::Queue),
+            Self::Cursor(travel) => travel.step(bytes).map(Plan::Cursor),
         }
     }
 }
 
 impl Plan {
     /// Writes the changes of the operation. They are those of the structure as the walk has found it. Returns the new root of a multi-version structure.
-    pub(crate) fn apply(self, draft: &mut Draft<'_>) -> Result<(Answer, Option<Root>), SpaceFault> {
+    pub(crate) fn apply(
+        self,
+        draft: &mut Draft<'_>,
+    ) -> Result<(Answer, Option<Root>), ExecuteFault> {
         let answer = match self {
-            Self::MvBTree(plan) => return plan.apply(draft),
+            Self::MvBTree(plan) => return Ok(plan.apply(draft)?),
+            Self::Cursor(plan) => plan.apply(draft)?,
             Self::HashTable(plan) => plan.apply(draft)?,
             Self::BTree(plan) => plan.apply(draft)?,
             Self::Stack(plan) => plan.apply(draft)?,

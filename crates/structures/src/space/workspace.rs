@@ -36,6 +36,8 @@ pub struct Workspace {
     bits: BTreeMap<u64, u64>,
     /// Words that are stored behind everything else.
     last: BTreeMap<u64, u64>,
+    /// What the words of lines held before the open transaction, by their place.
+    before: BTreeMap<u64, u64>,
 }
 
 /// The content of a block as far as it was written.
@@ -58,6 +60,8 @@ pub struct Draft<'a> {
     /// Blocks that only older snapshots reach.
     retired: Vec<(Pointer, u64)>,
     last: BTreeMap<u64, u64>,
+    /// What the words of lines held before, as far as it was read.
+    before: BTreeMap<u64, u64>,
 }
 
 fn span_of(block: Block) -> Span {
@@ -66,6 +70,13 @@ fn span_of(block: Block) -> Span {
 
 fn holds(span: Span, offset: u64) -> bool {
     (span.offset..span.offset + span.size).contains(&offset)
+}
+
+/// The words of bytes, each with its place.
+fn words_of(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
+    let words = bytes.as_chunks::<8>().0.iter();
+    let words = words.map(|word| u64::from_le_bytes(*word));
+    (offset..).step_by(8).zip(words)
 }
 
 /// Replaces bytes of `span` by words.
@@ -93,6 +104,7 @@ impl Workspace {
             freed: Vec::new(),
             bits: BTreeMap::new(),
             last: BTreeMap::new(),
+            before: BTreeMap::new(),
         }
     }
 
@@ -112,6 +124,7 @@ impl Workspace {
             freed: Vec::new(),
             retired: Vec::new(),
             last: BTreeMap::new(),
+            before: BTreeMap::new(),
         }
     }
 
@@ -128,6 +141,12 @@ impl Workspace {
     /// Closes the open transaction: its entries, in the order in which they are applied. Bits come first, since nobody reads them but writers; then fresh
     /// blocks, then what links them, then the words that change everything at once.
     pub fn close(&mut self) -> Entries {
+        let is_annulled = self.is_annulled();
+        self.before.clear();
+        if is_annulled {
+            self.entries = Entries::default();
+            self.bits.clear();
+        }
         let mut entries = Entries::default();
         for (place, word) in std::mem::take(&mut self.bits) {
             entries.push_word(place, word);
@@ -151,6 +170,22 @@ impl Workspace {
             self.allocator.give_back(block);
         }
         entries
+    }
+
+    /// Whether the open transaction leaves everything as it was, like a push and the pop behind it: nothing is fresh or freed, and each word that it writes
+    /// is known to have held the same before the transaction. What another operation of the transaction changes stands in the way.
+    fn is_annulled(&self) -> bool {
+        let is_as_before = |place: u64, word: u64| self.before.get(&place) == Some(&word);
+        let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+        for entry in self.entries.iter() {
+            last.extend(words_of(entry.offset, entry.bytes));
+        }
+        let is_known = |(place, word): (&u64, &u64)| match mutant!(AnnulledBehindOthers) {
+            true => self.before.get(place).is_none_or(|before| before == word),
+            false => is_as_before(*place, *word),
+        };
+        let has_blocks = !self.fresh.is_empty() || !self.freed.is_empty();
+        !has_blocks && self.last.is_empty() && last.iter().all(is_known)
     }
 
     /// Replaces bytes that were read from the pool by what staged operations make of them.
@@ -288,11 +323,16 @@ impl Draft<'_> {
         self.last.insert(offset, word);
     }
 
-    fn note_written(&mut self, offset: u64, bytes: &[u8]) {
-        for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
-            let place = offset + index as u64 * 8;
-            self.written.insert(place, u64::from_le_bytes(*word));
+    /// Stores whole words over words that were read. A transaction that leaves all of its words as they were is empty.
+    pub fn write_over(&mut self, offset: u64, before: &[u8], bytes: &[u8]) {
+        for (place, word) in words_of(offset, before) {
+            self.before.entry(place).or_insert(word);
         }
+        self.write(offset, bytes);
+    }
+
+    fn note_written(&mut self, offset: u64, bytes: &[u8]) {
+        self.written.extend(words_of(offset, bytes));
     }
 
     /// Replaces bytes that were read from the pool by what staged operations and this draft make of them.
@@ -366,6 +406,9 @@ impl Draft<'_> {
         // `append` would copy the whole map.
         workspace.staged.extend(std::mem::take(&mut self.written));
         workspace.last.extend(std::mem::take(&mut self.last));
+        for (place, word) in std::mem::take(&mut self.before) {
+            workspace.before.entry(place).or_insert(word);
+        }
         for block in freed {
             match workspace.fresh.remove(&span_of(block).offset) {
                 // Nothing was ever written there.

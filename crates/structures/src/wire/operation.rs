@@ -46,10 +46,14 @@ pub enum Verb {
     Reclaim = 12,
     /// Does several operations, all or none; the value is a [`Group`]. Of the domain.
     Group = 13,
+    /// Takes the next item of a queue for the consumer: the key is a token and the item's number, 8 bytes each.
+    Take = 14,
+    /// Ends an item that was taken: the key is its token.
+    Done = 15,
 }
 
 impl Verb {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Insert,
         Self::InsertIfAbsent,
         Self::Update,
@@ -63,6 +67,8 @@ impl Verb {
         Self::Drop,
         Self::Reclaim,
         Self::Group,
+        Self::Take,
+        Self::Done,
     ];
 
     /// Whether the verb is for structures with keys.

@@ -125,6 +125,18 @@ fn every_seeded_bug_of_structures_is_found() {
                 several::a_reader_notices_that_a_structure_was_made_empty,
             ),
             (Mutant::TokenForgotten, structures),
+            (
+                Mutant::AnnulledBehindOthers,
+                several::a_push_and_its_pop_leave_an_empty_transaction_unless_something_stands_before_them,
+            ),
+            (
+                Mutant::TakenForgotten,
+                several::a_queue_goes_from_its_producer_to_its_consumer_through_the_deaths_of_both,
+            ),
+            (
+                Mutant::TakenIsDone,
+                several::a_queue_goes_from_its_producer_to_its_consumer_through_the_deaths_of_both,
+            ),
         ],
     );
 }

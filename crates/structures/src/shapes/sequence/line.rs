@@ -31,12 +31,22 @@ impl Line {
         Ok(anchor)
     }
 
-    pub fn write(&self, draft: &mut Draft<'_>, tags: TagKey, anchor: Pointer) {
+    fn bytes(&self, tags: TagKey, anchor: Pointer) -> Vec<u8> {
         let pointers = [self.next, self.head, self.tail].map(Pointer::word);
         let words = [&[0, self.length, self.position][..], &pointers].concat();
         let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         tags.seal(anchor, 0, &mut bytes);
-        draft.write(anchor.offset(), &bytes);
+        bytes
+    }
+
+    fn write(&self, draft: &mut Draft<'_>, tags: TagKey, anchor: Pointer) {
+        draft.write(anchor.offset(), &self.bytes(tags, anchor));
+    }
+
+    /// Writes the line over the one that was read.
+    pub fn write_over(&self, draft: &mut Draft<'_>, tags: TagKey, anchor: Pointer, before: &Self) {
+        let (before, bytes) = (before.bytes(tags, anchor), self.bytes(tags, anchor));
+        draft.write_over(anchor.offset(), &before, &bytes);
     }
 
     /// Bytes of the block.

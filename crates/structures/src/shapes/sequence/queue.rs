@@ -248,7 +248,7 @@ impl QueuePlan {
             line.next = pointer;
         }
         line.length += 1;
-        line.write(draft, tags, anchor);
+        line.write_over(draft, tags, anchor, &self.line);
         Ok(Answer::Added)
     }
 
@@ -269,7 +269,7 @@ impl QueuePlan {
                 line.tail = Pointer::NULL;
             }
         }
-        line.write(draft, tags, anchor);
+        line.write_over(draft, tags, anchor, &self.line);
         draft.free(first.pointer, first.size())?;
         if is_last {
             draft.free(chunk, CHUNK_SIZE)?;
@@ -374,6 +374,116 @@ impl Traversal for QueueWalk {
     type End = Contents;
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Contents> {
+        self.advance(bytes).unwrap_or_else(Step::Stale)
+    }
+}
+
+/// Chunks that a reader passes on the way to an item. Their number is the writer's, who may be hostile.
+const CHUNKS_MAX: u64 = 1 << 16;
+
+/// Reads the item of a queue with a certain number: the line, the chunks up to the item's, the item.
+#[derive(Clone, Debug)]
+pub struct ItemOf {
+    queue: Queue,
+    number: u64,
+    stage: ItemStage,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ItemStage {
+    Begin,
+    Line,
+    /// The chunk whose first item has this number.
+    Chunk(u64),
+    Item(Pointer),
+}
+
+/// An item of a queue that was looked for by its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Numbered {
+    /// It is not in the queue yet.
+    Later,
+    /// It was popped.
+    Gone,
+    /// Its value.
+    Value(Vec<u8>),
+}
+
+impl Queue {
+    /// Reads the item with this number. The first one that was put in has the number 0.
+    pub fn item(&self, number: u64) -> ItemOf {
+        ItemOf {
+            queue: *self,
+            number,
+            stage: ItemStage::Begin,
+        }
+    }
+}
+
+impl ItemOf {
+    fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Numbered>, Stale> {
+        let Queue { anchor, tags, .. } = self.queue;
+        match self.stage {
+            ItemStage::Begin => {
+                self.stage = ItemStage::Line;
+                Ok(Step::Read(vec![Line::place(anchor)]))
+            }
+            ItemStage::Line => {
+                let line = Line::parse(tags, anchor, &bytes[0])?;
+                let ahead = self.number.checked_sub(line.position);
+                let Some(ahead) = ahead else {
+                    return Ok(Step::Done(Numbered::Gone));
+                };
+                if ahead >= line.length {
+                    return Ok(Step::Done(Numbered::Later));
+                }
+                if ahead / CHUNK_ITEMS > CHUNKS_MAX {
+                    let (place, what) = (Line::place(anchor).span, "item within reach");
+                    return Err(Stale { place, what });
+                }
+                let first = line.position - line.position % CHUNK_ITEMS;
+                Ok(self.chunk(line.head, first))
+            }
+            ItemStage::Chunk(first) => {
+                let word = Pointer::from_word(word_at(&bytes[0], 0));
+                Ok(match self.number - first < CHUNK_ITEMS {
+                    true => {
+                        self.stage = ItemStage::Item(word);
+                        Step::Read(vec![Place::last(self.queue.items().first(word))])
+                    }
+                    false => self.chunk(word, first + CHUNK_ITEMS),
+                })
+            }
+            ItemStage::Item(pointer) => match self.queue.items().judge(pointer, &bytes[0]) {
+                ItemRead::Whole(item) if item.key == self.number.to_le_bytes() => {
+                    Ok(Step::Done(Numbered::Value(item.value)))
+                }
+                // Chunks have no tags: the item says which one it is.
+                ItemRead::Whole(item) => Err(Stale {
+                    place: pointer.span(item.size()),
+                    what: "item with its number",
+                }),
+                ItemRead::Longer(place) => Ok(Step::Read(vec![Place::last(place)])),
+                ItemRead::Stale(stale) => Err(stale),
+            },
+        }
+    }
+
+    /// Reads the item's word of its chunk, or the link of one before.
+    fn chunk(&mut self, chunk: Pointer, first: u64) -> Step<Numbered> {
+        self.stage = ItemStage::Chunk(first);
+        let place = match self.number - first < CHUNK_ITEMS {
+            true => word_of(chunk, self.number),
+            false => chunk.span(8),
+        };
+        Step::Read(vec![Place::last(place)])
+    }
+}
+
+impl Traversal for ItemOf {
+    type End = Numbered;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Numbered> {
         self.advance(bytes).unwrap_or_else(Step::Stale)
     }
 }

@@ -140,7 +140,7 @@ impl StackPlan {
             };
             line.length -= 1;
             line.next = below(&top);
-            line.write(draft, tags, anchor);
+            line.write_over(draft, tags, anchor, &self.line);
             draft.free(top.pointer, top.size())?;
             return Ok(Answer::Taken(Some(top.value)));
         };
@@ -149,7 +149,7 @@ impl StackPlan {
         draft.write(pointer.offset(), &item_bytes(tags, pointer, &key, &value));
         line.length += 1;
         line.next = pointer;
-        line.write(draft, tags, anchor);
+        line.write_over(draft, tags, anchor, &self.line);
         Ok(Answer::Added)
     }
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use rand::{Rng as _, RngExt as _};
 use stonecast_base::{Random, Span, random_from_seed};
 use stonecast_media::Region as _;
+use stonecast_structures::shapes::sequence::Cursor;
 use stonecast_structures::shapes::{Answer, Audit, Description, ReadRoots, StructureKind, drive};
 use stonecast_structures::{
     Append, Comparison, Domain, DomainPlace, DomainWriter, Executor, Group, Key as _, LogArea,
@@ -57,6 +58,9 @@ struct Content {
     number: u32,
     renamed: usize,
     sequence: VecDeque<Vec<u8>>,
+    /// Of a cursor: the next number, and what was taken.
+    next: u64,
+    taken: Vec<(u64, u64)>,
     map: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -169,6 +173,8 @@ impl State {
         let content = self.contents.get_mut(&(change.kind as u8));
         let content = content.expect("it was created");
         let value = change.value.clone();
+        let words = change.key.as_chunks::<8>().0;
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         match (change.verb, change.kind) {
             (Verb::Push, _) => {
                 content.sequence.push_back(value);
@@ -178,6 +184,24 @@ impl State {
                 return Answer::Taken(content.sequence.pop_back());
             }
             (Verb::Pop, _) => return Answer::Taken(content.sequence.pop_front()),
+            (Verb::Take, _) => {
+                let (token, number) = (words[0], words[1]);
+                let known = content.taken.iter().find(|(known, _)| *known == token);
+                if let Some((_, known)) = known {
+                    return Answer::Changed(*known == number);
+                }
+                let is_next = number == content.next;
+                if is_next {
+                    content.taken.push((token, number));
+                    content.next += 1;
+                }
+                return Answer::Changed(is_next);
+            }
+            (Verb::Done, _) => {
+                let before = content.taken.len();
+                content.taken.retain(|(token, _)| *token != words[0]);
+                return Answer::Existed(content.taken.len() < before);
+            }
             _ => {}
         }
         let (map, key) = (&mut content.map, change.key.clone());
@@ -207,6 +231,13 @@ impl Content {
         match kind {
             StructureKind::Stack => self.sequence.iter().rev().map(pair).collect(),
             StructureKind::Queue => self.sequence.iter().map(pair).collect(),
+            StructureKind::Cursor => {
+                let bytes = |word: &u64| word.to_be_bytes().to_vec();
+                let taken = self.taken.iter();
+                taken
+                    .map(|(token, number)| (bytes(token), bytes(number)))
+                    .collect()
+            }
             _ => self.map.clone().into_iter().collect(),
         }
     }
@@ -533,9 +564,10 @@ impl History {
 fn any_change(random: &mut Random, state: &State) -> Change {
     let kinds = StructureKind::ALL;
     let kind = kinds[random.random_range(0..kinds.len())];
-    let verbs = match kind.has_keys() {
-        false => &[Verb::Push, Verb::Push, Verb::Pop][..],
-        true => &[
+    let verbs = match kind {
+        StructureKind::Cursor => &[Verb::Take, Verb::Done][..],
+        StructureKind::Stack | StructureKind::Queue => &[Verb::Push, Verb::Push, Verb::Pop],
+        _ => &[
             Verb::Insert,
             Verb::InsertIfAbsent,
             Verb::Update,
@@ -544,9 +576,15 @@ fn any_change(random: &mut Random, state: &State) -> Change {
         ],
     };
     let verb = verbs[random.random_range(0..verbs.len())];
-    let key = match kind.has_keys() {
-        false => Vec::new(),
-        true => random.random_range(0..60_u64).encoded(),
+    let token = random.random_range(0..12);
+    let key = match kind {
+        StructureKind::Stack | StructureKind::Queue => Vec::new(),
+        StructureKind::Cursor if verb == Verb::Done => Cursor::done_key(token),
+        StructureKind::Cursor => {
+            let next = state.contents[&(kind as u8)].next;
+            Cursor::take_key(token, next + random.random_range(0..4) / 3)
+        }
+        _ => random.random_range(0..60_u64).encoded(),
     };
     let mut value = vec![0; random.random_range(0..80)];
     random.fill_bytes(&mut value);

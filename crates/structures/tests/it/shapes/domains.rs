@@ -3,6 +3,7 @@
 use rand::{Rng as _, RngExt as _};
 use stonecast_base::random_from_seed;
 use stonecast_structures::shapes::btree::MvBTree;
+use stonecast_structures::shapes::sequence::{Cursor, Numbered, TAKEN_MAX};
 use stonecast_structures::shapes::{
     Answer, Description, Rooted, Stale, Structure, StructureKind, drive,
 };
@@ -48,7 +49,7 @@ fn items(store: &Store, tree: &MvBTree) -> Result<Items, Stale> {
 /// Needs the retire chain: a snapshot lasts as long as nothing is reclaimed, and then ends as too old or shows what it showed. Needs the root word at the end of a
 /// transaction: two trees that change in groups are the same in every snapshot.
 pub fn a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old() {
-    for seed in 0..12 {
+    for seed in 0..4 {
         let mut random = random_from_seed(seed);
         let mut store = Store::new(16, description(StructureKind::MvBTree));
         let second = store.create("second", description(StructureKind::MvBTree));
@@ -176,8 +177,177 @@ pub fn a_reader_notices_that_a_structure_was_made_empty() {
     }
 }
 
+/// A producer and a consumer, each with a domain and a writer of its own. The consumer dies at any moment, and so does the producer. Needs the record of what
+/// was taken, and a floor below it: every item is done once, in order, and was there to be read until then.
+pub fn a_queue_goes_from_its_producer_to_its_consumer_through_the_deaths_of_both() {
+    for seed in 0..10 {
+        let mut random = random_from_seed(seed);
+        let mut producer = Store::new(8, description(StructureKind::Queue));
+        let mut consumer = Store::new(2, description(StructureKind::Cursor));
+        let queue = match producer.structure() {
+            Structure::Queue(queue) => queue,
+            other => panic!("{other:?}"),
+        };
+        let cursor = match consumer.structure() {
+            Structure::Cursor(cursor) => cursor,
+            other => panic!("{other:?}"),
+        };
+        let (mut pushed, mut popped, mut token) = (0_u64, 0, 0);
+        let mut done = Vec::new();
+        while done.len() < 200 {
+            match random.random_range(0..8) {
+                0..3 => {
+                    let value = pushed.to_le_bytes();
+                    producer.stage(Verb::Push, b"", &value).unwrap();
+                    pushed += 1;
+                    producer.publish();
+                    (0..random.random_range(0..100)).for_each(|_| producer.apply_word());
+                }
+                // What the producer sees of the consumer is what was applied.
+                3 => {
+                    let state = drive(cursor.read(), |span| consumer.read(span));
+                    let floor = state.map_or(popped, |state| state.floor());
+                    while popped < floor {
+                        producer.stage(Verb::Pop, b"", b"").unwrap();
+                        popped += 1;
+                    }
+                    producer.publish();
+                }
+                4 => {
+                    producer.apply_all();
+                    producer.next_writer();
+                }
+                // The next consumer finds what the one before has taken.
+                5 => {
+                    consumer.apply_all();
+                    consumer.next_writer();
+                    let state = drive(cursor.read(), |span| consumer.read(span)).unwrap();
+                    producer.apply_all();
+                    for (token, number) in state.taken {
+                        let value = drive(queue.item(number), |span| producer.read(span));
+                        let expected = Numbered::Value(number.to_le_bytes().to_vec());
+                        assert_eq!(value, Ok(expected), "seed {seed}");
+                        let key = Cursor::done_key(token);
+                        let ended = consumer.stage(Verb::Done, &key, b"").unwrap();
+                        assert_eq!(ended, Answer::Existed(true));
+                        done.push(number);
+                    }
+                    consumer.publish();
+                    consumer.apply_all();
+                }
+                _ => {
+                    consumer.apply_all();
+                    let state = drive(cursor.read(), |span| consumer.read(span)).unwrap();
+                    let item = drive(queue.item(state.next), |span| producer.read(span));
+                    let Ok(Numbered::Value(value)) = item else {
+                        assert_ne!(item, Ok(Numbered::Gone), "seed {seed}");
+                        continue;
+                    };
+                    assert_eq!(value, state.next.to_le_bytes(), "seed {seed}");
+                    if state.taken.len() == TAKEN_MAX {
+                        continue;
+                    }
+                    token += 1;
+                    let key = Cursor::take_key(token, state.next);
+                    let taken = consumer.stage(Verb::Take, &key, b"").unwrap();
+                    assert_eq!(taken, Answer::Changed(true));
+                    consumer.publish();
+                    if random.random_range(0..3) > 0 {
+                        let key = Cursor::done_key(token);
+                        consumer.stage(Verb::Done, &key, b"").unwrap();
+                        done.push(state.next);
+                        consumer.publish();
+                    }
+                    (0..random.random_range(0..40)).for_each(|_| consumer.apply_word());
+                }
+            }
+            assert!(pushed < 4_000, "seed {seed}: {} are done", done.len());
+        }
+        producer.apply_all();
+        consumer.apply_all();
+        let state = drive(cursor.read(), |span| consumer.read(span)).unwrap();
+        done.extend(state.taken.iter().map(|(_, number)| *number));
+        done.sort_unstable();
+        let all: Vec<u64> = (0..state.next).collect();
+        assert_eq!(done, all, "seed {seed}: each item is done once");
+        producer.check_memory();
+        consumer.check_memory();
+    }
+}
+
+#[test]
+fn a_consumer_that_ends_nothing_takes_no_more() {
+    let mut store = Store::new(2, description(StructureKind::Cursor));
+    for number in 0..TAKEN_MAX as u64 {
+        let key = Cursor::take_key(number + 1, number);
+        let taken = store.stage(Verb::Take, &key, b"");
+        assert_eq!(taken.unwrap(), Answer::Changed(true));
+    }
+    let key = Cursor::take_key(99, TAKEN_MAX as u64);
+    let fault = store.stage(Verb::Take, &key, b"").unwrap_err();
+    assert_eq!(fault.to_string(), "63 items are taken and not done");
+    let again = store.stage(Verb::Take, &Cursor::take_key(7, 6), b"");
+    assert_eq!(again.unwrap(), Answer::Changed(true));
+    store.stage(Verb::Done, &Cursor::done_key(7), b"").unwrap();
+    let gone = store.stage(Verb::Done, &Cursor::done_key(7), b"");
+    assert_eq!(gone.unwrap(), Answer::Existed(false));
+    let taken = store.stage(Verb::Take, &key, b"");
+    assert_eq!(taken.unwrap(), Answer::Changed(true));
+    let fault = store.stage(Verb::Take, b"short", b"").unwrap_err();
+    assert_eq!(fault.to_string(), "key or value of a Take are none");
+}
+
+/// Needs the look at everything else that the transaction changes: with an insert before the pair, the transaction is not empty.
+pub fn a_push_and_its_pop_leave_an_empty_transaction_unless_something_stands_before_them() {
+    for kind in [StructureKind::Stack, StructureKind::Queue] {
+        for (is_alone, has_others) in [(true, false), (true, true), (false, false)] {
+            let mut store = Store::new(8, description(StructureKind::BTree));
+            let sequence = store.create("sequence", description(kind));
+            let call = |store: &mut Store, verb, value| {
+                store.execute(&Operation {
+                    token: 0,
+                    structure: sequence,
+                    verb,
+                    key: b"",
+                    value,
+                })
+            };
+            if kind == StructureKind::Stack && has_others {
+                call(&mut store, Verb::Push, b"below").unwrap();
+            }
+            let key = 7_u64.encoded();
+            store.stage(Verb::Insert, &key, b"old").unwrap();
+            store.publish();
+            store.apply_all();
+            if !is_alone {
+                store.stage(Verb::Insert, &key, b"new").unwrap();
+            }
+            call(&mut store, Verb::Push, b"one").unwrap();
+            let taken = call(&mut store, Verb::Pop, b"").unwrap();
+            assert_eq!(taken, Answer::Taken(Some(b"one".to_vec())));
+            store.publish();
+            // A queue goes on with the next number: its line is another one.
+            let is_empty = store.words_left() == 0;
+            assert_eq!(
+                is_empty,
+                is_alone && kind == StructureKind::Stack,
+                "{kind:?}"
+            );
+            store.apply_all();
+            let expected: &[u8] = if is_alone { b"old" } else { b"new" };
+            store.check(vec![(key.clone(), expected.to_vec())], true);
+            store.next_writer();
+            let left = call(&mut store, Verb::Pop, b"").unwrap();
+            let below = has_others && kind == StructureKind::Stack;
+            assert_eq!(left, Answer::Taken(below.then(|| b"below".to_vec())));
+        }
+    }
+}
+
 #[test]
 fn each_rule_of_a_domain_holds() {
+    a_push_and_its_pop_leave_an_empty_transaction_unless_something_stands_before_them();
+    a_queue_goes_from_its_producer_to_its_consumer_through_the_deaths_of_both();
     a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old();
     a_snapshot_takes_no_younger_node_for_its_own();
     a_reader_notices_that_a_structure_was_made_empty();
@@ -192,6 +362,9 @@ fn a_structure_that_is_dropped_gives_every_block_back() {
         store.publish();
         store.apply_all();
         let number = store.create("one", description(kind));
+        if kind == StructureKind::Cursor {
+            continue;
+        }
         let verb = if kind.has_keys() {
             Verb::Insert
         } else {
@@ -294,9 +467,9 @@ fn names_are_given_once_and_moved_by_a_rename() {
             Verb::Group,
             "",
             b"no group",
-            "the value of a Group is damaged",
+            "key or value of a Group are none",
         ),
-        (Verb::Reclaim, "", b"", "the value of a Reclaim is damaged"),
+        (Verb::Reclaim, "", b"", "key or value of a Reclaim are none"),
     ] {
         assert_eq!(refused(&mut store, verb, name, value), told);
     }
