@@ -123,7 +123,7 @@ impl Scrap {
             Part::Directory { level, index } => {
                 Some(hash::directory_part(self.pointer, level, index))
             }
-            Part::Segment { .. } => Some(hash::segment_place(self.pointer)),
+            Part::Segment { bucket } => Some(hash::segment_part(self.pointer, bucket)),
             Part::Item => Some(self.pointer.span(item)),
             Part::Stacked => Some(self.pointer.span(item + 8)),
             Part::Node { .. } => Some(self.pointer.span(BTree::node_size())),

@@ -3,17 +3,17 @@
 use stonecast_base::{Span, mutant};
 
 use crate::shapes::tag::{TagKey, word_at};
-use crate::space::Draft;
+use crate::space::{Draft, SpaceFault};
 use crate::wire::Pointer;
 
-use super::{DEPTH_MAX, KeyHash};
+use super::{DEPTH_MAX, KeyHash, WIDTH_MAX};
 
 /// Bytes of a bucket: a tag, a control word, and words of items.
 pub(super) const BUCKET_SIZE: u64 = 128;
-/// Buckets of a segment.
+/// Buckets of a segment of width 0.
 pub(super) const BUCKETS: u64 = 32;
-/// Bytes of a segment.
-pub(super) const SEGMENT_SIZE: u64 = BUCKET_SIZE * BUCKETS;
+/// Bits of a segment's generation; its width stands above them.
+const GENERATION_BITS: u32 = 20;
 /// Words before those of the items.
 const CONTROL_WORDS: usize = 2;
 /// Items of a bucket.
@@ -27,6 +27,36 @@ const DEAD: u64 = 0xff;
 pub(super) struct Bucket {
     control: u64,
     pub words: [Pointer; SLOTS],
+}
+
+/// Buckets of a segment of this width.
+pub(super) const fn buckets(width: u32) -> u64 {
+    BUCKETS << width
+}
+
+/// Bytes of a segment of this width.
+pub(super) const fn segment_size(width: u32) -> u64 {
+    BUCKET_SIZE * buckets(width)
+}
+
+/// The pointer to a segment of this width in a block that was taken.
+pub(super) fn segment_pointer(block: Pointer, width: u32) -> Pointer {
+    let generation = block.generation() & ((1 << GENERATION_BITS) - 1);
+    Pointer::new(
+        block.unit(),
+        u64::from(width) << GENERATION_BITS | generation,
+    )
+}
+
+/// Takes a block for a segment.
+pub(super) fn new_segment(draft: &mut Draft<'_>, width: u32) -> Result<Pointer, SpaceFault> {
+    let block = draft.allocate(segment_size(width))?;
+    Ok(segment_pointer(block, width))
+}
+
+/// The width of the segment behind a pointer. A damaged one is no wider than segments are.
+pub(super) fn width_of(segment: Pointer) -> u32 {
+    ((segment.generation() >> GENERATION_BITS) as u32).min(WIDTH_MAX)
 }
 
 /// The place of a bucket in a segment.
@@ -100,15 +130,17 @@ pub(super) fn write_segment(
     part: (u32, u64),
     items: &[(KeyHash, Pointer)],
 ) {
+    let width = width_of(segment);
+    let mut of_buckets = vec![Vec::new(); buckets(width) as usize];
+    for (hash, word) in items {
+        of_buckets[hash.bucket(width) as usize].push(*word);
+    }
     let mut bytes = Vec::new();
-    for bucket in 0..BUCKETS {
+    for (bucket, of_bucket) in of_buckets.into_iter().enumerate() {
         let mut words = [Pointer::NULL; SLOTS];
-        let of_bucket = items.iter().filter(|(hash, _)| hash.bucket() == bucket);
-        for (slot, (_, word)) in of_bucket.enumerate() {
-            words[slot] = *word;
-        }
+        words[..of_bucket.len()].copy_from_slice(&of_bucket);
         let new = Bucket::new(part, words);
-        bytes.extend_from_slice(&new.bytes(tags, segment, bucket));
+        bytes.extend_from_slice(&new.bytes(tags, segment, bucket as u64));
     }
     draft.write(segment.offset(), &bytes);
 }
@@ -122,7 +154,7 @@ pub(super) fn kill_segment(draft: &mut Draft<'_>, tags: TagKey, segment: Pointer
         control: DEAD,
         words: [Pointer::NULL; SLOTS],
     };
-    for bucket in 0..BUCKETS {
+    for bucket in 0..buckets(width_of(segment)) {
         let bytes = dead.bytes(tags, segment, bucket);
         draft.write(place(segment, bucket).offset, &bytes);
     }

@@ -6,9 +6,9 @@ use crate::shapes::traversal::{Answer, Place, Stale, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
 use crate::wire::{Pointer, Verb};
 
-use super::bucket::{self, BUCKETS, Bucket, SEGMENT_SIZE, SLOTS};
+use super::bucket::{self, Bucket, SLOTS};
 use super::find::{Find, Found};
-use super::{BUCKET_SIZE, DEPTH_MAX, HashTable, KeyHash};
+use super::{BUCKET_SIZE, HashTable, KeyHash, WIDTH_MAX};
 use crate::shapes::root::Root;
 
 /// Bytes that are read of an item whose segment is split: enough for the header and a usual key.
@@ -37,8 +37,9 @@ enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Split {
     items: Vec<(KeyHash, Pointer)>,
-    /// Bits of the hash that the new segments with the key's bucket have in common.
+    /// Bits of the hash that the new segment with the key's bucket has in common, and its width: one of them is larger than before.
     depth: u32,
+    width: u32,
     /// All words of the directory; empty unless the directory grows.
     directory: Vec<Pointer>,
 }
@@ -87,7 +88,7 @@ impl Change {
     fn segment_read(&mut self, found: Found, bytes: &[u8]) -> Step<ChangePlan> {
         let (tags, segment) = (self.table.tags, found.home.segment);
         let mut words = Vec::new();
-        for number in 0..BUCKETS {
+        for number in 0..bucket::buckets(bucket::width_of(segment)) {
             let start = (number * BUCKET_SIZE) as usize;
             let part = bytes.get(start..start + BUCKET_SIZE as usize);
             let read = part.and_then(|part| Bucket::parse(tags, segment, number, part));
@@ -122,6 +123,7 @@ impl Change {
         // A long key may need a second read, of as many bytes as keys may have.
         let most = (ITEM_HEADER_SIZE + KEY_SIZE_MAX) as u64;
         let place = |word: Pointer| word.span(word.block_size_max().min(most));
+        let width = bucket::width_of(found.home.segment);
         let mut items = Vec::new();
         for (&(bucket, word), bytes) in words.iter().zip(bytes) {
             let Some(key) = ItemReader::key_of(bytes) else {
@@ -136,21 +138,24 @@ impl Change {
             };
             // The tag covers the value, too, which is not read. Bucket, fingerprint and prefix have to agree with the hash instead.
             let hash = self.table.hash_of(key);
-            let is_here = hash.bucket() == bucket && hash.may_be(word);
+            let is_here = hash.bucket(width) == bucket && hash.may_be(word);
             if !is_here || !found.home.bucket.is_home_of(hash) {
                 let (place, what) = (place(word), "item of the segment");
                 return Step::Stale(Stale { place, what });
             }
             items.push((hash, word));
         }
-        let Some(depth) = depth_with_room(&items, found.hash, found.home.bucket.depth()) else {
-            // No depth separates these keys. The plan fails when it is applied.
+        let part = (found.home.bucket.depth(), width);
+        let room = part_with_room(&items, found.hash, part, self.table.depth_max);
+        let Some((depth, width)) = room else {
+            // Nothing separates these keys. The plan fails when it is applied.
             return self.planned(found, None);
         };
         let root = found.home.root;
         let split = Split {
             items,
             depth,
+            width,
             directory: Vec::new(),
         };
         if depth <= root.level {
@@ -161,15 +166,23 @@ impl Change {
     }
 }
 
-/// The smallest depth above `depth` at which the bucket of `hash` has a free slot.
-fn depth_with_room(items: &[(KeyHash, Pointer)], hash: KeyHash, depth: u32) -> Option<u32> {
-    let count = |depth| {
+/// Depth and width of the first segment, deeper or wider than that of the items, in which the bucket of `hash` has a free slot. While the directory can grow, it grows.
+fn part_with_room(
+    items: &[(KeyHash, Pointer)],
+    hash: KeyHash,
+    (depth, width): (u32, u32),
+    depth_max: u32,
+) -> Option<(u32, u32)> {
+    let count = |depth, width| {
         let with = |&&(other, _): &&(KeyHash, Pointer)| {
-            other.bucket() == hash.bucket() && other.prefix(depth) == hash.prefix(depth)
+            other.bucket(width) == hash.bucket(width) && other.prefix(depth) == hash.prefix(depth)
         };
         items.iter().filter(with).count()
     };
-    (depth + 1..=DEPTH_MAX).find(|&depth| count(depth) < SLOTS)
+    let deeper = (depth + 1..=depth_max).map(|depth| (depth, width));
+    let wider = (width + 1..=WIDTH_MAX).map(|width| (depth.max(depth_max), width));
+    let mut parts = deeper.chain(wider);
+    parts.find(|&(depth, width)| count(depth, width) < SLOTS)
 }
 
 impl Traversal for Change {
@@ -181,7 +194,9 @@ impl Traversal for Change {
                 Step::Read(places) => Step::Read(places),
                 Step::Stale(stale) => Step::Stale(stale),
                 Step::Done(found) if self.needs_room(&found) => {
-                    let place = found.home.segment.span(SEGMENT_SIZE);
+                    let segment = found.home.segment;
+                    let size = bucket::segment_size(bucket::width_of(segment));
+                    let place = segment.span(size);
                     self.stage = Stage::Segment(found);
                     Step::Read(vec![Place::last(place)])
                 }
@@ -241,7 +256,8 @@ impl ChangePlan {
             }
             (None, Some(split)) => self.split(draft, root, split, pointer)?,
             (None, None) => {
-                return Err(SpaceFault::NoSpace { size: SEGMENT_SIZE });
+                let size = bucket::segment_size(WIDTH_MAX);
+                return Err(SpaceFault::NoSpace { size });
             }
         }
         Ok(answer)
@@ -262,7 +278,8 @@ impl ChangePlan {
 
     fn write_slot(&mut self, draft: &mut Draft<'_>, slot: usize, word: Pointer) {
         let home = &mut self.found.home;
-        let place = (home.segment, self.found.hash.bucket());
+        let number = self.found.hash.bucket(bucket::width_of(home.segment));
+        let place = (home.segment, number);
         let tags = self.table.tags;
         home.bucket.write_slot(draft, tags, place, slot, word);
     }
@@ -292,7 +309,7 @@ impl ChangePlan {
         segments.push(((split.depth, hash.prefix(split.depth)), rest));
         let mut named = Vec::new();
         for (part, items) in &segments {
-            let segment = draft.allocate(SEGMENT_SIZE)?;
+            let segment = bucket::new_segment(draft, split.width)?;
             bucket::write_segment(draft, tags, segment, *part, items);
             named.push((*part, segment));
         }
@@ -323,7 +340,7 @@ impl ChangePlan {
             root.write_length(draft, tags, anchor);
         }
         bucket::kill_segment(draft, tags, old);
-        draft.free(old, SEGMENT_SIZE)
+        draft.free(old, bucket::segment_size(bucket::width_of(old)))
     }
 }
 

@@ -122,11 +122,12 @@ impl Traversal for Find {
             Stage::Directory(root) => {
                 let segment = Pointer::from_word(crate::shapes::tag::word_at(&bytes[0], 0));
                 self.stage = Stage::Bucket(root, segment);
-                let place = bucket::place(segment, self.hash.bucket());
+                let number = self.hash.bucket(bucket::width_of(segment));
+                let place = bucket::place(segment, number);
                 Step::Read(vec![Place::last(place)])
             }
             Stage::Bucket(root, segment) => {
-                let number = self.hash.bucket();
+                let number = self.hash.bucket(bucket::width_of(segment));
                 let read = Bucket::parse(tags, segment, number, &bytes[0]);
                 let Some(bucket) = read.filter(|bucket| bucket.is_home_of(self.hash)) else {
                     let (place, what) = (bucket::place(segment, number), "bucket of the key");

@@ -7,13 +7,13 @@ use crate::shapes::scrap::{Part, Scrap, TakenApart};
 use crate::shapes::traversal::Stale;
 use crate::wire::Pointer;
 
-use super::bucket::{self, BUCKET_SIZE, BUCKETS, Bucket, SEGMENT_SIZE};
+use super::bucket::{self, BUCKET_SIZE, Bucket};
 use super::{DEPTH_MAX, HashTable};
 
 /// Words of a directory that are taken apart at once.
 const DIRECTORY_WORDS: u32 = 32;
 /// Buckets of a segment that are taken apart at once.
-const SEGMENT_BUCKETS: u32 = 4;
+const SEGMENT_BUCKETS: u64 = 4;
 
 /// The words of a directory from `index` on that are taken apart next, and the one behind them.
 pub(in crate::shapes) fn directory_part(top: Pointer, level: u32, index: u32) -> Span {
@@ -22,9 +22,13 @@ pub(in crate::shapes) fn directory_part(top: Pointer, level: u32, index: u32) ->
     Span::new(start, u64::from(left.clamp(1, DIRECTORY_WORDS + 1)) * 8)
 }
 
-/// The bytes of a segment.
-pub(in crate::shapes) fn segment_place(segment: Pointer) -> Span {
-    segment.span(SEGMENT_SIZE)
+/// The buckets of a segment from this one on that are taken apart next.
+pub(in crate::shapes) fn segment_part(segment: Pointer, bucket: u32) -> Span {
+    let buckets = bucket::buckets(bucket::width_of(segment));
+    // A damaged number is none of a bucket.
+    let first = u64::from(bucket).min(buckets - SEGMENT_BUCKETS);
+    let place = bucket::place(segment, first);
+    Span::new(place.offset, BUCKET_SIZE * SEGMENT_BUCKETS)
 }
 
 impl HashTable {
@@ -93,15 +97,17 @@ impl HashTable {
         bucket: u32,
         bytes: &[u8],
     ) -> Result<TakenApart, Stale> {
-        let end = (bucket + SEGMENT_BUCKETS).min(BUCKETS as u32);
+        let width = bucket::width_of(scrap.pointer);
+        let (first, buckets) = (u64::from(bucket), bucket::buckets(width));
+        let end = first + SEGMENT_BUCKETS;
         let mut parts = Vec::new();
-        if end < BUCKETS as u32 {
-            let part = Part::Segment { bucket: end };
-            parts.push(Scrap::new(scrap.pointer, part));
+        if end < buckets {
+            let bucket = end as u32;
+            parts.push(Scrap::new(scrap.pointer, Part::Segment { bucket }));
         }
-        for number in (bucket..end).map(u64::from) {
+        for number in first..end.min(buckets) {
             let place = bucket::place(scrap.pointer, number);
-            let start = (number * BUCKET_SIZE) as usize;
+            let start = ((number - first) * BUCKET_SIZE) as usize;
             let of_bucket = bytes.get(start..start + BUCKET_SIZE as usize);
             let read =
                 of_bucket.and_then(|bytes| Bucket::parse(self.tags, scrap.pointer, number, bytes));
@@ -111,7 +117,7 @@ impl HashTable {
             parts.extend(used.map(|word| Scrap::new(word, Part::Item)));
         }
         Ok(TakenApart {
-            freed: (end == BUCKETS as u32).then_some(SEGMENT_SIZE),
+            freed: (end >= buckets).then_some(bucket::segment_size(width)),
             parts,
         })
     }

@@ -5,7 +5,7 @@ use crate::shapes::item::ItemRead;
 use crate::shapes::traversal::{Place, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
-use super::bucket::{self, BUCKET_SIZE, BUCKETS, Bucket, SEGMENT_SIZE};
+use super::bucket::{self, BUCKET_SIZE, Bucket};
 use super::{DEPTH_MAX, HashTable};
 use crate::shapes::root::{ROOT_LINE_SIZE, Root};
 
@@ -58,9 +58,10 @@ impl Walk {
         let mut segments: Vec<Pointer> = words.collect();
         segments.dedup();
         let places = segments.iter();
-        let places = places.map(|segment| Place::last(segment.span(SEGMENT_SIZE)));
+        let size = |segment: &Pointer| bucket::segment_size(bucket::width_of(*segment));
+        let places = places.map(|segment| Place::last(segment.span(size(segment))));
         let places = places.collect();
-        let blocks = segments.iter().map(|segment| (*segment, SEGMENT_SIZE));
+        let blocks = segments.iter().map(|segment| (*segment, size(segment)));
         self.contents.blocks.extend(blocks);
         self.stage = Stage::Segments(segments);
         Step::Read(places)
@@ -69,7 +70,7 @@ impl Walk {
     fn segments(&mut self, segments: &[Pointer], bytes: &[Vec<u8>]) -> Step<Contents> {
         let mut words = Vec::new();
         for (&segment, bytes) in segments.iter().zip(bytes) {
-            for number in 0..BUCKETS {
+            for number in 0..bucket::buckets(bucket::width_of(segment)) {
                 let start = (number * BUCKET_SIZE) as usize;
                 let part = &bytes[start..start + BUCKET_SIZE as usize];
                 let Some(bucket) = Bucket::parse(self.table.tags, segment, number, part) else {
