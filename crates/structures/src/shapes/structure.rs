@@ -102,15 +102,13 @@ impl Structure {
         let Operation {
             verb, key, value, ..
         } = *operation;
-        let is_push = verb == Verb::Push;
+        let pushed = (verb == Verb::Push).then(|| value.to_vec());
         Ok(match self {
             Self::HashTable(table) => Travel::HashTable(Box::new(table.change(verb, key, value))),
             Self::BTree(tree) => Travel::BTree(Box::new(tree.change(verb, key, value))),
             Self::MvBTree(tree) => Travel::MvBTree(Box::new(tree.change(verb, key, value))),
-            Self::Stack(stack) if is_push => Travel::Stack(stack.push(value)),
-            Self::Stack(stack) => Travel::Stack(stack.pop()),
-            Self::Queue(queue) if is_push => Travel::Queue(queue.push(value)),
-            Self::Queue(queue) => Travel::Queue(queue.pop()),
+            Self::Stack(stack) => Travel::Stack(stack.travel(pushed)),
+            Self::Queue(queue) => Travel::Queue(queue.travel(pushed)),
             Self::Cursor(cursor) => {
                 let travel = cursor.travel(verb, key);
                 Travel::Cursor(travel.ok_or(ExecuteFault::Value { verb })?)

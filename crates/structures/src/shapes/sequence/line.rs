@@ -1,6 +1,6 @@
 //! The line of a stack or queue, and the reading of the item that comes next.
 
-use crate::shapes::item::{Item, ItemRead, ItemReader};
+use crate::shapes::item::{ITEM_HEADER_SIZE, Item, ItemRead, ItemReader};
 use crate::shapes::tag::{TagKey, word_at};
 use crate::shapes::traversal::{Place, Stale, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
@@ -79,6 +79,42 @@ impl Line {
     }
 }
 
+/// Where a stack or queue lies, and how its items are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub anchor: Pointer,
+    pub tags: TagKey,
+    item_hint: usize,
+}
+
+impl Ends {
+    /// `item_hint`: bytes of a usual item with its header.
+    pub fn new(anchor: Pointer, tags: TagKey, item_hint: usize) -> Self {
+        Self {
+            anchor,
+            tags,
+            item_hint: item_hint.max(ITEM_HEADER_SIZE),
+        }
+    }
+
+    pub fn items(&self) -> ItemReader {
+        ItemReader {
+            tags: self.tags,
+            hint: self.item_hint,
+        }
+    }
+
+    /// Reads the value that comes next.
+    pub fn peek(&self) -> Peek {
+        Peek {
+            anchor: self.anchor,
+            items: self.items(),
+            line: None,
+            is_asked: false,
+        }
+    }
+}
+
 /// The reading of the item that comes next.
 #[derive(Clone, Debug)]
 pub struct Peek {
@@ -86,17 +122,6 @@ pub struct Peek {
     items: ItemReader,
     line: Option<Line>,
     is_asked: bool,
-}
-
-impl Peek {
-    pub(super) fn new(anchor: Pointer, items: ItemReader) -> Self {
-        Self {
-            anchor,
-            items,
-            line: None,
-            is_asked: false,
-        }
-    }
 }
 
 impl Peek {

@@ -3,14 +3,14 @@
 use stonecast_base::Span;
 
 use crate::shapes::contents::Contents;
-use crate::shapes::item::{Item, ItemRead, ItemReader, VALUE_SIZE_MAX, item_bytes, item_size};
+use crate::shapes::item::{Item, ItemRead, item_bytes, item_size};
 use crate::shapes::scrap::{Part, Scrap};
 use crate::shapes::tag::{TagKey, word_at};
 use crate::shapes::traversal::{Answer, Place, Stale, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
 use crate::wire::Pointer;
 
-use super::line::{Line, Peek};
+use super::line::{Ends, Line, Peek};
 
 /// Bytes of a chunk: a link to the next chunk, and pointers to items.
 pub(in crate::shapes) const CHUNK_SIZE: u64 = 1024;
@@ -20,9 +20,7 @@ const CHUNK_ITEMS: u64 = CHUNK_SIZE / 8 - 1;
 /// A queue of a domain. The key of an item is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    anchor: Pointer,
-    tags: TagKey,
-    item_hint: usize,
+    ends: Ends,
 }
 
 /// The walk before a push (with a value) or a pop.
@@ -74,9 +72,7 @@ impl Queue {
     /// The queue behind `anchor`. `item_hint`: bytes of a usual item with its header.
     pub fn new(anchor: Pointer, tags: TagKey, item_hint: usize) -> Self {
         Self {
-            anchor,
-            tags,
-            item_hint: item_hint.max(crate::shapes::ITEM_HEADER_SIZE),
+            ends: Ends::new(anchor, tags, item_hint),
         }
     }
 
@@ -88,33 +84,13 @@ impl Queue {
         Line::create(draft, tags)
     }
 
-    fn items(&self) -> ItemReader {
-        ItemReader {
-            tags: self.tags,
-            hint: self.item_hint,
-        }
-    }
-
     /// Reads the first value.
     pub fn peek(&self) -> Peek {
-        Peek::new(self.anchor, self.items())
+        self.ends.peek()
     }
 
-    /// Puts a value at the end.
-    ///
-    /// # Panics
-    /// If the value is longer than items may be.
-    pub fn push(&self, value: &[u8]) -> QueueTravel {
-        assert!(value.len() <= VALUE_SIZE_MAX);
-        self.travel(Some(value.to_vec()))
-    }
-
-    /// Removes the first value.
-    pub fn pop(&self) -> QueueTravel {
-        self.travel(None)
-    }
-
-    fn travel(&self, pushed: Option<Vec<u8>>) -> QueueTravel {
+    /// The walk before a push of this value, or before a pop.
+    pub(in crate::shapes) fn travel(&self, pushed: Option<Vec<u8>>) -> QueueTravel {
         QueueTravel {
             queue: *self,
             peek: self.peek(),
@@ -129,7 +105,7 @@ impl Queue {
         scrap: Scrap,
         bytes: &[u8],
     ) -> Result<Vec<Scrap>, Stale> {
-        let line = Line::parse_block(self.tags, scrap.pointer, bytes)?;
+        let line = Line::parse_block(self.ends.tags, scrap.pointer, bytes)?;
         let index = (line.position % CHUNK_ITEMS) as u32;
         let count = line.length.min(u32::MAX.into()) as u32;
         let part = Part::Chunk { index, count };
@@ -228,7 +204,7 @@ impl QueuePlan {
     }
 
     fn push(self, draft: &mut Draft<'_>, value: &[u8]) -> Result<Answer, SpaceFault> {
-        let Queue { anchor, tags, .. } = self.queue;
+        let Ends { anchor, tags, .. } = self.queue.ends;
         let mut line = self.line;
         let number = line.position.wrapping_add(line.length);
         let key = number.to_le_bytes();
@@ -253,7 +229,7 @@ impl QueuePlan {
     }
 
     fn pop(self, draft: &mut Draft<'_>) -> Result<Answer, SpaceFault> {
-        let Queue { anchor, tags, .. } = self.queue;
+        let Ends { anchor, tags, .. } = self.queue.ends;
         let mut line = self.line;
         let Some(first) = self.first else {
             return Ok(Answer::Taken(None));
@@ -293,7 +269,7 @@ pub struct QueueWalk {
 
 impl QueueWalk {
     fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Contents>, Stale> {
-        let Queue { anchor, tags, .. } = self.queue;
+        let Ends { anchor, tags, .. } = self.queue.ends;
         let Some(line) = self.line else {
             if !self.is_asked {
                 self.is_asked = true;
@@ -331,7 +307,7 @@ impl QueueWalk {
                 return self.read_chunk(Pointer::from_word(word_at(bytes, 0)));
             }
         }
-        let items = self.queue.items();
+        let items = self.queue.ends.items();
         let places = self.words.iter();
         let places = places.map(|(_, word)| Place::last(items.first(*word)));
         Step::Read(places.collect())
@@ -340,7 +316,7 @@ impl QueueWalk {
     fn items(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Contents>, Stale> {
         let mut longer = Vec::new();
         for ((number, word), bytes) in std::mem::take(&mut self.words).into_iter().zip(bytes) {
-            match self.queue.items().judge(word, bytes) {
+            match self.queue.ends.items().judge(word, bytes) {
                 ItemRead::Stale(stale) => return Err(stale),
                 ItemRead::Longer(place) => {
                     self.words.push((number, word));
@@ -422,7 +398,7 @@ impl Queue {
 
 impl ItemOf {
     fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Numbered>, Stale> {
-        let Queue { anchor, tags, .. } = self.queue;
+        let Ends { anchor, tags, .. } = self.queue.ends;
         match self.stage {
             ItemStage::Begin => {
                 self.stage = ItemStage::Line;
@@ -449,12 +425,12 @@ impl ItemOf {
                 Ok(match self.number - first < CHUNK_ITEMS {
                     true => {
                         self.stage = ItemStage::Item(word);
-                        Step::Read(vec![Place::last(self.queue.items().first(word))])
+                        Step::Read(vec![Place::last(self.queue.ends.items().first(word))])
                     }
                     false => self.chunk(word, first + CHUNK_ITEMS),
                 })
             }
-            ItemStage::Item(pointer) => match self.queue.items().judge(pointer, &bytes[0]) {
+            ItemStage::Item(pointer) => match self.queue.ends.items().judge(pointer, &bytes[0]) {
                 ItemRead::Whole(item) if item.key == self.number.to_le_bytes() => {
                     Ok(Step::Done(Numbered::Value(item.value)))
                 }

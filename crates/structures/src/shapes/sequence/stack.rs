@@ -1,21 +1,19 @@
 //! A stack: last in, first out.
 
 use crate::shapes::contents::Contents;
-use crate::shapes::item::{Item, ItemRead, ItemReader, VALUE_SIZE_MAX, item_bytes, item_size};
+use crate::shapes::item::{Item, ItemRead, item_bytes, item_size};
 use crate::shapes::scrap::{Part, Scrap};
 use crate::shapes::tag::TagKey;
 use crate::shapes::traversal::{Answer, Place, Stale, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
 use crate::wire::Pointer;
 
-use super::line::{Line, Peek};
+use super::line::{Ends, Line, Peek};
 
 /// A stack of a domain. The key of an item is the pointer to the item below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack {
-    anchor: Pointer,
-    tags: TagKey,
-    item_hint: usize,
+    ends: Ends,
 }
 
 /// The walk before a push (with a value) or a pop.
@@ -39,9 +37,7 @@ impl Stack {
     /// The stack behind `anchor`. `item_hint`: bytes of a usual item with its header.
     pub fn new(anchor: Pointer, tags: TagKey, item_hint: usize) -> Self {
         Self {
-            anchor,
-            tags,
-            item_hint: item_hint.max(crate::shapes::ITEM_HEADER_SIZE),
+            ends: Ends::new(anchor, tags, item_hint),
         }
     }
 
@@ -53,33 +49,13 @@ impl Stack {
         Line::create(draft, tags)
     }
 
-    fn items(&self) -> ItemReader {
-        ItemReader {
-            tags: self.tags,
-            hint: self.item_hint,
-        }
-    }
-
     /// Reads the value on top.
     pub fn peek(&self) -> Peek {
-        Peek::new(self.anchor, self.items())
+        self.ends.peek()
     }
 
-    /// Puts a value on top.
-    ///
-    /// # Panics
-    /// If the value is longer than items may be.
-    pub fn push(&self, value: &[u8]) -> StackTravel {
-        assert!(value.len() <= VALUE_SIZE_MAX);
-        self.travel(Some(value.to_vec()))
-    }
-
-    /// Removes the value on top.
-    pub fn pop(&self) -> StackTravel {
-        self.travel(None)
-    }
-
-    fn travel(&self, pushed: Option<Vec<u8>>) -> StackTravel {
+    /// The walk before a push of this value, or before a pop.
+    pub(in crate::shapes) fn travel(&self, pushed: Option<Vec<u8>>) -> StackTravel {
         StackTravel {
             stack: *self,
             peek: self.peek(),
@@ -93,7 +69,7 @@ impl Stack {
         scrap: Scrap,
         bytes: &[u8],
     ) -> Result<Vec<Scrap>, Stale> {
-        let line = Line::parse_block(self.tags, scrap.pointer, bytes)?;
+        let line = Line::parse_block(self.ends.tags, scrap.pointer, bytes)?;
         let top = (line.length > 0).then(|| Scrap::new(line.next, Part::Stacked));
         Ok(top.into_iter().collect())
     }
@@ -132,7 +108,7 @@ impl StackPlan {
     /// # Errors
     /// [`SpaceFault`]: the draft has to be dropped.
     pub fn apply(self, draft: &mut Draft<'_>) -> Result<Answer, SpaceFault> {
-        let Stack { anchor, tags, .. } = self.stack;
+        let Ends { anchor, tags, .. } = self.stack.ends;
         let mut line = self.line;
         let Some(value) = self.pushed else {
             let Some(top) = self.top else {
@@ -182,12 +158,12 @@ impl StackWalk {
             return Step::Done(std::mem::take(&mut self.contents));
         }
         self.next = Some(below);
-        Step::Read(vec![Place::last(self.stack.items().first(below))])
+        Step::Read(vec![Place::last(self.stack.ends.items().first(below))])
     }
 
     fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Contents>, Stale> {
         if let Some(pointer) = self.next {
-            return match self.stack.items().judge(pointer, &bytes[0]) {
+            return match self.stack.ends.items().judge(pointer, &bytes[0]) {
                 ItemRead::Whole(item) => Ok(self.note(item)),
                 ItemRead::Longer(place) => Ok(Step::Read(vec![Place::last(place)])),
                 ItemRead::Stale(stale) => Err(stale),
@@ -199,7 +175,9 @@ impl StackWalk {
             Step::Done(end) => end,
         };
         self.contents.length = line.length;
-        self.contents.blocks.push(Line::block(self.stack.anchor));
+        self.contents
+            .blocks
+            .push(Line::block(self.stack.ends.anchor));
         Ok(match top {
             Some(top) => self.note(top),
             None => Step::Done(std::mem::take(&mut self.contents)),
