@@ -237,6 +237,7 @@ pub(crate) fn kind_in_words(kind: StructureKind) -> &'static str {
         StructureKind::HashTable => "a hash table",
         StructureKind::BTree => "a B+tree",
         StructureKind::MvBTree => "a multi-version B+tree",
+        StructureKind::Cursor => "a cursor",
     }
 }
 
