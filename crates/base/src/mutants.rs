@@ -178,6 +178,8 @@ mutants! {
     FloorByCountAlone in "node", "segments are used again";
     /// The report of a link calls for no turn.
     ReportsWakeNobody in "node", "a write waits for no pause";
+    /// A sender that was quiet does not wake its peer.
+    RestingPeerNotWoken in "node", "a write waits for no pause";
     /// A primary stamps writes for which its copies have no room.
     StampedWithoutRoom in "node", "a shard that is offered too much goes on";
     /// A node waits for the commit of its pipeline without a bound.

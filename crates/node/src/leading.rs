@@ -149,7 +149,7 @@ impl<S: Store> Node<S> {
     /// and hands the batch to [`Node::persisted_here`].
     pub fn send(&self) -> OwnBatch {
         let state = &mut *self.shared.state.borrow_mut();
-        state.send_stamped();
+        state.send_stamped(&self.shared);
         let me = state.me.clone();
         let mut batch = Vec::new();
         for (&number, shard) in &mut state.shards {

@@ -10,6 +10,8 @@
 //!   6 piece       16 join u64    24 page u64    32 offset u64    40 size u64    48 last u64: 0 or 1    56 bytes of the page, to the end
 //!   7 pulled      16 join u64
 //!   8 consent     16 last: term u64, version u64
+//!
+//!   9             the end is at 4: no letter, but the arrival wakes a node at rest whose device reports no entries
 //! ```
 //!
 //! Numbers are little-endian. A letter may get lost, or come late or twice. Each letter names its term, and its sender repeats it until an answer comes.
@@ -19,6 +21,8 @@ use std::collections::BTreeMap;
 use stonecast_cluster::{Epoch, Nonce, Term};
 use stonecast_replication::{Lineage, Point};
 
+/// The bytes that wake a node at rest. They are no letter.
+pub const WAKE: [u8; 4] = 9_u32.to_le_bytes();
 /// Longest letter, bytes.
 pub const LETTER_SIZE: u32 = 16 * 1024;
 /// Most bytes of a page that a letter holds.

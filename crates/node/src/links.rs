@@ -9,7 +9,7 @@ use stonecast_replication::{Connection, Entry, Kind, Point, Report, ReportedOutO
 
 use crate::error::NoLink;
 use crate::join::Join;
-use crate::letter::Says;
+use crate::letter::{Says, WAKE};
 use crate::node::Shared;
 use crate::peer::{Peer, Unsent};
 use crate::shard::{Role, Shard};
@@ -72,13 +72,28 @@ impl<C: 'static> State<C> {
         }
         let idle_ns = shared.options.idle_ns;
         self.queue_unsent(Some((now, idle_ns)));
-        self.peers.values_mut().for_each(Peer::send);
+        self.send(shared);
     }
 
     /// Sends the entries that were stamped.
-    pub fn send_stamped(&mut self) {
+    pub fn send_stamped<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
         self.queue_unsent(None);
-        self.peers.values_mut().for_each(Peer::send);
+        self.send(shared);
+    }
+
+    /// Sends the entries that wait, and wakes the peers that may rest.
+    fn send<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
+        let (now, quiet_ns) = (shared.runtime.now(), shared.options.quiet_ns());
+        let peers = self.peers.iter_mut();
+        let resting =
+            peers.filter_map(|(name, peer)| peer.send(now, quiet_ns).then(|| name.clone()));
+        for peer in resting.collect::<Vec<_>>() {
+            if !mutant!(RestingPeerNotWoken) {
+                shared
+                    .post
+                    .send(&peer, &self.addresses(&peer), WAKE.to_vec());
+            }
+        }
     }
 
     fn take_reports(&mut self) {

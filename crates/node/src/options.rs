@@ -21,7 +21,8 @@ pub struct Options {
     pub unsettled_max: u64,
     /// Longest pause between two turns while there is something to do.
     pub pause_ns: Nanoseconds,
-    /// Longest pause between two looks of a node at rest at the memory that peers append to, if its device reports no arrivals.
+    /// Longest pause between two looks at the memory that peers append to, if the device reports no arrivals. A node that has found nothing for some looks makes
+    /// no more of them: peers wake it. All nodes of a cluster have about the same pause.
     pub look_ns: Nanoseconds,
     /// Pause before an unanswered letter is repeated, and before a failed link is tried again.
     pub repeat_ns: Nanoseconds,
@@ -31,8 +32,28 @@ pub struct Options {
     pub idle_ns: Nanoseconds,
     /// Entries that are digested before the floor rises.
     pub floor_after: u64,
-    /// Time after which the floor rises even for fewer entries, and longest rest of a node.
+    /// Time after which the floor rises even for fewer entries.
     pub floor_after_ns: Nanoseconds,
+    /// Longest rest of a node.
+    pub rest_ns: Nanoseconds,
+}
+
+/// Looks for entries after the last call of a node, before the node makes no more of them.
+const LOOKS: u64 = 64;
+/// The length of silence after which a sender wakes its peer, in looks. The rest of [`LOOKS`] is for the difference between the clocks, and the time until an
+/// entry is found.
+const QUIET_LOOKS: u64 = 16;
+
+impl Options {
+    /// Time after a call of the node in which it looks for entries.
+    pub(crate) fn looks_ns(&self) -> Nanoseconds {
+        LOOKS * self.look_ns
+    }
+
+    /// Time without entries after which the peer may make no looks.
+    pub(crate) fn quiet_ns(&self) -> Nanoseconds {
+        QUIET_LOOKS * self.look_ns
+    }
 }
 
 /// Processes of an earlier run, over shared memory: a peer that stopped inside a write may have outlived that run.

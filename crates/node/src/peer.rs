@@ -44,6 +44,8 @@ pub struct Peer {
     unsent: VecDeque<Unsent>,
     /// Whether the link has taken entries that it has not sent.
     is_unflushed: bool,
+    /// The time at which the last entries were sent.
+    sent_at: Nanoseconds,
 }
 
 impl Peer {
@@ -107,23 +109,37 @@ impl Peer {
         self.unsent.push_back(unsent);
     }
 
-    /// Sends as many entries as there is credit for, with one doorbell. An entry that the link never takes ends the link.
-    pub fn send(&mut self) {
+    /// Sends as many entries as there is credit for at `now`, with one doorbell. An entry that the link never takes ends the link. Returns whether the peer is
+    /// to be woken: its device reports no entries, and the last ones were sent `quiet_ns` ago or earlier.
+    pub fn send(&mut self, now: Nanoseconds, quiet_ns: Nanoseconds) -> bool {
         let Some(link) = &mut self.link else {
-            return;
+            return false;
         };
+        let before = link.unreported();
         while let Some(Unsent { join, entry, body }) = self.unsent.front() {
             // The link may take some pieces of an entry.
             self.is_unflushed = true;
             match link.append(*join, entry, body) {
                 Ok(()) => _ = self.unsent.pop_front(),
-                Err(refused @ NotSent::Closed(_)) => return self.end(refused.to_string()),
+                Err(refused @ NotSent::Closed(_)) => {
+                    self.end(refused.to_string());
+                    return false;
+                }
                 // Credits and reports make room, and the end of the link is reported.
                 Err(_) => break,
             }
         }
         // A device that refuses a batch takes it with the next one.
-        self.is_unflushed = self.is_unflushed && link.flush().is_err();
+        if !self.is_unflushed || link.flush().is_err() {
+            return false;
+        }
+        self.is_unflushed = false;
+        if link.unreported() == before {
+            return false;
+        }
+        let was_quiet = now >= self.sent_at + quiet_ns;
+        self.sent_at = now;
+        was_quiet && link.is_unreported()
     }
 
     /// Whether the present link has news; if not, the next one wakes `context`.

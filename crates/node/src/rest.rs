@@ -2,7 +2,10 @@
 //!
 //! A turn is called by news of a link, a letter, an event of the member, an entry or the end of a session in the intake, a call of the store's pipeline, and the
 //! end of a task that the node has begun. After a call, the node takes some turns at short pauses, since a step of a turn may make the next one
-//! possible. Then it rests: until the next call, until a letter is to be repeated if something waits, and no longer than a floor takes to rise.
+//! possible. Then it rests: until the next call, until a letter is to be repeated if something waits, and until a floor is to rise.
+//!
+//! A device that packs messages reports no entries. Looks at the memory find them for some time after the last call. Then the node makes no more looks, and a
+//! sender that was quiet for a part of that time sends a letter behind its entries, which is a call.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -24,9 +27,18 @@ use crate::turn::bounded_turn;
 /// Turns at short pauses after a call.
 const AWAKE_TURNS: u32 = 16;
 
+/// The time since the last call.
+#[derive(Default)]
+struct Calm {
+    /// Turns in a row that nothing called for.
+    turns: u32,
+    /// The end of the time in which the node looks for entries that its device does not report.
+    looks_until: Nanoseconds,
+}
+
 /// Takes turns until the node is over.
 pub async fn run<S: Store>(shared: Rc<Shared<S>>, mut intake: Intake) {
-    let mut calm = 0;
+    let mut calm = Calm::default();
     while !shared.is_over.get() {
         let gone = go_round(&shared, &mut intake, &mut calm).await;
         if let Err(error) = gone {
@@ -35,42 +47,49 @@ pub async fn run<S: Store>(shared: Rc<Shared<S>>, mut intake: Intake) {
     }
 }
 
-/// A turn, and the rest after it. `calm` counts the turns in a row that nothing called for.
+/// A turn, and the rest after it.
 async fn go_round<S: Store>(
     shared: &Rc<Shared<S>>,
     intake: &mut Intake,
-    calm: &mut u32,
+    calm: &mut Calm,
 ) -> Result<(), NodeError> {
     let has_kept = bounded_turn(shared, intake).await?;
     let mut counts = shared.counts.get();
     counts.turns += 1;
     shared.counts.set(counts);
-    *calm = if has_kept { 0 } else { *calm };
-    let until = rests_until(shared, intake, *calm);
-    let is_called = rest(shared, intake, until).await?;
-    *calm = if is_called { 0 } else { *calm + 1 };
+    calm.turns = if has_kept { 0 } else { calm.turns };
+    let until = rests_until(shared, intake, calm.turns);
+    match rest(shared, intake, (until, calm.looks_until)).await? {
+        true => {
+            calm.turns = 0;
+            calm.looks_until = shared.runtime.now() + shared.options.looks_ns();
+        }
+        false => calm.turns += 1,
+    }
     Ok(())
 }
 
 /// The time at which the next turn is due, if nothing calls for one.
-fn rests_until<S: Store>(shared: &Shared<S>, intake: &Intake, calm: u32) -> Nanoseconds {
+fn rests_until<S: Store>(shared: &Shared<S>, intake: &Intake, calm_turns: u32) -> Nanoseconds {
     let (now, options) = (shared.runtime.now(), &shared.options);
     let state = shared.state.borrow();
     let pause_ns = match () {
-        () if calm < AWAKE_TURNS || intake.is_turning() => options.pause_ns,
+        () if calm_turns < AWAKE_TURNS || intake.is_turning() => options.pause_ns,
         () if state.waits() || intake.segments_wanted() > 0 => options.repeat_ns,
-        () => options.floor_after_ns,
+        () => options.rest_ns,
     };
     let commit = state.own_commits.due(options.medium_patience_ns);
     let due = state.next_horizon(now, options).min(now + pause_ns);
+    let due = due.min(state.next_floor(now, options));
     commit.map_or(due, |commit| commit.min(due))
 }
 
-/// Waits until something calls for a turn, or until `until`. Returns whether something has called.
+/// Waits until something calls for a turn, or until `until`, and looks for entries until `looks_until` if the device reports none. Returns whether something
+/// has called.
 async fn rest<S: Store>(
     shared: &Rc<Shared<S>>,
     intake: &mut Intake,
-    until: Nanoseconds,
+    (until, looks_until): (Nanoseconds, Nanoseconds),
 ) -> Result<bool, NodeError> {
     let runtime = &shared.runtime;
     give_way().await;
@@ -99,7 +118,8 @@ async fn rest<S: Store>(
             }
             Attention::Soon => shared.options.pause_ns,
             Attention::Seldom => shared.options.look_ns,
-            Attention::WhenWoken => return Poll::Pending,
+            Attention::Unreported if runtime.now() < looks_until => shared.options.look_ns,
+            Attention::Unreported | Attention::WhenWoken => return Poll::Pending,
         };
         next_look = runtime.sleep(pause_ns);
         Pin::new(&mut next_look).poll(context).map(|()| Ok(false))
@@ -171,6 +191,17 @@ impl<C> State<C> {
             _ => None,
         });
         let due = written.filter(|&at| at > now);
+        due.min().unwrap_or(Nanoseconds::MAX)
+    }
+
+    /// The time at which the floor of a shard with few writes rises. A floor that cannot rise yet is tried again after the same time.
+    fn next_floor(&self, now: Nanoseconds, options: &Options) -> Nanoseconds {
+        let after_ns = options.floor_after_ns;
+        let digested = self.shards.values().filter(|shard| shard.has_digested());
+        let due = digested.map(|shard| match shard.floor_at + after_ns {
+            due if due > now => due,
+            _ => now + after_ns,
+        });
         due.min().unwrap_or(Nanoseconds::MAX)
     }
 }

@@ -198,6 +198,21 @@ impl<C> Shard<C> {
         }
     }
 
+    /// Whether entries were digested since the floor rose.
+    pub fn has_digested(&self) -> bool {
+        let digested = match &self.role {
+            Role::Copies(copies) => copies.digested,
+            Role::Joins(joins) => {
+                let filling = joins.filling.as_ref();
+                let copies = filling.and_then(|filling| filling.copies.as_ref());
+                copies.map_or(0, |copies| copies.digested)
+            }
+            Role::Leads(leads) => leads.digested,
+            Role::Absent | Role::TakesOver(_) => 0,
+        };
+        digested > 0
+    }
+
     /// Takes an entry that was found, and keeps its body if the entry counts. The copy hears of a record when all of its pieces are there.
     pub fn take(&mut self, entry: Entry, piece: Piece, bytes: Vec<u8>) -> Result<(), LaterTerm> {
         if self.copy().is_none() {

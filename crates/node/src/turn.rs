@@ -103,7 +103,7 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
         }
     }
     for (from, bytes) in shared.post.take() {
-        // Bytes that are no letter are ignored: the sender runs another version.
+        // Bytes that are no letter have woken this node, or their sender runs another version.
         if let Ok(letter) = Letter::decode(&bytes) {
             state.read(shared, &from, letter);
         }

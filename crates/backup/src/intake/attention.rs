@@ -13,8 +13,10 @@ pub enum Attention {
     AtOnce,
     /// Looks alone bring something forward: the end of a session, or the search of what an earlier run left.
     Soon,
-    /// Nothing wakes the owner when an entry comes, or a peer is in doubt.
+    /// A peer is in doubt.
     Seldom,
+    /// The device reports no arrivals: nothing wakes the owner when an entry comes.
+    Unreported,
     /// The device reports arrivals, and they wake the owner.
     WhenWoken,
 }
@@ -49,9 +51,9 @@ impl Intake {
         if ending.any(|session| !session.is_doubtful()) || !self.is_left_searched() {
             return Attention::Soon;
         }
-        let is_doubtful = self.sessions.values().any(|session| session.is_doubtful());
-        match is_doubtful || self.room.is_silent() {
+        match self.sessions.values().any(|session| session.is_doubtful()) {
             true => Attention::Seldom,
+            false if self.room.is_silent() => Attention::Unreported,
             false => Attention::WhenWoken,
         }
     }

@@ -90,6 +90,16 @@ impl BackupLink {
         costs.sum::<u64>() * u64::from(self.limits.grain)
     }
 
+    /// Whether the backup's device packs entries, and reports none: nothing there wakes a backup at rest.
+    pub fn is_unreported(&self) -> bool {
+        self.limits.grain < self.limits.pieces.message_size_max()
+    }
+
+    /// Messages that were taken and not reported.
+    pub fn unreported(&self) -> usize {
+        self.sent.len()
+    }
+
     /// Takes an entry for a stream of the backup's `join`, and gives the entry the header that the backup's pool wants. The next
     /// [`BackupLink::flush`] sends it. A record that is longer than a message of the backup goes out in pieces.
     ///

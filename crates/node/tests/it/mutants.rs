@@ -6,7 +6,7 @@ use stonecast_base::mutants::Mutant;
 use crate::{campaign, dismissals, failures, heirs, joins, losses, moves, rests, writes};
 
 /// The story that finds each bug.
-const STORIES: [(Mutant, fn()); 19] = [
+const STORIES: [(Mutant, fn()); 20] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -54,6 +54,10 @@ const STORIES: [(Mutant, fn()); 19] = [
         dismissals::a_replaced_node_is_another_one,
     ),
     (Mutant::ReportsWakeNobody, rests::a_write_waits_for_no_pause),
+    (
+        Mutant::RestingPeerNotWoken,
+        rests::a_write_waits_for_no_pause,
+    ),
     (Mutant::ShortCopyCounts, losses::a_copy_loses_entries),
     (Mutant::ShortHeirStays, losses::an_heir_loses_entries),
     (

@@ -39,8 +39,10 @@ pub struct NodeOptions {
     pub medium_patience_ns: Nanoseconds,
     /// Entries that are digested before the floor of a shard rises.
     pub floor_after: u64,
-    /// Time after which the floor rises even for fewer entries, and longest rest of a node.
+    /// Time after which the floor rises even for fewer entries.
     pub floor_after_ns: Nanoseconds,
+    /// Longest rest of a node.
+    pub rest_ns: Nanoseconds,
 }
 
 impl NodeOptions {
@@ -56,6 +58,7 @@ impl NodeOptions {
             medium_patience_ns: 10_000_000_000,
             floor_after: 256,
             floor_after_ns: 5_000_000,
+            rest_ns: 50_000_000,
         }
     }
 
@@ -104,6 +107,7 @@ impl NodeOptions {
             idle_ns: 10 * self.pause_ns,
             floor_after: self.floor_after,
             floor_after_ns: self.floor_after_ns,
+            rest_ns: self.rest_ns,
         }
     }
 }

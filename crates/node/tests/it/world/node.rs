@@ -293,6 +293,7 @@ impl Place {
             idle_ns: 300_000,
             floor_after: 8,
             floor_after_ns: 5_000_000,
+            rest_ns: 50_000_000,
         }
     }
 
