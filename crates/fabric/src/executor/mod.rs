@@ -79,6 +79,8 @@ struct Owner {
 struct Shared {
     park: Rc<dyn Park>,
     spin: Nanoseconds,
+    /// The length of the spins before work comes often.
+    first_spin: Nanoseconds,
     ports: RefCell<Vec<Weak<Port>>>,
     tasks: RefCell<Vec<Option<Task>>>,
     free: RefCell<Vec<usize>>,
@@ -117,6 +119,11 @@ const ROOT: usize = usize::MAX;
 const PARK_MAX_NS: Nanoseconds = 50_000_000;
 /// Tasks that run between two polls of the ports, so that tasks that wake each other forever do not keep the rest waiting.
 const TASKS_PER_ROUND: usize = 64;
+/// Spins in a row, each soon after the one before, behind which work comes often.
+const SPINS_IN_A_ROW: u32 = 16;
+/// The share of a spin that a first spin takes, and the spins that "soon" stands for.
+const FIRST_SPIN_SHARE: u64 = 8;
+const SOON_SPINS: u64 = 10;
 /// Empty rounds between two clock readings: a reading costs as much as a round.
 const ROUNDS_PER_CLOCK_READ: u32 = 32;
 
@@ -128,13 +135,47 @@ impl Root {
     }
 }
 
+/// The pace at which work comes.
+#[derive(Default)]
+struct Pace {
+    /// Spins in a row, each soon after the one before.
+    spins: u32,
+    /// The begin of the last spin.
+    begun: Nanoseconds,
+}
+
+impl Pace {
+    /// A spin begins at `now`.
+    fn begin(&mut self, now: Nanoseconds, soon_ns: Nanoseconds) {
+        let is_soon = now.saturating_sub(self.begun) <= soon_ns;
+        self.spins = if is_soon { self.spins + 1 } else { 0 };
+        self.spins = self.spins.min(SPINS_IN_A_ROW);
+        self.begun = now;
+    }
+
+    fn is_high(&self) -> bool {
+        self.spins >= SPINS_IN_A_ROW
+    }
+}
+
 impl BusyPoll {
     /// An executor that polls for `spin` nanoseconds after the last sign of work and then parks.
     pub fn new(park: Rc<dyn Park>, spin: Nanoseconds) -> Self {
+        Self::with_spins(park, spin, spin)
+    }
+
+    /// An executor like that of [`BusyPoll::new`] while work comes often, for a server whose peers say a few words in each round of their own. Until work comes
+    /// often, such an executor polls for a small part of `spin`.
+    pub fn for_peers(park: Rc<dyn Park>, spin: Nanoseconds) -> Self {
+        Self::with_spins(park, spin, spin / FIRST_SPIN_SHARE)
+    }
+
+    fn with_spins(park: Rc<dyn Park>, spin: Nanoseconds, first_spin: Nanoseconds) -> Self {
         let ready = ReadyQueue::new(park.unpark());
         let shared = Shared {
             park,
             spin,
+            first_spin,
             ports: RefCell::default(),
             tasks: RefCell::default(),
             free: RefCell::default(),
@@ -178,6 +219,7 @@ impl BusyPoll {
             return output;
         }
         let mut idle_since = None;
+        let mut pace = Pace::default();
         let mut rounds = 0u32;
         loop {
             let arrived = shared.pump();
@@ -215,8 +257,15 @@ impl BusyPoll {
             }
             let now = shared.park.now();
             let fired = shared.fire_timers(now);
-            let since = *idle_since.get_or_insert(now);
-            if !fired && now.saturating_sub(since) >= shared.spin {
+            let since = *idle_since.get_or_insert_with(|| {
+                pace.begin(now, SOON_SPINS * shared.spin);
+                now
+            });
+            let spin = match pace.is_high() {
+                true => shared.spin,
+                false => shared.first_spin,
+            };
+            if !fired && now.saturating_sub(since) >= spin {
                 let next = shared
                     .timers
                     .borrow()

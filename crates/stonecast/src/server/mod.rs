@@ -79,7 +79,8 @@ pub struct Opening {
 }
 
 /// The time for which a server polls for work before it sleeps. The time is longer than a client takes between an
-/// answer and its next request, so that only a client that pauses pays for a wake-up.
+/// answer and its next request, so that only a client that pauses pays for a wake-up. A node of a cluster, with which its peers exchange leases some times a second, polls
+/// for so long once requests come often.
 const SPIN_NS: Nanoseconds = 200_000;
 /// The least number of entries of the server's completion queues: the number of answers for which all clients together
 /// may wait.
@@ -100,7 +101,10 @@ impl Server {
         joining: Option<Joining>,
     ) -> Result<Self, Error> {
         let OpenDevice { device, park } = device;
-        let executor = BusyPoll::new(park, SPIN_NS);
+        let executor = match joining {
+            Some(_) => BusyPoll::for_peers(park, SPIN_NS),
+            None => BusyPoll::new(park, SPIN_NS),
+        };
         let completions = COMPLETIONS.max((options.places.clients * IN_FLIGHT_MAX) as u32);
         let for_node = joining.as_ref().map_or(0, |joining| {
             let segment_size = origin.segment_size();
