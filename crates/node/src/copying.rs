@@ -14,129 +14,126 @@ use crate::shard::{Followed, Following, Role, Shard};
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
 
-impl<C> State<C> {
-    /// An heir, or the primary, tells its history, for entries that come by `connection`.
-    pub fn hear_history(
-        &mut self,
-        from: &NodeName,
-        number: u32,
-        (connection, join): (u64, u64),
-        history: Lineage,
-    ) {
-        let group = self.group(number);
-        let is_led_so =
-            group.is_some_and(|group| group.primary == *from && group.term == history.term);
-        let Some(Shard {
-            role: Role::Copies(copies),
-            ..
-        }) = self.shards.get_mut(&number).filter(|_| is_led_so)
-        else {
-            return;
-        };
-        match &mut copies.following {
-            Some(following) if following.history.term == history.term => {
-                following.asked_by = Some(connection);
-            }
-            other => {
-                *other = Some(Following {
-                    from: from.clone(),
-                    history,
-                    join,
-                    asked_by: Some(connection),
-                    progress: Followed::Told,
-                });
-            }
+/// An heir, or the primary, tells its history, for entries that come by `connection`.
+pub fn hear_history<C>(
+    state: &mut State<C>,
+    from: &NodeName,
+    number: u32,
+    (connection, join): (u64, u64),
+    history: Lineage,
+) {
+    let group = state.group(number);
+    let is_led_so = group.is_some_and(|group| group.primary == *from && group.term == history.term);
+    let Some(Shard {
+        role: Role::Copies(copies),
+        ..
+    }) = state.shards.get_mut(&number).filter(|_| is_led_so)
+    else {
+        return;
+    };
+    match &mut copies.following {
+        Some(following) if following.history.term == history.term => {
+            following.asked_by = Some(connection);
+        }
+        other => {
+            *other = Some(Following {
+                from: from.clone(),
+                history,
+                join,
+                asked_by: Some(connection),
+                progress: Followed::Told,
+            });
         }
     }
+}
 
-    /// Follows histories, answers letters, and digests.
-    pub fn step_copies<S: Store<Call = C>>(&mut self, shared: &Shared<S>, intake: &mut Intake) {
-        for number in self.numbers() {
-            let shard = self.shards.get_mut(&number).expect("it was listed");
-            if let Some((heir, found)) = shard.follow(intake, &mut self.fences) {
-                self.lost.insert((number, heir), found);
-                continue;
-            }
-            self.keepings.extend(shard.to_keep());
-            self.answer(shared, number);
-            let shard = self.shards.get_mut(&number).expect("it was listed");
-            shard.digest(&*shared.store);
-            let floor = shard.floor_to_keep(&shared.options, shared.runtime.now());
-            self.keepings.extend(floor);
+/// Follows histories, answers letters, and digests.
+pub fn step_copies<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, intake: &mut Intake) {
+    for number in state.numbers() {
+        let shard = state.shards.get_mut(&number).expect("it was listed");
+        if let Some((heir, found)) = shard.follow(intake, &mut state.fences) {
+            state.lost.insert((number, heir), found);
+            continue;
         }
+        state.keepings.extend(shard.to_keep());
+        answer(state, shared, number);
+        let shard = state.shards.get_mut(&number).expect("it was listed");
+        shard.digest(&*shared.store);
+        let floor = shard.floor_to_keep(&shared.options, shared.runtime.now());
+        state.keepings.extend(floor);
     }
+}
 
-    fn answer<S: Store<Call = C>>(&mut self, shared: &Shared<S>, number: u32) {
-        let Some(Shard {
-            role: Role::Copies(copies),
-            ..
-        }) = self.shards.get_mut(&number)
-        else {
-            return;
-        };
-        let has = copies.copy.end();
-        let Some(following) = &mut copies.following else {
-            return;
-        };
-        if following.progress < Followed::Adopted {
-            return;
-        }
-        let Some(connection) = following.asked_by.take() else {
-            return;
-        };
-        let (to, about) = (following.from.clone(), (number, following.history.term));
-        let (is_kept, join) = (following.progress == Followed::Kept, following.join);
-        let says = Says::Followed {
-            connection,
-            join,
-            has,
-        };
-        shared.say(self, &to, about, says);
-        if is_kept {
-            shared.say(self, &to, about, Says::Confirmed);
-        }
+fn answer<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, number: u32) {
+    let Some(Shard {
+        role: Role::Copies(copies),
+        ..
+    }) = state.shards.get_mut(&number)
+    else {
+        return;
+    };
+    let has = copies.copy.end();
+    let Some(following) = &mut copies.following else {
+        return;
+    };
+    if following.progress < Followed::Adopted {
+        return;
     }
-
-    /// A history that this copy follows is durable, after all entries of the history.
-    pub fn kept_as_copy<S: Store<Call = C>>(
-        &mut self,
-        shared: &Shared<S>,
-        number: u32,
-        history: &Lineage,
-    ) {
-        let Some(Shard {
-            role: Role::Copies(copies),
-            ..
-        }) = self.shards.get_mut(&number)
-        else {
-            return;
-        };
-        copies.copy.kept(history.term);
-        let following = copies.following.as_mut();
-        let Some(following) = following.filter(|one| one.history.term == history.term) else {
-            return;
-        };
-        following.progress = Followed::Kept;
-        let to = following.from.clone();
-        shared.say(self, &to, (number, history.term), Says::Confirmed);
+    let Some(connection) = following.asked_by.take() else {
+        return;
+    };
+    let (to, about) = (following.from.clone(), (number, following.history.term));
+    let (is_kept, join) = (following.progress == Followed::Kept, following.join);
+    let says = Says::Followed {
+        connection,
+        join,
+        has,
+    };
+    shared.say(state, &to, about, says);
+    if is_kept {
+        shared.say(state, &to, about, Says::Confirmed);
     }
+}
 
-    /// A floor is durable: the memory of what lies below it may be used again.
-    pub fn floor_kept(&mut self, (number, history): (u32, Lineage), now: Nanoseconds) {
-        let Some(shard) = self.shards.get_mut(&number) else {
-            return;
-        };
-        shard.floor = history.floor;
-        shard.floor_at = now;
-        let floor = history.floor;
-        shard.bodies.forget_pieces(|point| point <= floor);
-        if let Some(leads) = shard.leads() {
-            let may_go = leads.primary.floor_kept(history);
-            leads.digested = if may_go { 0 } else { leads.digested };
-        } else if let Some(copies) = shard.copies_mut() {
-            let may_go = copies.copy.floor_kept(history);
-            copies.digested = if may_go { 0 } else { copies.digested };
-        }
+/// A history that this copy follows is durable, after all entries of the history.
+pub fn kept_as_copy<S: Store>(
+    state: &mut State<S::Call>,
+    shared: &Shared<S>,
+    number: u32,
+    history: &Lineage,
+) {
+    let Some(Shard {
+        role: Role::Copies(copies),
+        ..
+    }) = state.shards.get_mut(&number)
+    else {
+        return;
+    };
+    copies.copy.kept(history.term);
+    let following = copies.following.as_mut();
+    let Some(following) = following.filter(|one| one.history.term == history.term) else {
+        return;
+    };
+    following.progress = Followed::Kept;
+    let to = following.from.clone();
+    shared.say(state, &to, (number, history.term), Says::Confirmed);
+}
+
+/// A floor is durable: the memory of what lies below it may be used again.
+pub fn floor_kept<C>(state: &mut State<C>, (number, history): (u32, Lineage), now: Nanoseconds) {
+    let Some(shard) = state.shards.get_mut(&number) else {
+        return;
+    };
+    shard.floor = history.floor;
+    shard.floor_at = now;
+    let floor = history.floor;
+    shard.bodies.forget_pieces(|point| point <= floor);
+    if let Some(leads) = shard.leads() {
+        let may_go = leads.primary.floor_kept(history);
+        leads.digested = if may_go { 0 } else { leads.digested };
+    } else if let Some(copies) = shard.copies_mut() {
+        let may_go = copies.copy.floor_kept(history);
+        copies.digested = if may_go { 0 } else { copies.digested };
     }
 }
 

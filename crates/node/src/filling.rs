@@ -60,151 +60,147 @@ impl<S: Store> Shared<S> {
             self.runtime.sleep(self.options.repeat_ns).await;
         }
         self.state.borrow_mut().is_changing = false;
-        self.bell.ring();
+        self.bells.turn.ring();
     }
 }
 
-impl<C: 'static> State<C> {
-    /// Takes the steps of all joins that this node has a part in as a primary, asks to be filled where copies are lacking, and places shards that are not
-    /// placed yet.
-    pub fn step_fillings<S: Store<Call = C>>(&mut self, shared: &Rc<Shared<S>>) {
-        for number in self.numbers() {
-            let Some(group) = self.group(number).cloned() else {
-                continue;
-            };
-            for (joiner, join) in &group.joining {
-                self.fill(shared, number, (joiner, join.0));
-            }
-        }
-        if self.configuration.is_to_place_shards() && !self.is_changing {
-            self.is_changing = true;
-            let placing = place_shards(shared.clone());
-            shared.runtime.spawn(Box::pin(placing));
-        }
-        let is_changing = self.is_changing || !self.configuration.lacks_copy_of(&self.me);
-        if !is_changing {
-            self.is_changing = true;
-            let taking = take_missing(shared.clone());
-            shared.runtime.spawn(Box::pin(taking));
+/// Takes the steps of all joins that this node has a part in as a primary, asks to be filled where copies are lacking, and places shards that are not
+/// placed yet.
+pub fn step_fillings<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
+    for number in state.numbers() {
+        let Some(group) = state.group(number).cloned() else {
+            continue;
+        };
+        for (joiner, join) in &group.joining {
+            fill(state, shared, number, (joiner, join.0));
         }
     }
-
-    fn fill<S: Store<Call = C>>(
-        &mut self,
-        shared: &Rc<Shared<S>>,
-        number: u32,
-        (joiner, join): (&NodeName, u64),
-    ) {
-        let filled: usize = self.shards.values().map(Shard::filled).sum();
-        let shard = self.shards.get_mut(&number).expect("it was listed");
-        let Role::Leads(leads) = &mut shard.role else {
-            return;
-        };
-        let (term, way) = (leads.primary.term(), self.peers.entry(joiner.clone()));
-        let way = way.or_default();
-        let is_begun = |known: &Join| known.number == join;
-        if !leads.joins.get(joiner).is_some_and(is_begun) {
-            if filled >= FILLED_MAX {
-                return;
-            }
-            if way.has_followed(number, term) {
-                // Reports of this connection may be of entries that the joiner drops.
-                way.end("a joiner takes entries by a new connection".to_owned());
-            }
-            // An awaited joiner that was not named begins anew.
-            leads.primary.removed(joiner);
-            let begun = leads.primary.fill(joiner, join);
-            let begun = Join::new(join, begun, shared.runtime.now());
-            leads.joins.insert(joiner.clone(), begun);
-        }
-        let stream = StreamName {
-            shard: number,
-            term,
-            join,
-        };
-        if way.follows(stream).is_some() {
-            leads.primary.dropped(joiner, join);
-        }
-        if leads.primary.admit(joiner) && !self.is_changing {
-            self.is_changing = true;
-            let led = (shard.subject.clone(), term);
-            let naming = finish_join(shared.clone(), led, (joiner.clone(), join));
-            shared.runtime.spawn(Box::pin(naming));
-        }
+    if state.configuration.is_to_place_shards() && !state.is_changing {
+        state.is_changing = true;
+        let placing = place_shards(shared.clone());
+        shared.runtime.spawn(Box::pin(placing));
     }
-
-    /// A joiner asks for a page of what is published, from `offset` on.
-    pub fn hear_ask<S: Store<Call = C>>(
-        &mut self,
-        shared: &Shared<S>,
-        from: &NodeName,
-        about: (u32, Term),
-        (join, page, offset): (u64, u64, u64),
-    ) {
-        let now = shared.runtime.now();
-        let Some(join) = self.join(about, (from, join), now) else {
-            return;
-        };
-        for piece in join.pieces(&*shared.store, about.0, (page, offset)) {
-            shared.say(self, from, about, Says::Piece(piece));
-        }
-    }
-
-    /// A joiner has everything that was published, durably.
-    pub fn hear_pulled(
-        &mut self,
-        from: &NodeName,
-        (number, term): (u32, Term),
-        join: u64,
-        now: Nanoseconds,
-    ) {
-        let Some(filled) = self.join((number, term), (from, join), now) else {
-            return;
-        };
-        filled.is_pulled = true;
-        let shard = self.shards.get_mut(&number).expect("it is led");
-        let leads = shard.leads().expect("a primary fills");
-        leads.primary.pulled(from, join);
-    }
-
-    /// The join of this number in which this node fills `joiner`, as the primary of the term. The joiner is heard at `now`.
-    fn join(
-        &mut self,
-        (number, term): (u32, Term),
-        (joiner, join): (&NodeName, u64),
-        now: Nanoseconds,
-    ) -> Option<&mut Join> {
-        let leads = self.shards.get_mut(&number)?.leads()?;
-        let is_of_term = leads.primary.term() == term;
-        let known = leads.joins.get_mut(joiner).filter(|_| is_of_term)?;
-        known.heard_at = now;
-        (known.number == join).then_some(known)
+    let is_changing = state.is_changing || !state.configuration.lacks_copy_of(&state.me);
+    if !is_changing {
+        state.is_changing = true;
+        let taking = take_missing(shared.clone());
+        shared.runtime.spawn(Box::pin(taking));
     }
 }
 
-impl<C> Shard<C> {
-    /// The joins of the term in which this node leads.
-    pub fn joins_led(&self) -> Vec<Filling> {
-        let Role::Leads(leads) = &self.role else {
-            return Vec::new();
-        };
-        let filling = |(joiner, join): (&NodeName, &Join)| {
-            let (copied, left) = join.progress();
-            Filling {
-                shard: self.number,
-                joiner: joiner.clone(),
-                copied,
-                left,
-            }
-        };
-        leads.joins.iter().map(filling).collect()
-    }
-
-    /// Joiners that this primary fills at this moment.
-    fn filled(&self) -> usize {
-        match &self.role {
-            Role::Leads(leads) => leads.joins.values().filter(|join| !join.is_pulled).count(),
-            _ => 0,
+fn fill<S: Store>(
+    state: &mut State<S::Call>,
+    shared: &Rc<Shared<S>>,
+    number: u32,
+    (joiner, join): (&NodeName, u64),
+) {
+    let filled: usize = state.shards.values().map(filled).sum();
+    let shard = state.shards.get_mut(&number).expect("it was listed");
+    let Role::Leads(leads) = &mut shard.role else {
+        return;
+    };
+    let (term, way) = (leads.primary.term(), state.peers.entry(joiner.clone()));
+    let way = way.or_default();
+    let is_begun = |known: &Join| known.number == join;
+    if !leads.joins.get(joiner).is_some_and(is_begun) {
+        if filled >= FILLED_MAX {
+            return;
         }
+        if way.has_followed(number, term) {
+            // Reports of this connection may be of entries that the joiner drops.
+            way.end("a joiner takes entries by a new connection".to_owned());
+        }
+        // An awaited joiner that was not named begins anew.
+        leads.primary.removed(joiner);
+        let begun = leads.primary.fill(joiner, join);
+        let begun = Join::new(join, begun, shared.runtime.now());
+        leads.joins.insert(joiner.clone(), begun);
+    }
+    let stream = StreamName {
+        shard: number,
+        term,
+        join,
+    };
+    if way.follows(stream).is_some() {
+        leads.primary.dropped(joiner, join);
+    }
+    if leads.primary.admit(joiner) && !state.is_changing {
+        state.is_changing = true;
+        let led = (shard.subject.clone(), term);
+        let naming = finish_join(shared.clone(), led, (joiner.clone(), join));
+        shared.runtime.spawn(Box::pin(naming));
+    }
+}
+
+/// A joiner asks for a page of what is published, from `offset` on.
+pub fn hear_ask<S: Store>(
+    state: &mut State<S::Call>,
+    shared: &Shared<S>,
+    from: &NodeName,
+    about: (u32, Term),
+    (join, page, offset): (u64, u64, u64),
+) {
+    let now = shared.runtime.now();
+    let Some(join) = join_of(state, about, (from, join), now) else {
+        return;
+    };
+    for piece in join.pieces(&*shared.store, about.0, (page, offset)) {
+        shared.say(state, from, about, Says::Piece(piece));
+    }
+}
+
+/// A joiner has everything that was published, durably.
+pub fn hear_pulled<C>(
+    state: &mut State<C>,
+    from: &NodeName,
+    (number, term): (u32, Term),
+    join: u64,
+    now: Nanoseconds,
+) {
+    let Some(filled) = join_of(state, (number, term), (from, join), now) else {
+        return;
+    };
+    filled.is_pulled = true;
+    let shard = state.shards.get_mut(&number).expect("it is led");
+    let leads = shard.leads().expect("a primary fills");
+    leads.primary.pulled(from, join);
+}
+
+/// The join of this number in which this node fills `joiner`, as the primary of the term. The joiner is heard at `now`.
+fn join_of<'s, C>(
+    state: &'s mut State<C>,
+    (number, term): (u32, Term),
+    (joiner, join): (&NodeName, u64),
+    now: Nanoseconds,
+) -> Option<&'s mut Join> {
+    let leads = state.shards.get_mut(&number)?.leads()?;
+    let is_of_term = leads.primary.term() == term;
+    let known = leads.joins.get_mut(joiner).filter(|_| is_of_term)?;
+    known.heard_at = now;
+    (known.number == join).then_some(known)
+}
+
+/// The joins of the term in which this node leads.
+pub fn joins_led<C>(shard: &Shard<C>) -> Vec<Filling> {
+    let Role::Leads(leads) = &shard.role else {
+        return Vec::new();
+    };
+    let filling = |(joiner, join): (&NodeName, &Join)| {
+        let (copied, left) = join.progress();
+        Filling {
+            shard: shard.number,
+            joiner: joiner.clone(),
+            copied,
+            left,
+        }
+    };
+    leads.joins.iter().map(filling).collect()
+}
+
+/// Joiners that this primary fills at this moment.
+fn filled<C>(shard: &Shard<C>) -> usize {
+    match &shard.role {
+        Role::Leads(leads) => leads.joins.values().filter(|join| !join.is_pulled).count(),
+        _ => 0,
     }
 }

@@ -21,137 +21,139 @@ use crate::shard::{Copies, Filling, Joins, Pull, Role, Shard};
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
 
-impl<C> State<C> {
-    /// The primary begins to fill this node, by `connection`.
-    pub fn hear_drop(
-        &mut self,
-        from: &NodeName,
-        number: u32,
-        (connection, join): (u64, u64),
-        begun: Lineage,
-    ) {
-        let group = self.group(number);
-        let is_led_so =
-            group.is_some_and(|group| group.primary == *from && group.term == begun.term);
-        let shard = self.shards.get_mut(&number).filter(|_| is_led_so);
-        let joins = shard.and_then(Shard::joins);
-        let Some(joins) = joins.filter(|joins| joins.join == join) else {
-            return;
-        };
-        match &mut joins.filling {
-            Some(filling) if filling.begun.term == begun.term => {
-                filling.asked_by = Some(connection);
-            }
-            other => {
-                *other = Some(Filling {
-                    from: from.clone(),
-                    begun,
-                    asked_by: Some(connection),
-                    copies: None,
-                    pull: Pull::Page(0, Vec::new()),
-                    asked_to: 0,
-                    said_at: None,
-                });
-            }
+/// The primary begins to fill this node, by `connection`.
+pub fn hear_drop<C>(
+    state: &mut State<C>,
+    from: &NodeName,
+    number: u32,
+    (connection, join): (u64, u64),
+    begun: Lineage,
+) {
+    let group = state.group(number);
+    let is_led_so = group.is_some_and(|group| group.primary == *from && group.term == begun.term);
+    let shard = state.shards.get_mut(&number).filter(|_| is_led_so);
+    let joins = shard.and_then(Shard::joins);
+    let Some(joins) = joins.filter(|joins| joins.join == join) else {
+        return;
+    };
+    match &mut joins.filling {
+        Some(filling) if filling.begun.term == begun.term => {
+            filling.asked_by = Some(connection);
+        }
+        other => {
+            *other = Some(Filling {
+                from: from.clone(),
+                begun,
+                asked_by: Some(connection),
+                copies: None,
+                pull: Pull::Page(0, Vec::new()),
+                asked_to: 0,
+                said_at: None,
+            });
         }
     }
+}
 
-    /// Takes a part of a page. A part that comes twice, late, or after a gap is ignored.
-    pub fn hear_piece(
-        &mut self,
-        store: &impl Store,
-        from: &NodeName,
-        (number, term): (u32, Term),
-        piece: &Piece,
-    ) {
-        let shard = self.shards.get_mut(&number);
-        let joins = shard.and_then(Shard::joins);
-        let joins = joins.filter(|joins| joins.join == piece.join);
-        let Some(filling) = joins.and_then(|joins| joins.filling.as_mut()) else {
-            return;
+/// Takes a part of a page. A part that comes twice, late, or after a gap is ignored.
+pub fn hear_piece<C>(
+    state: &mut State<C>,
+    store: &impl Store,
+    from: &NodeName,
+    (number, term): (u32, Term),
+    piece: &Piece,
+) {
+    let shard = state.shards.get_mut(&number);
+    let joins = shard.and_then(Shard::joins);
+    let joins = joins.filter(|joins| joins.join == piece.join);
+    let Some(filling) = joins.and_then(|joins| joins.filling.as_mut()) else {
+        return;
+    };
+    if filling.from == *from && filling.begun.term == term && filling.copies.is_some() {
+        filling.take(store, number, piece);
+    }
+}
+
+/// Drops, answers, and asks for the next page.
+pub fn step_joiners<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, intake: &mut Intake) {
+    for number in state.numbers() {
+        let shard = state.shards.get_mut(&number).expect("it was listed");
+        let Some(filling) = shard.joins().and_then(|joins| joins.filling.as_ref()) else {
+            continue;
         };
-        if filling.from == *from && filling.begun.term == term && filling.copies.is_some() {
-            filling.take(store, number, piece);
+        let (from, is_dropped) = (filling.from.clone(), filling.copies.is_some());
+        if !is_dropped && !shard.is_silent(intake, &mut state.fences, &from) {
+            continue;
+        }
+        let keeping = shard.joiner_to_keep(&*shared.store);
+        state.keepings.extend(keeping);
+        if is_dropped {
+            say_as_joiner(state, shared, number);
         }
     }
+}
 
-    /// Drops, answers, and asks for the next page.
-    pub fn step_joiners<S: Store<Call = C>>(&mut self, shared: &Shared<S>, intake: &mut Intake) {
-        for number in self.numbers() {
-            let shard = self.shards.get_mut(&number).expect("it was listed");
-            let Some(filling) = shard.joins().and_then(|joins| joins.filling.as_ref()) else {
-                continue;
-            };
-            let (from, is_dropped) = (filling.from.clone(), filling.copies.is_some());
-            if !is_dropped && !shard.is_silent(intake, &mut self.fences, &from) {
-                continue;
-            }
-            let keeping = shard.joiner_to_keep(&*shared.store);
-            self.keepings.extend(keeping);
-            if is_dropped {
-                self.say_as_joiner(shared, number);
-            }
-        }
+fn say_as_joiner<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, number: u32) {
+    let shard = state.shards.get_mut(&number).expect("it was listed");
+    let Some(joins) = shard.joins() else {
+        return;
+    };
+    let (join, filling) = (joins.join, joins.filling.as_mut());
+    let filling = filling.expect("it was dropped");
+    let (to, about) = (filling.from.clone(), (number, filling.begun.term));
+    let copies = filling.copies.as_ref().expect("it was dropped");
+    let has = copies.copy.end();
+    let followed = filling.asked_by.take();
+    let followed = followed.map(|connection| Says::Followed {
+        connection,
+        join,
+        has,
+    });
+    let repeat_ns = shared.options.repeat_ns;
+    let next = filling.says(join, shared.runtime.now(), repeat_ns);
+    for says in followed.into_iter().chain(next) {
+        shared.say(state, &to, about, says);
     }
+}
 
-    fn say_as_joiner<S: Store<Call = C>>(&mut self, shared: &Shared<S>, number: u32) {
-        let shard = self.shards.get_mut(&number).expect("it was listed");
-        let Some(joins) = shard.joins() else {
-            return;
-        };
-        let (join, filling) = (joins.join, joins.filling.as_mut());
-        let filling = filling.expect("it was dropped");
-        let (to, about) = (filling.from.clone(), (number, filling.begun.term));
-        let copies = filling.copies.as_ref().expect("it was dropped");
-        let has = copies.copy.end();
-        let followed = filling.asked_by.take();
-        let followed = followed.map(|connection| Says::Followed {
-            connection,
-            join,
-            has,
-        });
-        let repeat_ns = shared.options.repeat_ns;
-        let next = filling.says(join, shared.runtime.now(), repeat_ns);
-        for says in followed.into_iter().chain(next) {
-            shared.say(self, &to, about, says);
-        }
-    }
+/// The earlier copy of the joiner is dropped, and the history of its join is durable.
+pub fn kept_as_joiner<C>(
+    state: &mut State<C>,
+    intake: &mut Intake,
+    number: u32,
+    history: &Lineage,
+) {
+    let Some(shard) = state.shards.get_mut(&number) else {
+        return;
+    };
+    shard.close_streams(intake);
+    shard.bodies.clear();
+    let Some(Joins { join, filling }) = shard.joins() else {
+        return;
+    };
+    let filling = filling.as_mut();
+    let Some(filling) = filling.filter(|filling| filling.begun == *history) else {
+        return;
+    };
+    let stream = StreamName {
+        shard: number,
+        term: history.term,
+        join: *join,
+    };
+    let copy = ShardCopy::new(number, history.clone());
+    intake.open_stream(stream, filling.from.clone(), copy.end_in(history.term));
+    filling.copies = Some(Copies::new(copy));
+    let sender = (filling.from.clone(), stream.join);
+    shard.streams.insert(history.term, sender);
+}
 
-    /// The earlier copy of the joiner is dropped, and the history of its join is durable.
-    pub fn kept_as_joiner(&mut self, intake: &mut Intake, number: u32, history: &Lineage) {
-        let Some(shard) = self.shards.get_mut(&number) else {
-            return;
-        };
-        shard.close_streams(intake);
-        shard.bodies.clear();
-        let Some(Joins { join, filling }) = shard.joins() else {
-            return;
-        };
-        let filling = filling.as_mut();
-        let Some(filling) = filling.filter(|filling| filling.begun == *history) else {
-            return;
-        };
-        let stream = StreamName {
-            shard: number,
-            term: history.term,
-            join: *join,
-        };
-        let copy = ShardCopy::new(number, history.clone());
-        intake.open_stream(stream, filling.from.clone(), copy.end_in(history.term));
-        filling.copies = Some(Copies::new(copy));
-        let sender = (filling.from.clone(), stream.join);
-        shard.streams.insert(history.term, sender);
-    }
-
-    /// All that was pulled is durable.
-    pub fn pulled(&mut self, number: u32, history: &Lineage) {
-        let shard = self.shards.get_mut(&number);
-        let joins = shard.and_then(Shard::joins);
-        let filling = joins.and_then(|joins| joins.filling.as_mut());
-        let filling = filling.filter(|filling| filling.begun.term == history.term);
-        if let Some(filling) = filling.filter(|filling| filling.pull == Pull::Ended) {
-            filling.pull = Pull::Durable;
-        }
+/// All that was pulled is durable.
+pub fn pulled<C>(state: &mut State<C>, number: u32, history: &Lineage) {
+    let shard = state.shards.get_mut(&number);
+    let joins = shard.and_then(Shard::joins);
+    let filling = joins.and_then(|joins| joins.filling.as_mut());
+    let filling = filling.filter(|filling| filling.begun.term == history.term);
+    if let Some(filling) = filling.filter(|filling| filling.pull == Pull::Ended) {
+        filling.pull = Pull::Durable;
     }
 }
 

@@ -4,13 +4,14 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use stonecast_base::{Nanoseconds, mutant};
-use stonecast_cluster::{Group, NodeName, Subject, Term};
+use stonecast_cluster::{Subject, Term};
 use stonecast_member::Member;
 use stonecast_replication::{Connection, Entry, HEADER_SIZE, LeaseSays, Report, Settled};
 
 use crate::bodies::Bodies;
 use crate::error::NotServed;
 use crate::heading::lease_says;
+use crate::links::send_stamped;
 use crate::node::{Node, Shared};
 use crate::shard::{Leads, Role, Shard};
 use crate::state::State;
@@ -85,7 +86,7 @@ impl<S: Store> Node<S> {
             if has_room || shared.is_over.get() {
                 return Poll::Ready(());
             }
-            while shared.room.poll_rung(context).is_ready() {}
+            while shared.bells.room.poll_rung(context).is_ready() {}
             Poll::Pending
         })
         .await
@@ -115,7 +116,7 @@ impl<S: Store> Node<S> {
             leads.primary.refuse(saw, call);
             Ok(())
         })?;
-        self.shared.bell.ring();
+        self.shared.bells.turn.ring();
         Ok(())
     }
 
@@ -149,7 +150,7 @@ impl<S: Store> Node<S> {
     /// and hands the batch to [`Node::persisted_here`].
     pub fn send(&self) -> OwnBatch {
         let state = &mut *self.shared.state.borrow_mut();
-        state.send_stamped(&self.shared);
+        send_stamped(state, &self.shared);
         let me = state.me.clone();
         let mut batch = Vec::new();
         for (&number, shard) in &mut state.shards {
@@ -166,7 +167,7 @@ impl<S: Store> Node<S> {
             commit,
         };
         if mutant!(OwnCommitNotAwaited) {
-            state.persisted_here(&batch);
+            persisted_here(state, &batch);
         }
         batch
     }
@@ -174,87 +175,64 @@ impl<S: Store> Node<S> {
     /// The commit of the node's own log that began after the call of [`Node::send`] has ended. A
     /// batch of a term that is over has no effect.
     pub fn persisted_here(&self, batch: OwnBatch) {
-        self.shared.state.borrow_mut().persisted_here(&batch);
+        persisted_here(&mut self.shared.state.borrow_mut(), &batch);
         if batch.commit.is_some() {
-            self.shared.bell.ring();
+            self.shared.bells.turn.ring();
         }
     }
 }
 
-impl<C> State<C> {
-    fn persisted_here(&mut self, OwnBatch { reports, commit }: &OwnBatch) {
-        if let Some(commit) = commit {
-            self.own_commits.end(*commit);
-        }
-        for &(number, report) in reports {
-            let shard = self.shards.get_mut(&number);
-            if let Some(leads) = shard.and_then(Shard::leads) {
-                let heard = leads.primary.persisted(&self.me, report);
-                if !mutant!(OwnCommitNotAwaited) {
-                    heard.expect("the own log has one order");
-                }
+fn persisted_here<C>(state: &mut State<C>, OwnBatch { reports, commit }: &OwnBatch) {
+    if let Some(commit) = commit {
+        state.own_commits.end(*commit);
+    }
+    for &(number, report) in reports {
+        let shard = state.shards.get_mut(&number);
+        if let Some(leads) = shard.and_then(Shard::leads) {
+            let heard = leads.primary.persisted(&state.me, report);
+            if !mutant!(OwnCommitNotAwaited) {
+                heard.expect("the own log has one order");
             }
         }
     }
+}
 
-    /// Gives out the calls that are settled. A primary without a lease resigns.
-    pub fn settle<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
-        for (&number, shard) in &mut self.shards {
-            let subject = shard.subject.clone();
-            let Some(leads) = shard.leads() else {
-                continue;
-            };
-            let (term, now) = (leads.primary.term(), shared.runtime.now());
-            let lease = primary_lease(&shared.member, &subject, term, now);
-            let Some(settled) = leads.primary.settle(lease) else {
-                let ended = shard.step_down().expect("it led");
-                shared.store.resigned(number, ended);
-                continue;
-            };
-            let written = |one: &&Settled<C>| matches!(one, Settled::Written(_));
-            leads.digested += settled.iter().filter(written).count() as u64;
-            let digested = leads.primary.digested();
-            for settled in settled {
-                shared.store.settled(number, settled);
-            }
-            shard.bodies.retain(|point| point > digested);
+/// Gives out the calls that are settled. A primary without a lease resigns.
+pub fn settle<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
+    for (&number, shard) in &mut state.shards {
+        let subject = shard.subject.clone();
+        let Some(leads) = shard.leads() else {
+            continue;
+        };
+        let (term, now) = (leads.primary.term(), shared.runtime.now());
+        let lease = primary_lease(&shared.member, &subject, term, now);
+        let Some(settled) = leads.primary.settle(lease) else {
+            let ended = shard.step_down().expect("it led");
+            shared.store.resigned(number, ended);
+            continue;
+        };
+        let written = |one: &&Settled<S::Call>| matches!(one, Settled::Written(_));
+        leads.digested += settled.iter().filter(written).count() as u64;
+        let digested = leads.primary.digested();
+        for settled in settled {
+            shared.store.settled(number, settled);
         }
-        self.count_unsettled();
-        shared.room.ring();
+        shard.bodies.retain(|point| point > digested);
     }
+    count_unsettled(state);
+    shared.bells.room.ring();
+}
 
-    /// Counts the bytes of the entries that are not on all copies.
-    fn count_unsettled(&mut self) {
-        let led = self.shards.values_mut().filter_map(Shard::leads);
-        let unsettled = led.flat_map(|leads| {
-            let horizon = leads.primary.horizon();
-            let settled = leads
-                .unsettled
-                .partition_point(|&(version, _)| version <= horizon);
-            leads.unsettled.drain(..settled);
-            leads.unsettled.iter().map(|&(_, room)| room)
-        });
-        self.unsettled = unsettled.sum();
-    }
-
-    /// The copies to which this node sends the entries of a shard.
-    pub fn targets(&self, shard: &Shard<C>) -> Vec<NodeName> {
-        match &shard.role {
-            Role::Leads(_) => {
-                let group = self.group(shard.number);
-                let copies = group.into_iter().flat_map(Group::copies);
-                copies.filter(|&name| *name != self.me).cloned().collect()
-            }
-            Role::TakesOver(heir) => match heir.takeover.next() {
-                stonecast_replication::Step::Settle(copies) => copies.into_iter().collect(),
-                _ => Vec::new(),
-            },
-            Role::Absent | Role::Joins(_) | Role::Copies(_) => Vec::new(),
-        }
-    }
-
-    /// The term in which a shard has entries to send.
-    pub fn sending_term(&self, number: u32) -> Option<Term> {
-        self.shards.get(&number)?.term()
-    }
+/// Counts the bytes of the entries that are not on all copies.
+fn count_unsettled<C>(state: &mut State<C>) {
+    let led = state.shards.values_mut().filter_map(Shard::leads);
+    let unsettled = led.flat_map(|leads| {
+        let horizon = leads.primary.horizon();
+        let settled = leads
+            .unsettled
+            .partition_point(|&(version, _)| version <= horizon);
+        leads.unsettled.drain(..settled);
+        leads.unsettled.iter().map(|&(_, room)| room)
+    });
+    state.unsettled = unsettled.sum();
 }

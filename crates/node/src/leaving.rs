@@ -15,6 +15,7 @@ use std::rc::Rc;
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Configuration, Epoch, Group, NodeName, Refusal, Subject, Term};
 
+use crate::leading::settle;
 use crate::letter::Says;
 use crate::node::Shared;
 use crate::shard::{Leads, Role};
@@ -78,176 +79,174 @@ async fn hand_over<S: Store>(
     let is_ours = |came: &Configuration| Some(came.epoch) == decided.get();
     let came = came.ok().and_then(Result::ok).filter(is_ours);
     let is_done = match came {
-        Some(came) => State::consent(&shared, number, term, came.epoch),
+        Some(came) => consent(&shared, number, term, came.epoch),
         None => false,
     };
     let until = shared.runtime.now() + REST * patience_ns;
-    shared.state.borrow_mut().go_on(number, term, until);
+    go_on(&mut shared.state.borrow_mut(), (number, term), until);
     shared.end_change(is_done).await;
 }
 
-impl<C: 'static> State<C> {
-    /// Takes the steps of all groups that this node is to leave.
-    pub fn step_leaving<S: Store<Call = C>>(&mut self, shared: &Rc<Shared<S>>) {
-        let (configuration, me) = (self.configuration.clone(), self.me.clone());
-        self.end_drains(shared);
-        for group in configuration.relieved(&me) {
-            let Some(number) = number_of(&configuration, &group.subject) else {
-                continue;
-            };
-            match group.primary == me {
-                true => self.step_handover(shared, number, group),
-                false if !self.is_changing => {
-                    self.is_changing = true;
-                    let leaving = leave(shared.clone(), group.subject.clone());
-                    shared.runtime.spawn(Box::pin(leaving));
-                }
-                false => {}
-            }
-        }
-    }
-
-    /// Ends the drains that take too long, and the handovers of shards that this node is to leave no more.
-    fn end_drains<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
-        let now = shared.runtime.now();
-        for number in self.numbers() {
-            let leaves = self.leaves(number);
-            let shard = self.shards.get_mut(&number).expect("it was listed");
-            let Some(leads) = shard.leads() else {
-                continue;
-            };
-            let is_over = match leads.handover {
-                Some(Handover::Drains(until)) => now >= until || !leaves,
-                Some(Handover::EndsReads) => !leaves,
-                Some(Handover::Asks) | None => false,
-            };
-            if is_over {
-                leads.go_on(now + REST * PATIENCE * shared.options.repeat_ns);
-            }
-        }
-    }
-
-    /// Whether this node is to leave a shard, and others are complete.
-    fn leaves(&self, number: u32) -> bool {
-        let mut relieved = self.configuration.relieved(&self.me);
-        relieved.any(|group| number_of(&self.configuration, &group.subject) == Some(number))
-    }
-
-    fn step_handover<S: Store<Call = C>>(
-        &mut self,
-        shared: &Rc<Shared<S>>,
-        number: u32,
-        group: &Group,
-    ) {
-        let now = shared.runtime.now();
-        let heir = self.heir_of(number, group);
-        let others = self.shards.iter().filter(|(other, _)| **other != number);
-        let mut others = others.map(|(_, shard)| &shard.role);
-        let hands_over =
-            |role: &Role<C>| matches!(role, Role::Leads(leads) if leads.handover.is_some());
-        let is_busy = self.is_changing || others.any(hands_over);
-        let shard = self.shards.get_mut(&number);
-        let Some(Role::Leads(leads)) = shard.map(|shard| &mut shard.role) else {
-            return;
+/// Takes the steps of all groups that this node is to leave.
+pub fn step_leaving<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
+    let (configuration, me) = (state.configuration.clone(), state.me.clone());
+    end_drains(state, shared);
+    for group in configuration.relieved(&me) {
+        let Some(number) = number_of(&configuration, &group.subject) else {
+            continue;
         };
-        let Some(heir) = heir else {
-            if matches!(
-                leads.handover,
-                Some(Handover::EndsReads | Handover::Drains(_))
-            ) {
-                leads.go_on(now + REST * PATIENCE * shared.options.repeat_ns);
+        match group.primary == me {
+            true => step_handover(state, shared, number, group),
+            false if !state.is_changing => {
+                state.is_changing = true;
+                let leaving = leave(shared.clone(), group.subject.clone());
+                shared.runtime.spawn(Box::pin(leaving));
             }
-            return;
+            false => {}
+        }
+    }
+}
+
+/// Ends the drains that take too long, and the handovers of shards that this node is to leave no more.
+fn end_drains<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
+    let now = shared.runtime.now();
+    for number in state.numbers() {
+        let leaves = leaves(state, number);
+        let shard = state.shards.get_mut(&number).expect("it was listed");
+        let Some(leads) = shard.leads() else {
+            continue;
         };
-        if leads.handover.is_none() && !is_busy && now >= leads.goes_on_until {
-            leads.handover = Some(Handover::EndsReads);
-        }
-        let has_readers = now < leads.read_until && !mutant!(ReadersNotAwaited);
-        if leads.handover == Some(Handover::EndsReads) && !has_readers {
-            leads.primary.drain(true);
-            let until = now + PATIENCE * shared.options.repeat_ns;
-            leads.handover = Some(Handover::Drains(until));
-        }
-        let drains = matches!(leads.handover, Some(Handover::Drains(_)));
-        if drains && leads.primary.is_drained() && !self.is_changing {
-            leads.handover = Some(Handover::Asks);
-            self.is_changing = true;
-            let led = (group.subject.clone(), group.term);
-            let handing = hand_over(shared.clone(), number, led, heir);
-            shared.runtime.spawn(Box::pin(handing));
-        }
-    }
-
-    /// The copy that stays and leads the fewest groups. `None` if one of the copies cannot be reached: an heir waits for all of them, so this node goes on.
-    fn heir_of(&self, number: u32, group: &Group) -> Option<NodeName> {
-        let groups = &self.configuration.groups;
-        let leads = |name: &NodeName| groups.iter().filter(|one| one.primary == *name).count();
-        let mut copies = group.in_sync.iter().filter(|&name| *name != self.me);
-        let shard = self.shards.get(&number)?;
-        let follows = |name: &NodeName| {
-            let peer = self.peers.get(name);
-            peer.is_some_and(|peer| peer.follows(shard.stream_to(name, group.term)).is_some())
+        let is_over = match leads.handover {
+            Some(Handover::Drains(until)) => now >= until || !leaves,
+            Some(Handover::EndsReads) => !leaves,
+            Some(Handover::Asks) | None => false,
         };
-        if !copies.all(follows) {
-            return None;
-        }
-        let staying = group.in_sync.difference(&group.leaving);
-        let staying = staying.filter(|&name| *name != self.me);
-        staying.min_by_key(|&name| leads(name)).cloned()
-    }
-
-    /// A handover is over at `now`, and the node leads on.
-    fn go_on(&mut self, number: u32, term: Term, until: Nanoseconds) {
-        let shard = self.shards.get_mut(&number);
-        if let Some(Role::Leads(leads)) = shard.map(|shard| &mut shard.role)
-            && leads.primary.term() == term
-        {
-            leads.go_on(until);
+        if is_over {
+            leads.go_on(now + REST * PATIENCE * shared.options.repeat_ns);
         }
     }
+}
 
-    /// Ends a primary that has drained, and tells all copies that its heir may lead from `to` on.
-    /// Returns false if something waits, or if the node no longer leads.
-    fn consent<S: Store<Call = C>>(shared: &Shared<S>, number: u32, term: Term, to: Term) -> bool {
-        let state = &mut *shared.state.borrow_mut();
-        // Answers that wait for nothing else go out before the end.
-        state.settle(shared);
-        let Some(group) = state.group(number) else {
+/// Whether this node is to leave a shard, and others are complete.
+fn leaves<C>(state: &State<C>, number: u32) -> bool {
+    let mut relieved = state.configuration.relieved(&state.me);
+    relieved.any(|group| number_of(&state.configuration, &group.subject) == Some(number))
+}
+
+fn step_handover<S: Store>(
+    state: &mut State<S::Call>,
+    shared: &Rc<Shared<S>>,
+    number: u32,
+    group: &Group,
+) {
+    let now = shared.runtime.now();
+    let heir = heir_of(state, number, group);
+    let others = state.shards.iter().filter(|(other, _)| **other != number);
+    let mut others = others.map(|(_, shard)| &shard.role);
+    let hands_over =
+        |role: &Role<S::Call>| matches!(role, Role::Leads(leads) if leads.handover.is_some());
+    let is_busy = state.is_changing || others.any(hands_over);
+    let shard = state.shards.get_mut(&number);
+    let Some(Role::Leads(leads)) = shard.map(|shard| &mut shard.role) else {
+        return;
+    };
+    let Some(heir) = heir else {
+        if matches!(
+            leads.handover,
+            Some(Handover::EndsReads | Handover::Drains(_))
+        ) {
+            leads.go_on(now + REST * PATIENCE * shared.options.repeat_ns);
+        }
+        return;
+    };
+    if leads.handover.is_none() && !is_busy && now >= leads.goes_on_until {
+        leads.handover = Some(Handover::EndsReads);
+    }
+    let has_readers = now < leads.read_until && !mutant!(ReadersNotAwaited);
+    if leads.handover == Some(Handover::EndsReads) && !has_readers {
+        leads.primary.drain(true);
+        let until = now + PATIENCE * shared.options.repeat_ns;
+        leads.handover = Some(Handover::Drains(until));
+    }
+    let drains = matches!(leads.handover, Some(Handover::Drains(_)));
+    if drains && leads.primary.is_drained() && !state.is_changing {
+        leads.handover = Some(Handover::Asks);
+        state.is_changing = true;
+        let led = (group.subject.clone(), group.term);
+        let handing = hand_over(shared.clone(), number, led, heir);
+        shared.runtime.spawn(Box::pin(handing));
+    }
+}
+
+/// The copy that stays and leads the fewest groups. `None` if one of the copies cannot be reached: an heir waits for all of them, so this node goes on.
+fn heir_of<C>(state: &State<C>, number: u32, group: &Group) -> Option<NodeName> {
+    let groups = &state.configuration.groups;
+    let leads = |name: &NodeName| groups.iter().filter(|one| one.primary == *name).count();
+    let mut copies = group.in_sync.iter().filter(|&name| *name != state.me);
+    let shard = state.shards.get(&number)?;
+    let follows = |name: &NodeName| {
+        let peer = state.peers.get(name);
+        peer.is_some_and(|peer| peer.follows(shard.stream_to(name, group.term)).is_some())
+    };
+    if !copies.all(follows) {
+        return None;
+    }
+    let staying = group.in_sync.difference(&group.leaving);
+    let staying = staying.filter(|&name| *name != state.me);
+    staying.min_by_key(|&name| leads(name)).cloned()
+}
+
+/// A handover is over at `now`, and the node leads on.
+fn go_on<C>(state: &mut State<C>, (number, term): (u32, Term), until: Nanoseconds) {
+    let shard = state.shards.get_mut(&number);
+    if let Some(Role::Leads(leads)) = shard.map(|shard| &mut shard.role)
+        && leads.primary.term() == term
+    {
+        leads.go_on(until);
+    }
+}
+
+/// Ends a primary that has drained, and tells all copies that its heir may lead from `to` on.
+/// Returns false if something waits, or if the node no longer leads.
+fn consent<S: Store>(shared: &Shared<S>, number: u32, term: Term, to: Term) -> bool {
+    let state = &mut *shared.state.borrow_mut();
+    // Answers that wait for nothing else go out before the end.
+    settle(state, shared);
+    let Some(group) = state.group(number) else {
+        return false;
+    };
+    let copies: Vec<_> = group.in_sync.iter().cloned().collect();
+    let shard = state.shards.get_mut(&number).expect("its group is known");
+    let role = std::mem::replace(&mut shard.role, Role::Absent);
+    let copy = match role {
+        Role::Leads(leads) if leads.primary.term() == term && leads.primary.is_drained() => {
+            leads.primary.hand_over()
+        }
+        other => {
+            shard.role = other;
             return false;
-        };
-        let copies: Vec<_> = group.in_sync.iter().cloned().collect();
-        let shard = state.shards.get_mut(&number).expect("its group is known");
-        let role = std::mem::replace(&mut shard.role, Role::Absent);
-        let copy = match role {
-            Role::Leads(leads) if leads.primary.term() == term && leads.primary.is_drained() => {
-                leads.primary.hand_over()
-            }
-            other => {
-                shard.role = other;
-                return false;
-            }
-        };
-        let last = copy.end();
-        shard.copies(copy);
-        shard.consents.hear(&state.me, (to, last));
-        shared.store.resigned(number, Ended::nothing());
-        for copy in copies.iter().filter(|&copy| *copy != state.me) {
-            shared.say(state, copy, (number, to), Says::Consent { last });
         }
-        true
+    };
+    let last = copy.end();
+    shard.copies(copy);
+    shard.consents.hear(&state.me, (to, last));
+    shared.store.resigned(number, Ended::nothing());
+    for copy in copies.iter().filter(|&copy| *copy != state.me) {
+        shared.say(state, copy, (number, to), Says::Consent { last });
     }
+    true
+}
 
-    /// Releases the grants of this node to predecessors that have consented.
-    pub fn step_consents<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
-        for number in self.numbers() {
-            let Some(group) = self.group(number) else {
-                continue;
-            };
-            let heir = group.primary.clone();
-            let shard = self.shards.get_mut(&number).expect("it was listed");
-            if let Some(term) = shard.consents.release() {
-                shared.member.consented(&shard.subject, &heir, term);
-            }
+/// Releases the grants of this node to predecessors that have consented.
+pub fn step_consents<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
+    for number in state.numbers() {
+        let Some(group) = state.group(number) else {
+            continue;
+        };
+        let heir = group.primary.clone();
+        let shard = state.shards.get_mut(&number).expect("it was listed");
+        if let Some(term) = shard.consents.release() {
+            shared.member.consented(&shard.subject, &heir, term);
         }
     }
 }

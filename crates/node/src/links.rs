@@ -4,14 +4,13 @@ use std::rc::Rc;
 
 use stonecast_backup::{BackupLink, StreamName};
 use stonecast_base::{Nanoseconds, mutant};
-use stonecast_cluster::{NodeName, Term};
+use stonecast_cluster::NodeName;
 use stonecast_replication::{Connection, Entry, Kind, Point, Report, ReportedOutOfOrder};
 
 use crate::error::NoLink;
-use crate::join::Join;
 use crate::letter::{Says, WAKE};
 use crate::node::Shared;
-use crate::peer::{Peer, Unsent};
+use crate::peer::Unsent;
 use crate::shard::{Role, Shard};
 use crate::state::State;
 use crate::store::Store;
@@ -35,7 +34,7 @@ async fn connect<S: Store>(shared: Rc<Shared<S>>, peer: NodeName) {
     if let Ok(link) = linked {
         way.linked(link);
     }
-    shared.bell.ring();
+    shared.bells.turn.ring();
 }
 
 /// A link to the first of `addresses` that accepts: a peer has one session of this node, and a
@@ -52,141 +51,138 @@ async fn link<S: Store>(shared: &Shared<S>, addresses: &[String]) -> Result<Back
     Err(trouble)
 }
 
-impl<C: 'static> State<C> {
-    /// Takes the reports of all links, keeps links to all copies, tells them the histories that they do not follow yet, and sends.
-    pub fn step_links<S: Store<Call = C>>(&mut self, shared: &Rc<Shared<S>>) {
-        self.take_reports();
-        let now = shared.runtime.now();
-        for number in self.numbers() {
-            for peer in self.targets(&self.shards[&number]) {
-                let way = self.peers.entry(peer.clone()).or_default();
-                if way.link.is_none() {
-                    if !std::mem::replace(&mut way.is_linking, true) {
-                        let connecting = connect(shared.clone(), peer);
-                        shared.runtime.spawn(Box::pin(connecting));
-                    }
-                    continue;
+/// Takes the reports of all links, keeps links to all copies, tells them the histories that they do not follow yet, and sends.
+pub fn step_links<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
+    take_reports(state);
+    let now = shared.runtime.now();
+    for number in state.numbers() {
+        for peer in state.targets(&state.shards[&number]) {
+            let way = state.peers.entry(peer.clone()).or_default();
+            if way.link.is_none() {
+                if !std::mem::replace(&mut way.is_linking, true) {
+                    let connecting = connect(shared.clone(), peer);
+                    shared.runtime.spawn(Box::pin(connecting));
                 }
-                self.tell(shared, number, &peer, now);
+                continue;
             }
-        }
-        let idle_ns = shared.options.idle_ns;
-        self.queue_unsent(Some((now, idle_ns)));
-        self.send(shared);
-    }
-
-    /// Sends the entries that were stamped.
-    pub fn send_stamped<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
-        self.queue_unsent(None);
-        self.send(shared);
-    }
-
-    /// Sends the entries that wait, and wakes the peers that may rest.
-    fn send<S: Store<Call = C>>(&mut self, shared: &Shared<S>) {
-        let (now, quiet_ns) = (shared.runtime.now(), shared.options.quiet_ns());
-        let peers = self.peers.iter_mut();
-        let resting =
-            peers.filter_map(|(name, peer)| peer.send(now, quiet_ns).then(|| name.clone()));
-        for peer in resting.collect::<Vec<_>>() {
-            if !mutant!(RestingPeerNotWoken) {
-                shared
-                    .post
-                    .send(&peer, &self.addresses(&peer), WAKE.to_vec());
-            }
+            tell(state, shared, number, &peer, now);
         }
     }
+    let idle_ns = shared.options.idle_ns;
+    queue_unsent(state, Some((now, idle_ns)));
+    send(state, shared);
+}
 
-    fn take_reports(&mut self) {
-        let Self { peers, shards, .. } = self;
-        for (name, peer) in peers {
-            while let Some(report) = peer.take_report() {
-                let heard = match report {
-                    Ok(report) => hear(shards.get_mut(&report.stream.shard), name, &report)
-                        .map_err(|wrong| wrong.to_string()),
-                    Err(ended) => Err(ended.to_string()),
-                };
-                if let Err(trouble) = heard {
-                    peer.end(trouble);
-                }
-            }
+/// Sends the entries that were stamped.
+pub fn send_stamped<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
+    queue_unsent(state, None);
+    send(state, shared);
+}
+
+/// Sends the entries that wait, and wakes the peers that may rest.
+fn send<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
+    let (now, quiet_ns) = (shared.runtime.now(), shared.options.quiet_ns());
+    let peers = state.peers.iter_mut();
+    let resting = peers.filter_map(|(name, peer)| peer.send(now, quiet_ns).then(|| name.clone()));
+    for peer in resting.collect::<Vec<_>>() {
+        if !mutant!(RestingPeerNotWoken) {
+            shared
+                .post
+                .send(&peer, &state.addresses(&peer), WAKE.to_vec());
         }
     }
+}
 
-    /// Tells a copy the history of the term, unless it follows.
-    fn tell<S: Store<Call = C>>(
-        &mut self,
-        shared: &Shared<S>,
-        number: u32,
-        peer: &NodeName,
-        now: Nanoseconds,
-    ) {
-        let Some(shard) = self.shards.get(&number) else {
-            return;
-        };
-        let history = match &shard.role {
-            Role::Leads(leads) => leads.history.clone(),
-            Role::TakesOver(heir) => heir.takeover.history().0,
-            Role::Absent | Role::Joins(_) | Role::Copies(_) => return,
-        };
-        let is_awaited = matches!(shard.role, Role::TakesOver(_));
-        let group = self.group(number);
-        let is_joiner = group.is_some_and(|group| group.joining.contains_key(peer));
-        let join = shard.join_of(peer);
-        let begun = join.filter(|_| is_joiner).map(|join| join.begun.clone());
-        let join = join.map_or(0, |join| join.number);
-        if is_joiner && begun.is_none() {
-            return;
-        }
-        let (about, repeat_ns) = ((number, history.term), shared.options.repeat_ns);
-        let way = self.peers.entry(peer.clone()).or_default();
-        let stream = StreamName {
-            shard: number,
-            term: history.term,
-            join,
-        };
-        if way.follows(stream).is_some() && !is_awaited {
-            return;
-        }
-        if let Some(connection) = way.is_to_be_told(about, now, repeat_ns) {
-            let says = match begun {
-                Some(lineage) => Says::Drop {
-                    connection,
-                    join,
-                    lineage,
-                },
-                None => Says::History {
-                    connection,
-                    join,
-                    lineage: history,
-                },
+fn take_reports<C>(state: &mut State<C>) {
+    let State { peers, shards, .. } = state;
+    for (name, peer) in peers {
+        while let Some(report) = peer.take_report() {
+            let heard = match report {
+                Ok(report) => hear(shards.get_mut(&report.stream.shard), name, &report)
+                    .map_err(|wrong| wrong.to_string()),
+                Err(ended) => Err(ended.to_string()),
             };
-            shared.say(self, peer, about, says);
+            if let Err(trouble) = heard {
+                peer.end(trouble);
+            }
         }
     }
+}
 
-    /// Hands entries to the links of copies that follow. If a time is given, also hands over the
-    /// horizons of idle shards.
-    fn queue_unsent(&mut self, idle: Option<(Nanoseconds, Nanoseconds)>) {
-        for number in self.numbers() {
-            let targets = self.targets(&self.shards[&number]);
-            let Some(term) = self.sending_term(number) else {
+/// Tells a copy the history of the term, unless it follows.
+fn tell<S: Store>(
+    state: &mut State<S::Call>,
+    shared: &Shared<S>,
+    number: u32,
+    peer: &NodeName,
+    now: Nanoseconds,
+) {
+    let Some(shard) = state.shards.get(&number) else {
+        return;
+    };
+    let history = match &shard.role {
+        Role::Leads(leads) => leads.history.clone(),
+        Role::TakesOver(heir) => heir.takeover.history().0,
+        Role::Absent | Role::Joins(_) | Role::Copies(_) => return,
+    };
+    let is_awaited = matches!(shard.role, Role::TakesOver(_));
+    let group = state.group(number);
+    let is_joiner = group.is_some_and(|group| group.joining.contains_key(peer));
+    let join = shard.join_of(peer);
+    let begun = join.filter(|_| is_joiner).map(|join| join.begun.clone());
+    let join = join.map_or(0, |join| join.number);
+    if is_joiner && begun.is_none() {
+        return;
+    }
+    let (about, repeat_ns) = ((number, history.term), shared.options.repeat_ns);
+    let way = state.peers.entry(peer.clone()).or_default();
+    let stream = StreamName {
+        shard: number,
+        term: history.term,
+        join,
+    };
+    if way.follows(stream).is_some() && !is_awaited {
+        return;
+    }
+    if let Some(connection) = way.is_to_be_told(about, now, repeat_ns) {
+        let says = match begun {
+            Some(lineage) => Says::Drop {
+                connection,
+                join,
+                lineage,
+            },
+            None => Says::History {
+                connection,
+                join,
+                lineage: history,
+            },
+        };
+        shared.say(state, peer, about, says);
+    }
+}
+
+/// Hands entries to the links of copies that follow. If a time is given, also hands over the
+/// horizons of idle shards.
+fn queue_unsent<C>(state: &mut State<C>, idle: Option<(Nanoseconds, Nanoseconds)>) {
+    for number in state.numbers() {
+        let targets = state.targets(&state.shards[&number]);
+        let Some(term) = state.sending_term(number) else {
+            continue;
+        };
+        for peer in targets {
+            let Some(way) = state.peers.get_mut(&peer) else {
                 continue;
             };
-            for peer in targets {
-                let Some(way) = self.peers.get_mut(&peer) else {
-                    continue;
-                };
-                let Some(connection) = way.connection() else {
-                    continue;
-                };
-                let shard = self.shards.get_mut(&number).expect("it was listed");
-                let stream = shard.stream_to(&peer, term);
-                let unfollowed = mutant!(SentUnfollowed).then(Point::default);
-                if let Some(has) = way.follows(stream).or(unfollowed) {
-                    let join = stream.join;
-                    for (entry, body) in shard.unsent(&peer, (connection, has), idle) {
-                        way.push(Unsent { join, entry, body });
-                    }
+            let Some(connection) = way.connection() else {
+                continue;
+            };
+            let shard = state.shards.get_mut(&number).expect("it was listed");
+            let stream = shard.stream_to(&peer, term);
+            let unfollowed = mutant!(SentUnfollowed).then(Point::default);
+            if let Some(has) = way.follows(stream).or(unfollowed) {
+                let join = stream.join;
+                for (entry, body) in unsent(shard, &peer, (connection, has), idle) {
+                    way.push(Unsent { join, entry, body });
                 }
             }
         }
@@ -211,61 +207,42 @@ fn hear<C>(
     leads.primary.persisted(from, report)
 }
 
-impl<C> Shard<C> {
-    /// The join of `peer` in the present term, under whose number its stream is.
-    fn join_of(&self, peer: &NodeName) -> Option<&Join> {
-        match &self.role {
-            Role::Leads(leads) => leads.joins.get(peer),
-            _ => None,
+/// The entries to send to `peer` by `connection`, each once. The peer has everything up to `has`.
+fn unsent<C>(
+    shard: &mut Shard<C>,
+    peer: &NodeName,
+    (connection, has): (u64, Point),
+    idle: Option<(Nanoseconds, Nanoseconds)>,
+) -> Vec<(Entry, Rc<[u8]>)> {
+    let entries = match &mut shard.role {
+        Role::Leads(leads) => {
+            let way = Connection(connection);
+            let mut entries = leads.primary.take_unsent(peer, way);
+            if idle.is_some_and(|(now, idle_ns)| now >= leads.written_at + idle_ns) {
+                entries.extend(leads.primary.take_idle(peer, way));
+            }
+            entries
         }
-    }
-
-    /// The stream of entries to `peer` in `term`.
-    pub fn stream_to(&self, peer: &NodeName, term: Term) -> StreamName {
-        StreamName {
-            shard: self.number,
-            term,
-            join: self.join_of(peer).map_or(0, |join| join.number),
+        Role::TakesOver(heir) if heir.sent.get(peer) != Some(&connection) => {
+            heir.sent.insert(peer.clone(), connection);
+            let mut entries = heir.takeover.history().1;
+            // The copy does not find an entry below its floor, and gives no credit back for the entry.
+            entries.retain(|entry| entry.point() > has);
+            entries
         }
-    }
-
-    /// The entries to send to `peer` by `connection`, each once. The peer has everything up to `has`.
-    fn unsent(
-        &mut self,
-        peer: &NodeName,
-        (connection, has): (u64, Point),
-        idle: Option<(Nanoseconds, Nanoseconds)>,
-    ) -> Vec<(Entry, Rc<[u8]>)> {
-        let entries = match &mut self.role {
-            Role::Leads(leads) => {
-                let way = Connection(connection);
-                let mut entries = leads.primary.take_unsent(peer, way);
-                if idle.is_some_and(|(now, idle_ns)| now >= leads.written_at + idle_ns) {
-                    entries.extend(leads.primary.take_idle(peer, way));
-                }
-                entries
-            }
-            Role::TakesOver(heir) if heir.sent.get(peer) != Some(&connection) => {
-                heir.sent.insert(peer.clone(), connection);
-                let mut entries = heir.takeover.history().1;
-                // The copy does not find an entry below its floor, and gives no credit back for the entry.
-                entries.retain(|entry| entry.point() > has);
-                entries
-            }
-            Role::TakesOver(_) | Role::Absent | Role::Joins(_) | Role::Copies(_) => Vec::new(),
-        };
-        let bodies = &self.bodies;
-        let body_of = |entry: Entry| match entry.kind {
-            Kind::Horizon => (entry, [].into()),
-            Kind::Record => {
-                let body = bodies.get(entry.point());
-                (
-                    entry,
-                    body.expect("a body is kept until all copies have it")
-                        .clone(),
-                )
-            }
-        };
-        entries.into_iter().map(body_of).collect()
-    }
+        Role::TakesOver(_) | Role::Absent | Role::Joins(_) | Role::Copies(_) => Vec::new(),
+    };
+    let bodies = &shard.bodies;
+    let body_of = |entry: Entry| match entry.kind {
+        Kind::Horizon => (entry, [].into()),
+        Kind::Record => {
+            let body = bodies.get(entry.point());
+            (
+                entry,
+                body.expect("a body is kept until all copies have it")
+                    .clone(),
+            )
+        }
+    };
+    entries.into_iter().map(body_of).collect()
 }

@@ -17,7 +17,7 @@ use stonecast_replication::Point;
 
 use crate::node::Shared;
 use crate::shard::Role;
-use crate::state::State;
+use crate::state::{State, group_in};
 use crate::store::Store;
 
 /// The copies that were found to have lost entries, each with the term of its shard in which that was found.
@@ -38,7 +38,7 @@ async fn drop_copy<S: Store>(
     (term, reason): (Term, NotACopy),
 ) {
     let decide = |present: &Configuration| {
-        let group = State::<S::Call>::group_in(present, number);
+        let group = group_in(present, number);
         let group = group.filter(|group| group.term == term && group.in_sync.contains(&node));
         match group {
             Some(group) => {
@@ -52,42 +52,45 @@ async fn drop_copy<S: Store>(
     shared.end_change(dropped.is_ok()).await;
 }
 
-impl<C: 'static> State<C> {
-    /// Has the configuration drop a copy that was found to have lost entries.
-    pub fn step_lost<S: Store<Call = C>>(&mut self, shared: &Rc<Shared<S>>) {
-        let configuration = self.configuration.clone();
-        self.lost.retain(|(number, node), (term, _)| {
-            let group = Self::group_in(&configuration, *number);
-            group.is_some_and(|group| group.term == *term && group.in_sync.contains(node))
-        });
-        let next = self.lost.first_key_value().filter(|_| !self.is_changing);
-        if let Some((copy, found)) = next {
-            let mut counts = shared.counts.get();
-            counts.lost += 1;
-            shared.counts.set(counts);
-            self.is_changing = true;
-            let dropping = drop_copy(shared.clone(), copy.clone(), found.clone());
-            shared.runtime.spawn(Box::pin(dropping));
-        }
+/// Has the configuration drop a copy that was found to have lost entries.
+pub fn step_lost<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
+    let configuration = state.configuration.clone();
+    state.lost.retain(|(number, node), (term, _)| {
+        let group = group_in(&configuration, *number);
+        group.is_some_and(|group| group.term == *term && group.in_sync.contains(node))
+    });
+    let next = state.lost.first_key_value().filter(|_| !state.is_changing);
+    if let Some((copy, found)) = next {
+        let mut counts = shared.told.counts.get();
+        counts.lost += 1;
+        shared.told.counts.set(counts);
+        state.is_changing = true;
+        let dropping = drop_copy(shared.clone(), copy.clone(), found.clone());
+        shared.runtime.spawn(Box::pin(dropping));
     }
+}
 
-    /// A copy follows by a new connection, and has everything up to `has`. The entries that it had by earlier connections are found by then, and the
-    /// primary has no entry left that is on all copies.
-    pub fn judge_copy(&mut self, from: &NodeName, (number, term): (u32, Term), has: Point) {
-        let is_in_sync = self
-            .group(number)
-            .is_some_and(|group| group.in_sync.contains(from));
-        let Some(shard) = self.shards.get_mut(&number).filter(|_| is_in_sync) else {
-            return;
-        };
-        let settled = match &mut shard.role {
-            Role::Leads(leads) => leads.primary.digested(),
-            Role::TakesOver(heir) => heir.takeover.copy().digested(),
-            Role::Absent | Role::Joins(_) | Role::Copies(_) => return,
-        };
-        if has < settled && shard.term() == Some(term) && !mutant!(ShortCopyCounts) {
-            let reason = gap(has, settled.version);
-            self.lost.insert((number, from.clone()), (term, reason));
-        }
+/// A copy follows by a new connection, and has everything up to `has`. The entries that it had by earlier connections are found by then, and the
+/// primary has no entry left that is on all copies.
+pub fn judge_copy<C>(
+    state: &mut State<C>,
+    from: &NodeName,
+    (number, term): (u32, Term),
+    has: Point,
+) {
+    let is_in_sync = state
+        .group(number)
+        .is_some_and(|group| group.in_sync.contains(from));
+    let Some(shard) = state.shards.get_mut(&number).filter(|_| is_in_sync) else {
+        return;
+    };
+    let settled = match &mut shard.role {
+        Role::Leads(leads) => leads.primary.digested(),
+        Role::TakesOver(heir) => heir.takeover.copy().digested(),
+        Role::Absent | Role::Joins(_) | Role::Copies(_) => return,
+    };
+    if has < settled && shard.term() == Some(term) && !mutant!(ShortCopyCounts) {
+        let reason = gap(has, settled.version);
+        state.lost.insert((number, from.clone()), (term, reason));
     }
 }

@@ -12,12 +12,12 @@ use stonecast_member::Member;
 use stonecast_replication::{AppendKey, LeaseSays};
 
 use crate::error::NodeError;
+use crate::filling::joins_led;
 use crate::leading::primary_lease;
 use crate::letter::{Letter, Says};
 use crate::options::{EarlierWriters, Options};
 use crate::peer::{Peer, PeerStatus};
 use crate::post::{Hello, Post};
-use crate::shard::Shard;
 use crate::state::State;
 use crate::store::{NotDurable, Store};
 
@@ -63,11 +63,24 @@ pub(crate) struct Shared<S: Store> {
     /// Requests to connect that are for the intake.
     pub requests: RefCell<Vec<(ConnectionRequest, Vec<u8>)>>,
     pub is_over: Cell<bool>,
+    pub bells: Bells,
+    pub told: Told,
+}
+
+/// The calls of tasks that wait.
+#[derive(Default)]
+pub(crate) struct Bells {
     /// Calls the task of the node to a turn.
-    pub bell: Bell,
+    pub turn: Bell,
     /// Calls the pipeline of the store when there is room for entries.
     pub room: Bell,
+}
+
+/// The facts that the node tells its owner.
+#[derive(Default)]
+pub(crate) struct Told {
     pub counts: Cell<Counts>,
+    /// The reason why the node has ended.
     pub end: RefCell<Option<NodeError>>,
     /// The reason why the device refused a segment; `None`: the device took the last one.
     pub segment_trouble: RefCell<Option<DeviceError>>,
@@ -99,14 +112,14 @@ impl<S: Store> Node<S> {
         }
         if Hello::is_said(private_data) {
             self.shared.post.accept(request, private_data);
-            self.shared.bell.ring();
+            self.shared.bells.turn.ring();
             return true;
         }
         let is_hello = stonecast_backup::Hello::is_said(private_data);
         if is_hello {
             let said = private_data.to_vec();
             self.shared.requests.borrow_mut().push((request, said));
-            self.shared.bell.ring();
+            self.shared.bells.turn.ring();
         }
         is_hello
     }
@@ -145,7 +158,7 @@ impl<S: Store> Node<S> {
 
     /// The work of the node so far: an idle node does little.
     pub fn counts(&self) -> Counts {
-        self.shared.counts.get()
+        self.shared.told.counts.get()
     }
 
     /// The state of the path to each peer that the node has to reach, for the operator.
@@ -165,7 +178,7 @@ impl<S: Store> Node<S> {
     /// The joins that the node leads as a primary.
     pub fn fillings(&self) -> Vec<Filling> {
         let state = self.shared.state.borrow();
-        let led = state.shards.values().flat_map(Shard::joins_led);
+        let led = state.shards.values().flat_map(joins_led);
         let joining = |filling: &Filling| {
             let group = state.group(filling.shard);
             group.is_some_and(|group| group.joining.contains_key(&filling.joiner))
@@ -177,7 +190,7 @@ impl<S: Store> Node<S> {
     /// `None`: the device takes them. Appends continue to fill the segments that the device has,
     /// and each turn offers the refused segment again.
     pub fn segment_trouble(&self) -> Option<String> {
-        let trouble = self.shared.segment_trouble.borrow();
+        let trouble = self.shared.told.segment_trouble.borrow();
         trouble.as_ref().map(ToString::to_string)
     }
 
@@ -188,7 +201,7 @@ impl<S: Store> Node<S> {
 
     /// The reason why the node has ended; `None`: the node goes on, or its end was reported.
     pub fn take_end(&self) -> Option<NodeError> {
-        self.shared.end.borrow_mut().take()
+        self.shared.told.end.borrow_mut().take()
     }
 }
 
@@ -210,14 +223,14 @@ impl<S: Store> Shared<S> {
         }
         state.peers.clear();
         state.unsettled = 0;
-        self.end.borrow_mut().get_or_insert(error);
+        self.told.end.borrow_mut().get_or_insert(error);
     }
 
     /// Takes no further turn, and keeps no lease alive, its own or that of another node.
     fn stop(&self) {
         self.is_over.set(true);
-        self.bell.ring();
-        self.room.ring();
+        self.bells.turn.ring();
+        self.bells.room.ring();
         if !mutant!(FailedNodeGrants) {
             self.member.stop();
         }

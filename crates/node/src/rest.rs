@@ -54,9 +54,9 @@ async fn go_round<S: Store>(
     calm: &mut Calm,
 ) -> Result<(), NodeError> {
     let has_kept = bounded_turn(shared, intake).await?;
-    let mut counts = shared.counts.get();
+    let mut counts = shared.told.counts.get();
     counts.turns += 1;
-    shared.counts.set(counts);
+    shared.told.counts.set(counts);
     calm.turns = if has_kept { 0 } else { calm.turns };
     let until = rests_until(shared, intake, calm.turns);
     match rest(shared, intake, (until, calm.looks_until)).await? {
@@ -72,15 +72,15 @@ async fn go_round<S: Store>(
 /// The time at which the next turn is due, if nothing calls for one.
 fn rests_until<S: Store>(shared: &Shared<S>, intake: &Intake, calm_turns: u32) -> Nanoseconds {
     let (now, options) = (shared.runtime.now(), &shared.options);
-    let state = shared.state.borrow();
+    let state = &*shared.state.borrow();
     let pause_ns = match () {
         () if calm_turns < AWAKE_TURNS || intake.is_turning() => options.pause_ns,
-        () if state.waits() || intake.segments_wanted() > 0 => options.repeat_ns,
+        () if waits(state) || intake.segments_wanted() > 0 => options.repeat_ns,
         () => options.rest_ns,
     };
     let commit = state.own_commits.due(options.medium_patience_ns);
-    let due = state.next_horizon(now, options).min(now + pause_ns);
-    let due = due.min(state.next_floor(now, options));
+    let due = next_horizon(state, now, options).min(now + pause_ns);
+    let due = due.min(next_floor(state, now, options));
     commit.map_or(due, |commit| commit.min(due))
 }
 
@@ -101,9 +101,9 @@ async fn rest<S: Store>(
         if is_told | shared.is_called(context) {
             return Poll::Ready(Ok(true));
         }
-        let mut counts = shared.counts.get();
+        let mut counts = shared.told.counts.get();
         counts.looks += 1;
-        shared.counts.set(counts);
+        shared.told.counts.set(counts);
         if intake.poll_news(runtime.now(), context)?.is_ready() {
             return Poll::Ready(Ok(true));
         }
@@ -151,57 +151,55 @@ impl<S: Store> Shared<S> {
         let reported = links.filter_map(|peer| peer.poll_news(context).is_ready().then_some(()));
         let is_reported = reported.count() > 0 && !mutant!(ReportsWakeNobody);
         let has_letters = self.post.poll_news(context).is_ready();
-        self.bell.poll_rung(context).is_ready() | is_reported | has_letters
+        self.bells.turn.poll_rung(context).is_ready() | is_reported | has_letters
     }
 }
 
-impl<C> State<C> {
-    /// Whether something waits for a peer, or for a time: a letter may have to be repeated, or a patience may end.
-    fn waits(&self) -> bool {
-        let is_leaving = self.configuration.relieved(&self.me).next().is_some();
-        is_leaving
-            || self.peers.values().any(Peer::is_behind)
-            || self.shards.values().any(|shard| self.shard_waits(shard))
-    }
+/// Whether something waits for a peer, or for a time: a letter may have to be repeated, or a patience may end.
+fn waits<C>(state: &State<C>) -> bool {
+    let is_leaving = state.configuration.relieved(&state.me).next().is_some();
+    is_leaving
+        || state.peers.values().any(Peer::is_behind)
+        || state.shards.values().any(|shard| shard_waits(state, shard))
+}
 
-    fn shard_waits(&self, shard: &Shard<C>) -> bool {
-        match &shard.role {
-            Role::Absent => false,
-            Role::Joins(joins) => joins.filling.is_some(),
-            Role::Copies(copies) => {
-                let following = copies.following.as_ref();
-                following.is_some_and(|following| following.progress < Followed::Kept)
-            }
-            Role::TakesOver(_) => true,
-            Role::Leads(leads) => {
-                let follows = |name| {
-                    let peer = self.peers.get(name);
-                    let stream = shard.stream_to(name, leads.primary.term());
-                    peer.is_some_and(|peer| peer.follows(stream).is_some())
-                };
-                leads.handover.is_some() || !self.targets(shard).iter().all(follows)
-            }
+fn shard_waits<C>(state: &State<C>, shard: &Shard<C>) -> bool {
+    match &shard.role {
+        Role::Absent => false,
+        Role::Joins(joins) => joins.filling.is_some(),
+        Role::Copies(copies) => {
+            let following = copies.following.as_ref();
+            following.is_some_and(|following| following.progress < Followed::Kept)
+        }
+        Role::TakesOver(_) => true,
+        Role::Leads(leads) => {
+            let follows = |name| {
+                let peer = state.peers.get(name);
+                let stream = shard.stream_to(name, leads.primary.term());
+                peer.is_some_and(|peer| peer.follows(stream).is_some())
+            };
+            leads.handover.is_some() || !state.targets(shard).iter().all(follows)
         }
     }
+}
 
-    /// The time at which the next idle shard tells its copies the horizon.
-    fn next_horizon(&self, now: Nanoseconds, options: &Options) -> Nanoseconds {
-        let written = self.shards.values().filter_map(|shard| match &shard.role {
-            Role::Leads(leads) => Some(leads.written_at + options.idle_ns),
-            _ => None,
-        });
-        let due = written.filter(|&at| at > now);
-        due.min().unwrap_or(Nanoseconds::MAX)
-    }
+/// The time at which the next idle shard tells its copies the horizon.
+fn next_horizon<C>(state: &State<C>, now: Nanoseconds, options: &Options) -> Nanoseconds {
+    let written = state.shards.values().filter_map(|shard| match &shard.role {
+        Role::Leads(leads) => Some(leads.written_at + options.idle_ns),
+        _ => None,
+    });
+    let due = written.filter(|&at| at > now);
+    due.min().unwrap_or(Nanoseconds::MAX)
+}
 
-    /// The time at which the floor of a shard with few writes rises. A floor that cannot rise yet is tried again after the same time.
-    fn next_floor(&self, now: Nanoseconds, options: &Options) -> Nanoseconds {
-        let after_ns = options.floor_after_ns;
-        let digested = self.shards.values().filter(|shard| shard.has_digested());
-        let due = digested.map(|shard| match shard.floor_at + after_ns {
-            due if due > now => due,
-            _ => now + after_ns,
-        });
-        due.min().unwrap_or(Nanoseconds::MAX)
-    }
+/// The time at which the floor of a shard with few writes rises. A floor that cannot rise yet is tried again after the same time.
+fn next_floor<C>(state: &State<C>, now: Nanoseconds, options: &Options) -> Nanoseconds {
+    let after_ns = options.floor_after_ns;
+    let digested = state.shards.values().filter(|shard| shard.has_digested());
+    let due = digested.map(|shard| match shard.floor_at + after_ns {
+        due if due > now => due,
+        _ => now + after_ns,
+    });
+    due.min().unwrap_or(Nanoseconds::MAX)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use stonecast_backup::StreamName;
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Subject, Term};
 use stonecast_replication::{
@@ -242,6 +243,23 @@ impl<C> Shard<C> {
         match &mut self.role {
             Role::Leads(leads) => Some(leads),
             _ => None,
+        }
+    }
+
+    /// The join of `peer` in the present term, under whose number its stream is.
+    pub fn join_of(&self, peer: &NodeName) -> Option<&Join> {
+        match &self.role {
+            Role::Leads(leads) => leads.joins.get(peer),
+            _ => None,
+        }
+    }
+
+    /// The stream of entries to `peer` in `term`.
+    pub fn stream_to(&self, peer: &NodeName, term: Term) -> StreamName {
+        StreamName {
+            shard: self.number,
+            term,
+            join: self.join_of(peer).map_or(0, |join| join.number),
         }
     }
 

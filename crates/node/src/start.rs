@@ -7,13 +7,12 @@ use std::rc::Rc;
 use stonecast_backup::Intake;
 use stonecast_base::mutant;
 use stonecast_cluster::{EpochCell, FoundCopy, HashRange, Nonce, Subject};
-use stonecast_fabric::Bell;
 use stonecast_member::{Member, Seat};
 use stonecast_replication::{Entry, Lineage, Piece, ShardCopy};
 
 use crate::error::NodeError;
 use crate::fences::Fences;
-use crate::node::{Memory, Node, Shared};
+use crate::node::{Bells, Memory, Node, Shared, Told};
 use crate::options::{Options, Place};
 use crate::own_commits::OwnCommits;
 use crate::post::{Hello, Post, Sender};
@@ -114,11 +113,8 @@ impl<S: Store> Node<S> {
             memory,
             requests: RefCell::default(),
             is_over: Cell::new(false),
-            bell: Bell::default(),
-            room: Bell::default(),
-            counts: Cell::default(),
-            end: RefCell::default(),
-            segment_trouble: RefCell::default(),
+            bells: Bells::default(),
+            told: Told::default(),
         });
         let running = run(shared.clone(), intake);
         shared.runtime.spawn(Box::pin(running));

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use stonecast_cluster::{Configuration, HashRange, NodeName, Subject};
-use stonecast_replication::Lineage;
+use stonecast_cluster::{Configuration, Group, HashRange, NodeName, Subject, Term};
+use stonecast_replication::{Lineage, Step};
 
 use crate::fences::Fences;
 use crate::lost::Lost;
 use crate::own_commits::OwnCommits;
 use crate::peer::Peer;
-use crate::shard::Shard;
+use crate::shard::{Role, Shard};
 
 /// The state of a node.
 pub struct State<C> {
@@ -66,6 +66,12 @@ pub fn number_of(configuration: &Configuration, subject: &Subject) -> Option<u32
     }
 }
 
+/// The group of a shard in `configuration`.
+pub fn group_in(configuration: &Configuration, number: u32) -> Option<&Group> {
+    let is_it = |group: &&Group| number_of(configuration, &group.subject) == Some(number);
+    configuration.groups.iter().find(is_it)
+}
+
 impl<C> State<C> {
     /// The other nodes of the cluster.
     pub fn others(&self) -> BTreeSet<NodeName> {
@@ -77,5 +83,36 @@ impl<C> State<C> {
     pub fn addresses(&self, node: &NodeName) -> Vec<String> {
         let node = self.configuration.nodes.get(node);
         node.map_or_else(Vec::new, |node| node.addresses.clone())
+    }
+
+    /// The copies to which this node sends the entries of a shard.
+    pub fn targets(&self, shard: &Shard<C>) -> Vec<NodeName> {
+        match &shard.role {
+            Role::Leads(_) => {
+                let group = self.group(shard.number);
+                let copies = group.into_iter().flat_map(Group::copies);
+                copies.filter(|&name| *name != self.me).cloned().collect()
+            }
+            Role::TakesOver(heir) => match heir.takeover.next() {
+                Step::Settle(copies) => copies.into_iter().collect(),
+                _ => Vec::new(),
+            },
+            Role::Absent | Role::Joins(_) | Role::Copies(_) => Vec::new(),
+        }
+    }
+
+    /// The term in which a shard has entries to send.
+    pub fn sending_term(&self, number: u32) -> Option<Term> {
+        self.shards.get(&number)?.term()
+    }
+
+    /// The group of a shard.
+    pub fn group(&self, number: u32) -> Option<&Group> {
+        group_in(&self.configuration, number)
+    }
+
+    /// The numbers of all shards.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.shards.keys().copied().collect()
     }
 }

@@ -18,6 +18,7 @@ use crate::options::EarlierWriters;
 use crate::own_commits::PATIENCE_PARTS;
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
+use crate::{copying, entering, filling, heading, joining, leading, leaving, links, lost};
 
 /// A turn that waits no longer than the node has patience with its medium. Time in which the node itself stands still counts as one part of many.
 /// Returns whether a history was kept.
@@ -50,7 +51,7 @@ async fn turn<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<b
     shared.store.commit().await?;
     let state = &mut *shared.state.borrow_mut();
     for keeping in keepings {
-        state.kept(shared, intake, keeping);
+        kept(state, shared, intake, keeping);
     }
     Ok(true)
 }
@@ -61,7 +62,7 @@ async fn look<S: Store>(shared: &Shared<S>, intake: &mut Intake) -> Result<(), N
         intake.hear(request, &said);
     }
     let refused = look_once(&*shared.store, shared.runtime.now(), intake).await?;
-    *shared.segment_trouble.borrow_mut() = refused;
+    *shared.told.segment_trouble.borrow_mut() = refused;
     Ok(())
 }
 
@@ -93,32 +94,32 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
     if state.own_commits.hang(shared.runtime.now(), waited_ns) {
         return Err(NodeError::MediumHangs { waited_ns });
     }
-    state.take_found(&shared.memory, intake)?;
+    take_found(state, &shared.memory, intake)?;
     // The peers of ended sessions connect again.
     let _ended = intake.take_ended();
     while let Some(event) = take_event(shared)? {
         // Each turn reads the lease, so its begin and its end are no news.
         if let MemberEvent::Entered(configuration) = event {
-            state.enter(shared, intake, configuration);
+            entering::enter(state, shared, intake, configuration);
         }
     }
     for (from, bytes) in shared.post.take() {
         // Bytes that are no letter have woken this node, or their sender runs another version.
         if let Ok(letter) = Letter::decode(&bytes) {
-            state.read(shared, &from, letter);
+            read(state, shared, &from, letter);
         }
     }
-    state.step_copies(shared, intake);
-    state.step_joiners(shared, intake);
-    state.step_consents(shared);
-    state.step_heirs(shared, intake);
+    copying::step_copies(state, shared, intake);
+    joining::step_joiners(state, shared, intake);
+    leaving::step_consents(state, shared);
+    heading::step_heirs(state, shared, intake);
     let known = state.others();
     state.fences.end_turn(intake, &known);
-    state.step_lost(shared);
-    state.step_fillings(shared);
-    state.step_leaving(shared);
-    state.step_links(shared);
-    state.settle(shared);
+    lost::step_lost(state, shared);
+    filling::step_fillings(state, shared);
+    leaving::step_leaving(state, shared);
+    links::step_links(state, shared);
+    leading::settle(state, shared);
     Ok(std::mem::take(&mut state.keepings))
 }
 
@@ -131,81 +132,82 @@ fn take_event<S: Store>(shared: &Shared<S>) -> Result<Option<MemberEvent>, NodeE
     }
 }
 
-impl<C> State<C> {
-    fn take_found(&mut self, memory: &Memory, intake: &mut Intake) -> Result<(), NodeError> {
-        for found in intake.take_found() {
-            let number = found.entry.shard;
-            if let Some(shard) = self.shards.get_mut(&number)
-                && let Some(body) = memory.body_of(&found)
-            {
-                // A stray of a later term than the copy's: its sender sends it again when the copy follows.
-                let _ = shard.take(found.entry, found.piece, body);
-            }
-        }
-        Ok(())
-    }
-
-    fn read<S: Store<Call = C>>(&mut self, shared: &Shared<S>, from: &NodeName, letter: Letter)
-    where
-        C: 'static,
-    {
-        let Letter { shard, term, says } = letter;
-        match says {
-            Says::History {
-                connection,
-                join,
-                lineage,
-            } => self.hear_history(from, shard, (connection, join), lineage),
-            Says::Followed {
-                connection,
-                join,
-                has,
-            } => {
-                let stream = StreamName { shard, term, join };
-                let peer = self.peers.get_mut(from);
-                if peer.is_some_and(|peer| peer.followed(stream, connection, has)) {
-                    self.judge_copy(from, (shard, term), has);
-                }
-            }
-            Says::Confirmed => self.hear_confirmed(from, shard, term),
-            Says::Drop {
-                connection,
-                join,
-                lineage,
-            } => self.hear_drop(from, shard, (connection, join), lineage),
-            Says::Ask { join, page, offset } => {
-                self.hear_ask(shared, from, (shard, term), (join, page, offset));
-            }
-            Says::Piece(piece) => self.hear_piece(&*shared.store, from, (shard, term), &piece),
-            Says::Consent { last } => {
-                if let Some(shard) = self.shards.get_mut(&shard) {
-                    shard.consents.hear(from, (term, last));
-                }
-            }
-            Says::Pulled { join } => {
-                self.hear_pulled(from, (shard, term), join, shared.runtime.now());
-            }
+fn take_found<C>(
+    state: &mut State<C>,
+    memory: &Memory,
+    intake: &mut Intake,
+) -> Result<(), NodeError> {
+    for found in intake.take_found() {
+        let number = found.entry.shard;
+        if let Some(shard) = state.shards.get_mut(&number)
+            && let Some(body) = memory.body_of(&found)
+        {
+            // A stray of a later term than the copy's: its sender sends it again when the copy follows.
+            let _ = shard.take(found.entry, found.piece, body);
         }
     }
+    Ok(())
+}
 
-    fn kept<S: Store<Call = C>>(
-        &mut self,
-        shared: &Shared<S>,
-        intake: &mut Intake,
-        keeping: Keeping,
-    ) {
-        let Keeping {
-            shard,
-            history,
-            why,
-        } = keeping;
-        match why {
-            Why::Heir => self.kept_as_heir(shard, &history),
-            Why::Follows => self.kept_as_copy(shared, shard, &history),
-            Why::Floor => self.floor_kept((shard, history), shared.runtime.now()),
-            Why::Joins => self.kept_as_joiner(intake, shard, &history),
-            Why::Pulled => self.pulled(shard, &history),
+fn read<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, from: &NodeName, letter: Letter) {
+    let Letter { shard, term, says } = letter;
+    match says {
+        Says::History {
+            connection,
+            join,
+            lineage,
+        } => copying::hear_history(state, from, shard, (connection, join), lineage),
+        Says::Followed {
+            connection,
+            join,
+            has,
+        } => {
+            let stream = StreamName { shard, term, join };
+            let peer = state.peers.get_mut(from);
+            if peer.is_some_and(|peer| peer.followed(stream, connection, has)) {
+                lost::judge_copy(state, from, (shard, term), has);
+            }
         }
+        Says::Confirmed => heading::hear_confirmed(state, from, shard, term),
+        Says::Drop {
+            connection,
+            join,
+            lineage,
+        } => joining::hear_drop(state, from, shard, (connection, join), lineage),
+        Says::Ask { join, page, offset } => {
+            filling::hear_ask(state, shared, from, (shard, term), (join, page, offset));
+        }
+        Says::Piece(piece) => {
+            joining::hear_piece(state, &*shared.store, from, (shard, term), &piece)
+        }
+        Says::Consent { last } => {
+            if let Some(shard) = state.shards.get_mut(&shard) {
+                shard.consents.hear(from, (term, last));
+            }
+        }
+        Says::Pulled { join } => {
+            filling::hear_pulled(state, from, (shard, term), join, shared.runtime.now());
+        }
+    }
+}
+
+fn kept<S: Store>(
+    state: &mut State<S::Call>,
+    shared: &Shared<S>,
+    intake: &mut Intake,
+    keeping: Keeping,
+) {
+    let Keeping {
+        shard,
+        history,
+        why,
+    } = keeping;
+    match why {
+        Why::Heir => heading::kept_as_heir(state, shard, &history),
+        Why::Follows => copying::kept_as_copy(state, shared, shard, &history),
+        Why::Floor => copying::floor_kept(state, (shard, history), shared.runtime.now()),
+        Why::Joins => joining::kept_as_joiner(state, intake, shard, &history),
+        Why::Pulled => joining::pulled(state, shard, &history),
     }
 }
 
