@@ -14,6 +14,7 @@
 //! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
 //! | `example_lock.rs` | the check that the lock file outside the workspace is up to date |
 //! | `source_rules.rs`, `lexer.rs` | forbidden words of source text |
+//! | `types.rs` | the files and fields of a type |
 //! | `comments.rs` | comments that say nothing |
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
 //! | `sim.rs` | seeds of the simulated world |
@@ -42,6 +43,7 @@ mod source_rules;
 mod step;
 mod tally;
 mod tools;
+mod types;
 
 use std::process::ExitCode;
 use std::time::Duration;

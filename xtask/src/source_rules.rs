@@ -5,7 +5,8 @@
 //! between them must run the same way twice in the simulated world. Only plans make regions durable:
 //! no store goes around the proof of its plan. Every file belongs to a crate: a file that no `mod`
 //! names is not compiled, and its tests do not run. All rules look only at code, not at comments or
-//! strings; the second and the third ignore tests. The rule for comments is that of [`comments`].
+//! strings; the second and the third ignore tests. The rule for comments is that of [`comments`], and that for
+//! the size of types is that of [`types`].
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -16,6 +17,7 @@ use crate::comments;
 use crate::layers::role;
 use crate::lexer::{code_only, without_tests};
 use crate::metadata::{Metadata, Package};
+use crate::types;
 
 /// Crates that cannot do their work in safe code: mappings and cache lines, shared memory, a C
 /// library.
@@ -77,6 +79,10 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
         .collect();
     for (package, sources) in &sources_of_all {
         findings.extend(unforbidden_roots(package, &metadata.workspace_root)?);
+        let compiled = sources.iter().filter(|(file, _)| !is_test(file));
+        let compiled: Vec<_> = compiled.cloned().collect();
+        let role_of_package = role(&package.name).unwrap_or(&package.name);
+        findings.extend(types::findings(role_of_package, &compiled));
         let code: String = sources
             .iter()
             .map(|(_, source)| code_only(source))

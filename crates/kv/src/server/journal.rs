@@ -103,10 +103,7 @@ pub(super) struct Journal {
     opening: u32,
     pub space: Space,
     pub sequences: Sequences,
-    /// Segment to which the server appends puts of copying clients.
-    own_put: Option<u32>,
-    /// Segment to which the server appends deletes.
-    own_delete: Option<u32>,
+    own: Own,
     /// Headers, seals and records that await a persist.
     unpersisted: Vec<Span>,
     /// The segments of these records.
@@ -117,6 +114,14 @@ pub(super) struct Journal {
     pub trouble: Noted<MediaError>,
     failures: u64,
     record: Vec<u8>,
+}
+
+/// The segments to which the server itself appends.
+#[derive(Default)]
+struct Own {
+    /// For the puts of clients that copy.
+    put: Option<u32>,
+    delete: Option<u32>,
 }
 
 impl Journal {
@@ -134,8 +139,7 @@ impl Journal {
             opening: pool.opening(),
             space,
             sequences,
-            own_put: None,
-            own_delete: None,
+            own: Own::default(),
             unpersisted: Vec::new(),
             stamped: Vec::new(),
             ends: Vec::new(),
@@ -220,14 +224,14 @@ impl Journal {
 
     fn own(&mut self, purpose: Purpose) -> &mut Option<u32> {
         match purpose {
-            Purpose::Delete => &mut self.own_delete,
-            Purpose::Put | Purpose::Clean => &mut self.own_put,
+            Purpose::Delete => &mut self.own.delete,
+            Purpose::Put | Purpose::Clean => &mut self.own.put,
         }
     }
 
     /// Whether the server has a segment for puts of its own.
     pub fn appends_puts(&self) -> bool {
-        self.own_put.is_some()
+        self.own.put.is_some()
     }
 
     /// Whether the server's own segment for a record of `kind` has room for `units`.
@@ -249,7 +253,7 @@ impl Journal {
 
     /// Gives the server's own segments back, so that they can be cleaned.
     pub fn give_back_own(&mut self) {
-        for number in [self.own_put.take(), self.own_delete.take()] {
+        for number in [self.own.put.take(), self.own.delete.take()] {
             number.into_iter().for_each(|number| self.give_back(number));
         }
     }

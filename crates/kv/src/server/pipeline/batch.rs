@@ -50,11 +50,16 @@ pub(super) struct Write {
     pub verdict: Verdict,
     /// The new version if done, or the present version after a conflict.
     pub version: u64,
-    /// The place of the record, once stamped.
-    pub word: Word,
-    pub segment: u32,
+    /// The word that names the record, and the segment of the record, once stamped.
+    pub place: (Word, u32),
     /// The earlier word, if this write has claimed it.
     pub claimed: Option<Word>,
+    pub on_node: OnNode,
+}
+
+/// The part of a write that a node has a say in.
+#[derive(Default)]
+pub(super) struct OnNode {
     /// The term in which the client sent the write.
     pub term: Term,
     /// The slot of the call that the node keeps until the write may be answered; `None`: nothing has to be awaited.
@@ -111,11 +116,9 @@ impl Write {
             value,
             verdict: Verdict::Done,
             version: 0,
-            word: Word::EMPTY,
-            segment: 0,
+            place: (Word::EMPTY, 0),
             claimed: None,
-            term: Term::default(),
-            slot: None,
+            on_node: OnNode::default(),
         }
     }
 
@@ -125,8 +128,8 @@ impl Write {
             kind: self.kind,
             route: self.route,
             version: self.version,
-            word: self.word,
-            segment: self.segment,
+            word: self.place.0,
+            segment: self.place.1,
             size: record_size(self.key_size(), self.value_size()),
         }
     }

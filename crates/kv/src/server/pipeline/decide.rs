@@ -138,7 +138,7 @@ impl Stamped {
         let Route { shard, hash } = write.route;
         if leading.is_some()
             && let Some(Answer::Verdict { verdict, version }) =
-                state.shards.refusal(shard, write.term)
+                state.shards.refusal(shard, write.on_node.term)
         {
             // The node has resigned since the request was taken, and may lead again in another term.
             (write.verdict, write.version) = (verdict, version);
@@ -262,15 +262,15 @@ fn stamp(
 ) -> Result<(), NotStamped> {
     // Two records of one batch that claim the same place: the client breaks the rules.
     let overlaps = || NotStamped::NoPlace(NoPlace::Refused(Verdict::Invalid));
-    write.word = state.journal.word(placed, write.route.hash);
-    write.segment = placed.segment;
+    let word = state.journal.word(placed, write.route.hash);
+    write.place = (word, placed.segment);
     if let Some(leading) = leading {
         if placed.unit < state.journal.end(placed.segment).0 {
             return Err(overlaps());
         }
         write.version = state.journal.sequences.next();
         let slot = leading.stamp(state, write.change(), draft);
-        write.slot = Some(slot.map_err(NotStamped::Hindered)?);
+        write.on_node.slot = Some(slot.map_err(NotStamped::Hindered)?);
     }
     let State {
         journal,
@@ -297,8 +297,8 @@ fn await_refusal(state: &mut State, leading: &Leading, write: &mut Write) {
     if !matches!(write.verdict, Verdict::Absent | Verdict::Conflict) {
         return;
     }
-    write.slot = leading.refuse(state, write.route.shard);
-    if write.slot.is_none() {
+    write.on_node.slot = leading.refuse(state, write.route.shard);
+    if write.on_node.slot.is_none() {
         (write.verdict, write.version) = (Verdict::NotPrimary, 0);
     }
 }

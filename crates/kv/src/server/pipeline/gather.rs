@@ -125,7 +125,7 @@ impl Gather {
                     Some(mut write) => match requests::refusal(state, qp, write.route.shard) {
                         Err(refused) => Owed::Answer(refused),
                         Ok(term) => {
-                            write.term = term;
+                            write.on_node.term = term;
                             batch.push(write)
                         }
                     },

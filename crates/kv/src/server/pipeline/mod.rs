@@ -208,7 +208,7 @@ impl Pipeline {
         }
         let state = &mut *state.borrow_mut();
         for write in &mut self.batch.writes {
-            let slot = write.slot.take();
+            let slot = write.on_node.slot.take();
             if let Some(verdict) = slot.and_then(|slot| state.verdict_of(slot)) {
                 (write.verdict, write.version) = verdict;
             }

@@ -67,8 +67,9 @@ pub(super) fn take_message(
             batch.bytes.extend_from_slice(key);
             let end = batch.bytes.len();
             let delete = (Kind::Delete, condition, token);
-            let write = Write::new(Source::Copied, delete, route, (start, end), (end, end));
-            return batch.push(Write { term, ..write });
+            let mut write = Write::new(Source::Copied, delete, route, (start, end), (end, end));
+            write.on_node.term = term;
+            return batch.push(write);
         }
         _ => Verdict::Invalid.into(),
     };
