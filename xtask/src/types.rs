@@ -49,6 +49,7 @@ const MORE_FIELDS: &[(&str, &str)] = &[
     ("kv", "Segment"),
     ("media", "HeaderBytes"),
     // Components that are to be divided.
+    ("backup", "BackupLink"),
     ("backup", "Intake"),
     ("fabric-shm", "Connection"),
     ("fabric-shm", "State"),
