@@ -19,6 +19,7 @@
 mod arguments;
 mod commands;
 mod configuration;
+mod copying;
 mod doctor;
 mod fabric;
 mod flags;

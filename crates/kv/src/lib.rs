@@ -18,6 +18,7 @@
 mod cleaning;
 mod client;
 mod cluster;
+mod copying;
 mod error;
 mod index;
 mod metrics;
@@ -31,6 +32,7 @@ pub use client::{
     Written, Yardstick,
 };
 pub use cluster::{ClusterClient, ClusterEntries, ClusterError, ClusterOptions, Dial, Found};
+pub use copying::Copying;
 pub use error::{Effect, Refusal, StoreError};
 pub use metrics::{
     ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,

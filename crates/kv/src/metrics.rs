@@ -14,6 +14,7 @@
 use stonecast_base::Nanoseconds;
 
 use crate::cleaning::Cleaning;
+use crate::copying::Copying;
 use crate::stat::{COUNTERS, Stat};
 
 /// One call in this many is timed.
@@ -165,6 +166,8 @@ pub struct Metrics {
     pub syncs: u64,
     /// The work of the cleaner.
     pub cleaning: Cleaning,
+    /// The work as a node of a cluster.
+    pub copying: Copying,
 }
 
 /// Numbers of a report before its histograms.
@@ -240,8 +243,8 @@ impl PathMetrics {
     }
 }
 
-/// Pages of a report: the server's state, all counts, four histograms, and cleaning.
-pub(crate) const PAGES: u8 = 7;
+/// Pages of a report: the server's state, all counts, four histograms, cleaning, and copies.
+pub(crate) const PAGES: u8 = 8;
 /// Numbers about each path on the second page.
 const PATH_WORDS: usize = 10;
 
@@ -273,11 +276,25 @@ impl Metrics {
             3 => histogram(&self.one_sided.write_latencies),
             4 => histogram(&self.gateway.read_latencies),
             6 => self.cleaning.words().to_vec(),
+            7 => self.copying.words().to_vec(),
             _ => histogram(&self.gateway.write_latencies),
         };
         let mut all = [0; COUNTERS];
         all[..words.len()].copy_from_slice(&words);
         all
+    }
+
+    /// Bytes written to the log for each byte of records that clients and other nodes gave this server to keep: records of clients, entries of other nodes where
+    /// they arrive, the records that are made of them, and records that the cleaner moves.
+    pub fn write_amplification(&self) -> f64 {
+        let (cleaning, copying) = (&self.cleaning, &self.copying);
+        let given = cleaning.written_bytes + copying.digested_bytes;
+        let written = given + copying.appended_bytes + cleaning.moved_bytes;
+        if given == 0 {
+            1.0
+        } else {
+            written as f64 / given as f64
+        }
     }
 
     /// The counts of two nodes together; see [`Stat::and`].
@@ -294,6 +311,7 @@ impl Metrics {
         let stat = self.stat.and(&other.stat);
         Self {
             stat,
+            copying: self.copying.and(&other.copying),
             ..Self::from_pages(&pages)
         }
     }
@@ -307,6 +325,7 @@ impl Metrics {
             gateway_reads,
             gateway_writes,
             cleaning,
+            copying,
         ] = pages;
         let path = |first: usize, reads: &[u64], writes: &[u64]| PathMetrics {
             clients: counts[first],
@@ -332,6 +351,7 @@ impl Metrics {
             fences: counts[rest + 2],
             syncs: counts[rest + 3],
             cleaning: Cleaning::from_words(cleaning),
+            copying: Copying::from_words(copying),
         }
     }
 }
@@ -441,6 +461,11 @@ mod tests {
                 moved_bytes: 6,
                 written_bytes: 7,
                 ..Cleaning::default()
+            },
+            copying: Copying {
+                epoch: 8,
+                digested_bytes: 9,
+                ..Copying::default()
             },
         };
         let pages = std::array::from_fn(|page| metrics.page(page as u8));

@@ -58,7 +58,7 @@ mod turn;
 
 pub use error::{NodeError, NotServed};
 pub use leading::OwnBatch;
-pub use node::{Counts, Filling, Node};
+pub use node::{Counts, Filling, Node, ShardStatus};
 pub use options::{EarlierWriters, Options, Place};
 pub use peer::PeerStatus;
 pub use start::Left;

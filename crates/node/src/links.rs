@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
-use stonecast_backup::{BackupLink, StreamName};
+use stonecast_backup::{BackupLink, LinkOptions, StreamName};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::NodeName;
+use stonecast_media::Durability;
 use stonecast_replication::{Connection, Entry, Kind, Point, Report, ReportedOutOfOrder};
 
 use crate::error::NoLink;
@@ -17,8 +18,13 @@ use crate::store::Store;
 
 /// Connects to `peer`, in one attempt. The next attempt comes after a pause.
 async fn connect<S: Store>(shared: Rc<Shared<S>>, peer: NodeName) {
-    let addresses = shared.state.borrow().addresses(&peer);
-    let linked = link(&shared, &addresses).await;
+    let (addresses, promise) = {
+        let state = shared.state.borrow();
+        (state.addresses(&peer), state.promise(&peer))
+    };
+    // Entries are as durable there as the peer promises: a cluster may have pools of several promises.
+    let durability = promise.unwrap_or(shared.options.link.durability);
+    let linked = link(&shared, &addresses, durability).await;
     if let Err(trouble) = &linked {
         if let Some(way) = shared.state.borrow_mut().peers.get_mut(&peer) {
             way.trouble = Some(trouble.to_string());
@@ -39,11 +45,19 @@ async fn connect<S: Store>(shared: Rc<Shared<S>>, peer: NodeName) {
 
 /// A link to the first of `addresses` that accepts: a peer has one session of this node, and a
 /// second session would end the first.
-async fn link<S: Store>(shared: &Shared<S>, addresses: &[String]) -> Result<BackupLink, NoLink> {
-    let (port, runtime, options) = (&shared.port, &shared.runtime, &shared.options);
+async fn link<S: Store>(
+    shared: &Shared<S>,
+    addresses: &[String],
+    durability: Durability,
+) -> Result<BackupLink, NoLink> {
+    let (port, runtime) = (&shared.port, &shared.runtime);
+    let options = LinkOptions {
+        durability,
+        ..shared.options.link.clone()
+    };
     let mut trouble = NoLink::NoAddress;
     for address in addresses {
-        match BackupLink::connect(port, runtime, address, &options.link).await {
+        match BackupLink::connect(port, runtime, address, &options).await {
             Ok(link) => return Ok(link),
             Err(not_linked) => trouble = not_linked.into(),
         }

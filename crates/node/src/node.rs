@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use stonecast_base::mutant;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{NodeName, ReaderOffer, Term};
 use stonecast_fabric::{Bell, ConnectionRequest, DeviceError, Port, Runtime};
 use stonecast_media::PersistentRegion;
@@ -18,6 +18,7 @@ use crate::letter::{Letter, Says};
 use crate::options::{EarlierWriters, Options};
 use crate::peer::{Peer, PeerStatus};
 use crate::post::{Hello, Post};
+use crate::shard::{Role, Shard};
 use crate::state::State;
 use crate::store::{NotDurable, Store};
 
@@ -44,6 +45,21 @@ pub struct Counts {
     /// Copies, here or on other nodes, that were found to lack entries which had been on all copies. The configuration drops such a copy, and its node is
     /// filled anew. A pool is older than its node was, or damaged.
     pub lost: u64,
+    /// Bytes of the entries that other nodes have appended here, with their headers.
+    pub appended_bytes: u64,
+}
+
+/// A shard of which a node has a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardStatus {
+    /// Number of the shard.
+    pub shard: u32,
+    /// The term in which the node leads the shard, and what is left of its lease in nanoseconds; `None`: the node is a copy, an heir on its way, or is being filled.
+    pub leads: Option<(Term, Nanoseconds)>,
+    /// Whether the node is being filled.
+    pub joins: bool,
+    /// For each other copy of a shard that the node leads, the entries that the copy has not reported yet.
+    pub behind: BTreeMap<NodeName, u64>,
 }
 
 /// A node that is a member of its cluster, and keeps copies of shards. Dropping it ends its tasks and connections.
@@ -173,6 +189,41 @@ impl<S: Store> Node<S> {
             (name.clone(), status)
         };
         state.peers.iter().map(status).collect()
+    }
+
+    /// The shards of which the node has copies, for the operator.
+    pub fn shards(&self) -> Vec<ShardStatus> {
+        let (member, now) = (&self.shared.member, self.shared.runtime.now());
+        let state = &*self.shared.state.borrow();
+        let shards = state.shards.iter();
+        let shards = shards.filter(|(_, shard)| !matches!(shard.role, Role::Absent));
+        let status = |(&number, shard): (&u32, &Shard<S::Call>)| {
+            let led = match &shard.role {
+                Role::Leads(leads) => Some(leads),
+                _ => None,
+            };
+            let term = led.map(|leads| leads.primary.term());
+            let lease = member
+                .lease(&shard.subject)
+                .filter(|(of, _)| Some(*of) == term);
+            let left = lease.map_or(0, |(_, end)| end.saturating_sub(now));
+            let behind = led.into_iter().flat_map(|leads| leads.primary.behind());
+            let others = behind.filter(|(name, _)| **name != state.me);
+            ShardStatus {
+                shard: number,
+                leads: term.map(|term| (term, left)),
+                joins: matches!(shard.role, Role::Joins(_)),
+                behind: others
+                    .map(|(name, behind)| (name.clone(), behind))
+                    .collect(),
+            }
+        };
+        shards.map(status).collect()
+    }
+
+    /// Bytes of the entries of this node's shards that are stamped and not on all copies.
+    pub fn unsettled(&self) -> u64 {
+        self.shared.state.borrow().unsettled
     }
 
     /// The joins that the node leads as a primary.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use stonecast_cluster::{Configuration, Group, HashRange, NodeName, Subject, Term};
+use stonecast_media::Durability;
 use stonecast_replication::{Lineage, Step};
 
 use crate::fences::Fences;
@@ -77,6 +78,11 @@ impl<C> State<C> {
     pub fn others(&self) -> BTreeSet<NodeName> {
         let names = self.configuration.nodes.keys();
         names.filter(|&name| *name != self.me).cloned().collect()
+    }
+
+    /// The failure that the pool of a node promises to survive.
+    pub fn promise(&self, node: &NodeName) -> Option<Durability> {
+        self.configuration.nodes.get(node)?.survives.parse().ok()
     }
 
     /// The addresses of a node.

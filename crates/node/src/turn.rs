@@ -94,7 +94,9 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
     if state.own_commits.hang(shared.runtime.now(), waited_ns) {
         return Err(NodeError::MediumHangs { waited_ns });
     }
-    take_found(state, &shared.memory, intake)?;
+    let mut counts = shared.told.counts.get();
+    counts.appended_bytes += take_found(state, &shared.memory, intake);
+    shared.told.counts.set(counts);
     // The peers of ended sessions connect again.
     let _ended = intake.take_ended();
     while let Some(event) = take_event(shared)? {
@@ -132,12 +134,11 @@ fn take_event<S: Store>(shared: &Shared<S>) -> Result<Option<MemberEvent>, NodeE
     }
 }
 
-fn take_found<C>(
-    state: &mut State<C>,
-    memory: &Memory,
-    intake: &mut Intake,
-) -> Result<(), NodeError> {
+/// Takes the entries that were found, and returns their bytes.
+fn take_found<C>(state: &mut State<C>, memory: &Memory, intake: &mut Intake) -> u64 {
+    let mut size = 0;
     for found in intake.take_found() {
+        size += found.place.size;
         let number = found.entry.shard;
         if let Some(shard) = state.shards.get_mut(&number)
             && let Some(body) = memory.body_of(&found)
@@ -146,7 +147,7 @@ fn take_found<C>(
             let _ = shard.take(found.entry, found.piece, body);
         }
     }
-    Ok(())
+    size
 }
 
 fn read<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, from: &NodeName, letter: Letter) {

@@ -45,6 +45,11 @@ impl Peers {
         joining.or_else(|| self.awaited.get_mut(node))
     }
 
+    /// The progress of the copies that are awaited.
+    pub fn progresses(&self) -> impl Iterator<Item = (&NodeName, &Progress)> {
+        self.awaited.iter()
+    }
+
     /// Copies that count for the fewest copies.
     pub fn count(&self) -> usize {
         match mutant!(AwaitedCounted) {

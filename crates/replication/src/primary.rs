@@ -115,6 +115,16 @@ impl<W> Primary<W> {
         self.copy.digested()
     }
 
+    /// For each copy that is awaited, the entries that it has not reported yet.
+    pub fn behind(&self) -> impl Iterator<Item = (&NodeName, u64)> {
+        let chain = self.copy.undigested();
+        let behind = move |persisted: u64| {
+            chain.len() - chain.partition_point(|entry| entry.version <= persisted)
+        };
+        let copies = self.peers.progresses();
+        copies.map(move |(name, progress)| (name, behind(progress.persisted()) as u64))
+    }
+
     /// Stamps a write that was decided. The caller persists the write here and appends it to all copies, in the order of these calls.
     ///
     /// # Errors

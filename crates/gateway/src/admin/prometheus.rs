@@ -479,6 +479,7 @@ impl Snapshot {
         ] {
             sheet.gauge(name, help, unit, value)?;
         }
+        self.write_copies(sheet, store)?;
         sheet.family(
             "store_segments",
             "Segments of the log, by state.",
@@ -490,6 +491,124 @@ impl Snapshot {
                 (&[("state", "full")], stat.segments_full),
             ],
         )
+    }
+}
+
+impl Snapshot {
+    /// Writes the counts of a node of a cluster. A server without a cluster has none.
+    fn write_copies(&self, sheet: &mut Sheet<'_>, store: &Metrics) -> fmt::Result {
+        // The classic format has no ratio of its own: a gauge of thousandths.
+        let thousandths = (store.write_amplification() * 1000.0).round() as u64;
+        let help =
+            "Bytes written to the log for 1000 bytes of records that clients and other nodes gave.";
+        sheet.gauge(
+            "store_write_amplification_thousandths",
+            help,
+            None,
+            thousandths,
+        )?;
+        let copying = &store.copying;
+        if copying.epoch == 0 {
+            return Ok(());
+        }
+        for (name, help, value) in [
+            (
+                "cluster_epoch",
+                "Epoch of the configuration that the node knows.",
+                copying.epoch,
+            ),
+            (
+                "cluster_leads",
+                "Shards that the node leads.",
+                copying.leads,
+            ),
+            (
+                "cluster_term_max",
+                "Highest term of these shards.",
+                copying.term_max,
+            ),
+            (
+                "cluster_copies",
+                "Shards of which the node keeps a copy.",
+                copying.copies,
+            ),
+            (
+                "cluster_joins",
+                "Shards of which the node is being filled.",
+                copying.joins,
+            ),
+            (
+                "cluster_peers",
+                "Nodes that get entries from this one.",
+                copying.peers,
+            ),
+            (
+                "cluster_peers_linked",
+                "Nodes that take entries now.",
+                copying.peers_linked,
+            ),
+            (
+                "cluster_behind_entries",
+                "Entries that other copies have not reported.",
+                copying.behind_entries,
+            ),
+            (
+                "cluster_behind_entries_max",
+                "The same, of the copy that lags most.",
+                copying.behind_entries_max,
+            ),
+            (
+                "cluster_fills",
+                "Copies on other nodes that this node fills.",
+                copying.fills,
+            ),
+            (
+                "cluster_lease_left_nanoseconds",
+                "Rest of the shortest lease.",
+                copying.lease_left_ns,
+            ),
+        ] {
+            sheet.gauge(name, help, None, value)?;
+        }
+        for (name, help, value) in [
+            (
+                "cluster_unsettled",
+                "Entries that are stamped and not on all copies.",
+                copying.unsettled_bytes,
+            ),
+            (
+                "cluster_fill_left",
+                "Records that the copies lack which are filled, as an estimate.",
+                copying.fill_left_bytes,
+            ),
+        ] {
+            sheet.gauge(name, help, Some(&Unit::Bytes), value)?;
+        }
+        for (name, help, value) in [
+            (
+                "cluster_appended_bytes",
+                "Bytes of entries that other nodes appended.",
+                copying.appended_bytes,
+            ),
+            (
+                "cluster_digested_bytes",
+                "Bytes of records of other nodes, in the own log.",
+                copying.digested_bytes,
+            ),
+            (
+                "cluster_filled_bytes",
+                "Bytes that copies being filled have received.",
+                copying.filled_bytes,
+            ),
+            (
+                "cluster_lost_copies",
+                "Copies that were found to lack entries.",
+                copying.lost,
+            ),
+        ] {
+            sheet.counter(name, help, value)?;
+        }
+        Ok(())
     }
 }
 

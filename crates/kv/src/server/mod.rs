@@ -281,6 +281,11 @@ impl Server {
             (of == term).then_some(offer.held_ns)
         }));
         let bell = state.node_mut().bell.clone();
+        let asked = Rc::downgrade(&node);
+        self.reporter.ask_node(move || {
+            let node = asked.upgrade();
+            node.map(|node| node::counts_of(&node)).unwrap_or_default()
+        });
         self.joined = Some(Joined {
             node,
             leading,

@@ -1,5 +1,6 @@
 //! The server's report of itself.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use stonecast_media::{Durability, PersistCounts, PersistentRegion, Pool};
@@ -7,6 +8,7 @@ use stonecast_media::{Durability, PersistCounts, PersistentRegion, Pool};
 use super::State;
 use super::commit::Committer;
 use crate::cleaning::Cleaning;
+use crate::copying::Copying;
 use crate::metrics::Metrics;
 use crate::stat::Stat;
 
@@ -20,6 +22,8 @@ pub(super) struct Reporter {
     /// Process number of the server; 0 if it has none.
     process: u32,
     committer: Rc<Committer>,
+    /// The counts of the node that the server is.
+    node: OnceCell<Box<dyn Fn() -> Copying>>,
 }
 
 impl Reporter {
@@ -32,7 +36,14 @@ impl Reporter {
             survives_power: pool.durability() == Durability::Power,
             process,
             committer,
+            node: OnceCell::new(),
         }
+    }
+
+    /// Asks `node` for the counts of the node from now on.
+    pub fn ask_node(&self, node: impl Fn() -> Copying + 'static) {
+        let first = self.node.set(Box::new(node));
+        assert!(first.is_ok(), "a server joins once");
     }
 
     /// A report of the server.
@@ -97,6 +108,13 @@ impl Reporter {
             fences,
             syncs,
             cleaning: self.cleaning(state),
+            copying: Copying {
+                digested_bytes: state
+                    .node
+                    .as_ref()
+                    .map_or(0, |node| node.elsewhere.digested_bytes()),
+                ..self.node.get().map(|asked| asked()).unwrap_or_default()
+            },
         }
     }
 

@@ -1,6 +1,11 @@
 //! `cluster add`, `drain`, `remove` and `move`: requests to the nodes of a cluster.
 //!
-//! A request is a change of the configuration. The nodes act on it; the command does not wait for them.
+//! A request is a change of the configuration. The nodes act on it, and the command waits until they are done, and shows their progress. A command that is ended
+//! meanwhile takes nothing back.
+
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -8,7 +13,7 @@ use stonecast_cluster::{ChangeError, Configuration, NodeName, Refusal, Subject, 
 
 use super::store::{OpenStore, StoreFlags, outcome_unknown, unanswered, unreadable, writer};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, say};
 
 /// Lets a node take copies: its share of them, and first those that are missing.
 ///
@@ -70,6 +75,9 @@ pub struct Move {
     pub from: Option<NodeName>,
     #[command(flatten)]
     pub store: StoreFlags,
+    /// Ends when the request stands in the configuration, and does not wait until the copies have moved.
+    #[arg(long)]
+    pub no_wait: bool,
     /// Prints one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -82,6 +90,9 @@ pub struct NodeFlags {
     pub node: NodeName,
     #[command(flatten)]
     pub store: StoreFlags,
+    /// Ends when the request stands in the configuration, and does not wait until the copies have moved.
+    #[arg(long)]
+    pub no_wait: bool,
     /// Prints one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -99,23 +110,23 @@ struct Report {
 
 /// Requests copies for a node.
 pub fn add(flags: &Add) -> Result<(), Failure> {
-    let NodeFlags { node, store, json } = &flags.of;
-    let asked = ask(store, |present| present.add(node))?;
-    report(*json, &asked, &format!("{node} takes copies"))
+    let of = &flags.of;
+    let asked = ask(&of.store, |present| present.add(&of.node))?;
+    of.end(&asked, "takes copies")
 }
 
 /// Requests that a node give all of its copies away.
 pub fn drain(flags: &Drain) -> Result<(), Failure> {
-    let NodeFlags { node, store, json } = &flags.of;
-    let asked = ask(store, |present| present.drain(node))?;
-    report(*json, &asked, &format!("{node} drains"))
+    let of = &flags.of;
+    let asked = ask(&of.store, |present| present.drain(&of.node))?;
+    of.end(&asked, "drains")
 }
 
 /// Takes a node out of the configuration.
 pub fn remove(flags: &Remove) -> Result<(), Failure> {
-    let NodeFlags { node, store, json } = &flags.of;
-    let asked = ask(store, |present| present.dismiss(node))?;
-    report(*json, &asked, &format!("{node} is removed"))
+    let of = &flags.of;
+    let asked = ask(&of.store, |present| present.dismiss(&of.node))?;
+    of.end(&asked, "is removed")
 }
 
 /// Requests that a copy of a shard move to another node.
@@ -128,7 +139,52 @@ pub fn move_shard(flags: &Move) -> Result<(), Failure> {
     let asked = ask(&flags.store, |present| {
         present.move_copy(&subject, from.as_ref(), to)
     })?;
-    report(flags.json, &asked, &format!("shard {shard} moves to {to}"))
+    report(flags.json, &asked, &format!("shard {shard} moves to {to}"))?;
+    match flags.no_wait {
+        true => Ok(()),
+        false => await_moves(&open, &BTreeSet::from([*shard as usize]), flags.json),
+    }
+}
+
+impl NodeFlags {
+    /// Prints that the request was made, and waits until the copies have moved.
+    fn end(&self, asked: &Configuration, done: &str) -> Result<(), Failure> {
+        report(self.json, asked, &format!("{} {done}", self.node))?;
+        if self.no_wait {
+            return Ok(());
+        }
+        let moving = asked.groups.iter().enumerate();
+        let moving =
+            moving.filter(|(_, group)| !group.joining.is_empty() || !group.leaving.is_empty());
+        let moving = moving.map(|(number, _)| number).collect();
+        await_moves(&OpenStore::open(&self.store)?, &moving, self.json)
+    }
+}
+
+/// Pause between two looks at the configuration.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Waits until no copy of the groups `of` comes or goes. Prints each change of what is left, to stderr.
+fn await_moves(open: &OpenStore, of: &BTreeSet<usize>, is_quiet: bool) -> Result<(), Failure> {
+    let mut before = None;
+    loop {
+        let present = open.read()?;
+        let groups = present.groups.iter().enumerate();
+        let groups = groups.filter(|(number, _)| of.contains(number));
+        let (joining, leaving) = groups.fold((0, 0), |(joining, leaving), (_, group)| {
+            (joining + group.joining.len(), leaving + group.leaving.len())
+        });
+        if (joining, leaving) == (0, 0) {
+            return Ok(());
+        }
+        if before != Some((joining, leaving)) && !is_quiet {
+            say(format_args!(
+                "copies that nodes have to fill: {joining}; copies that go once others are complete: {leaving}"
+            ));
+        }
+        before = Some((joining, leaving));
+        sleep(LOOK);
+    }
 }
 
 /// The keys of shard `number`.

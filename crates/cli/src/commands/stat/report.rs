@@ -6,6 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 use stonecast_kv::{Cleaning, Latencies, Metrics, PathMetrics};
 
+use crate::copying::CopyingReport;
+
 use crate::output;
 
 /// The report as `--json` prints it. Sizes are bytes; counts are since the server was started.
@@ -33,6 +35,11 @@ pub struct Report {
     fences: u64,
     syncs: u64,
     cleaning: CleaningReport,
+    /// Bytes written to the log for each byte of records that clients and other nodes gave.
+    write_amplification: f64,
+    /// The work as a node of a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copying: Option<CopyingReport>,
     durability: &'static str,
     process: u64,
     one_sided: PathReport,
@@ -121,6 +128,8 @@ impl Report {
             fences: metrics.fences,
             syncs: metrics.syncs,
             cleaning: CleaningReport::of(&metrics.cleaning),
+            write_amplification: metrics.write_amplification(),
+            copying: CopyingReport::of(&metrics.copying),
             durability: if stat.power { "power" } else { "process" },
             process: stat.process,
             one_sided: PathReport::of(&metrics.one_sided),
@@ -212,7 +221,9 @@ fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}{}", per_write(*count)))
         .collect();
-    vec![
+    let copies = CopyingReport::of(&metrics.copying);
+    let copies = copies.map(|copies| ("copies", copies.words()));
+    let mut rows = vec![
         ("keys", stat.keys.to_string()),
         ("log in use", of(stat.used_bytes, stat.capacity_bytes)),
         ("of that live", of(stat.live_bytes, stat.used_bytes)),
@@ -263,7 +274,16 @@ fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
                 stat.process, stat.opening
             ),
         ),
-    ]
+        (
+            "log written",
+            format!(
+                "{:.2} bytes for each byte that clients and other nodes gave",
+                metrics.write_amplification()
+            ),
+        ),
+    ];
+    rows.extend(copies);
+    rows
 }
 
 fn cleaned(cleaning: &Cleaning) -> String {

@@ -7,6 +7,7 @@ mod page;
 mod requests;
 mod status;
 mod using;
+mod walk;
 
 use std::process::Command;
 

@@ -126,6 +126,7 @@ fn a_cluster_of_processes_goes_on_without_one_of_them_and_comes_back_with_everyt
     let away: Vec<_> = asked.iter().filter(|(_, answers)| !answers).collect();
     assert_eq!(away, [&("node-2".to_owned(), false)]);
     dev.until_done(&["put", "greeting", "again"]);
+    the_nodes_tell_of_their_copies(&dev);
     dev.until_done(&["put", "other", "one"]);
     let long = "long".repeat(30_000);
     dev.until_done(&["put", "large", &long]);
@@ -136,6 +137,28 @@ fn a_cluster_of_processes_goes_on_without_one_of_them_and_comes_back_with_everyt
     assert_eq!(dev.until_done(&["get", "other"]), "one");
     assert_eq!(dev.until_done(&["get", "large"]), long);
     dev.end();
+}
+
+/// The counts of the nodes, in `stat` and in `cluster status --ask`.
+fn the_nodes_tell_of_their_copies(dev: &Dev) {
+    let shown = dev.on(&["stat", "--json"]).json();
+    let nodes = shown["nodes"].as_object().expect("nodes").values();
+    let leads = nodes
+        .clone()
+        .map(|node| node["copying"]["leads"].as_u64().expect("a count"));
+    // The shards of the dead node may be on their way to an heir.
+    assert!((1..=32).contains(&leads.sum::<u64>()), "{shown}");
+    for node in nodes {
+        let written = node["write_amplification"].as_f64().expect("a ratio");
+        assert!((1.0..10.0).contains(&written), "{shown}");
+    }
+    let store = dev.url.strip_prefix("cluster:").expect("a cluster");
+    let mut status = command();
+    status.args(["cluster", "status", "--ask", "--config-store", store]);
+    let text = run(status, b"").text().to_owned();
+    for words in ["node-1 leads", "more copies", "node-2 does not answer"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
 }
 
 /// Servers of a cluster, each a process of its own that may be killed.
@@ -158,14 +181,9 @@ impl Servers {
             None => cluster.address(),
         };
         let mut create = command();
-        create.args([
-            "cluster",
-            "create",
-            "--shards",
-            "6",
-            "--config-store",
-            &store,
-        ]);
+        create
+            .args(["cluster", "create", "--config-store", &store])
+            .args(["--shards", "6"]);
         run(create, b"").text();
         let processes = BTreeMap::new();
         let mut servers = Self {

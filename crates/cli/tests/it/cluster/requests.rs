@@ -18,7 +18,7 @@ fn a_node_is_added_and_drained_and_status_follows() {
     let cluster = with_spare();
     let text = cluster.run("status", &[]).text().to_owned();
     assert!(text.contains("`stonecast cluster add d`"), "{text}");
-    let added = cluster.run("add", &["d", "--json"]).json();
+    let added = cluster.run("add", &["d", "--json", "--no-wait"]).json();
     assert_eq!(
         (&added["joining"], &added["leaving"]),
         (&3.into(), &3.into())
@@ -29,7 +29,7 @@ fn a_node_is_added_and_drained_and_status_follows() {
     let text = cluster.run("status", &[]).text().to_owned();
     assert!(text.contains("3 copies are being filled"), "{text}");
     assert!(text.contains("3 copies go once"), "{text}");
-    cluster.run("drain", &["a"]).text();
+    cluster.run("drain", &["a", "--no-wait"]).text();
     let (_, present) = cluster.read();
     let kept = present
         .groups
@@ -57,7 +57,7 @@ fn a_shard_moves_by_its_number() {
             .expect("it is known")
     });
     cluster
-        .run("move", &["2", "--to", "d", "--from", "b"])
+        .run("move", &["2", "--to", "d", "--from", "b", "--no-wait"])
         .text();
     let (_, present) = cluster.read();
     let group = &present.groups[2];
@@ -73,7 +73,7 @@ fn a_shard_moves_by_its_number() {
 #[test]
 fn a_node_is_removed_unless_writes_need_its_copies() {
     let cluster = with_spare();
-    cluster.run("remove", &["a"]).text();
+    cluster.run("remove", &["a", "--no-wait"]).text();
     let (_, present) = cluster.read();
     assert!(!present.nodes.contains_key(&name("a")));
     assert!(present.groups.iter().all(|group| group.in_sync.len() == 2));

@@ -25,6 +25,8 @@ use crate::wire::Route;
 pub(in crate::server) struct Elsewhere {
     waiting: VecDeque<RecordBody>,
     written: Vec<Written>,
+    /// Bytes of all records that were written.
+    digested_bytes: u64,
 }
 
 /// A record that lies in the log.
@@ -49,6 +51,11 @@ impl Elsewhere {
             || waiting.any(|body| shard_of(body.record().key) == shard)
     }
 
+    /// Bytes of all records that were written so far.
+    pub fn digested_bytes(&self) -> u64 {
+        self.digested_bytes
+    }
+
     /// Takes the records that lie in the log. The caller persists them, and publishes them.
     pub fn take_written(&mut self) -> Vec<Written> {
         std::mem::take(&mut self.written)
@@ -65,7 +72,11 @@ pub(super) fn arrive(state: &mut State, body: RecordBody) {
 pub(super) fn write_waiting(state: &mut State) -> bool {
     while let Some(body) = state.node_mut().elsewhere.waiting.pop_front() {
         match write(state, &body) {
-            Some(written) => state.node_mut().elsewhere.written.push(written),
+            Some(written) => {
+                let elsewhere = &mut state.node_mut().elsewhere;
+                elsewhere.digested_bytes += written.change.size;
+                elsewhere.written.push(written);
+            }
             None => {
                 state.node_mut().elsewhere.waiting.push_front(body);
                 return false;

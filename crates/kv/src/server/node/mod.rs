@@ -28,6 +28,7 @@
 //! A crash leaves the log and the newest ledger: records of other nodes that were durable, own records, and the histories that say which of them count.
 
 mod calls;
+mod counts;
 mod elsewhere;
 mod leading;
 mod pages;
@@ -43,6 +44,7 @@ use stonecast_node::Node;
 use stonecast_persist::Persisted;
 
 pub(super) use calls::Calls;
+pub(super) use counts::counts_of;
 pub(super) use leading::{Hindrance, Leading};
 pub use start::NodeOptions;
 pub(super) use start::{begin, left_by};

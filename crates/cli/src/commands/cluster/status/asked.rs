@@ -1,14 +1,20 @@
 //! The answers of the nodes of a cluster, for `cluster status --ask`.
 
-use std::time::Duration;
+use std::rc::Rc;
 
 use serde::Serialize;
-use stonecast::{Connector, ErrorKind};
+use stonecast_base::Nanoseconds;
 use stonecast_cluster::{Configuration, NodeName};
-use stonecast_kv::StoreError;
+use stonecast_fabric::{BusyPoll, Port};
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_kv::{CLIENT_COMPLETIONS, ClientPath, Metrics, Observer};
+
+use crate::copying::CopyingReport;
 
 /// The time for a node to answer.
-const LIMIT: Duration = Duration::from_secs(2);
+const LIMIT_NS: Nanoseconds = 2_000_000_000;
+/// The time for which the command polls for an answer before it sleeps.
+const SPIN_NS: Nanoseconds = 20_000;
 
 /// The answer of a node.
 #[derive(Serialize)]
@@ -19,6 +25,8 @@ pub struct Asked {
     pub answers: bool,
     /// The reason why the node did not answer, or was not asked.
     pub trouble: Option<String>,
+    /// The node's own word about its copies.
+    pub copying: Option<CopyingReport>,
 }
 
 /// Asks each node of `configuration` at its first address of this host, one after the other.
@@ -30,41 +38,45 @@ pub fn ask_all(configuration: &Configuration) -> Vec<Asked> {
             .iter()
             .find(|address| address.starts_with("shm:"));
         let heard = match here {
-            Some(address) => ask(address).map_err(|error| error.to_string()),
+            Some(address) => ask(address),
             None => Err("not asked: it has no address on this host".to_owned()),
         };
+        let copying = heard.as_ref().ok().map(|metrics| &metrics.copying);
         Asked {
             name: name.clone(),
             answers: heard.is_ok(),
+            copying: copying.and_then(CopyingReport::of),
             trouble: heard.err(),
         }
     });
     asked.collect()
 }
 
-/// Whether a node answers. A node refuses a client that does not know its terms, and has answered then.
-fn ask(address: &str) -> Result<(), stonecast::Error> {
-    let connector = Connector::new(address)?.connect_timeout(LIMIT);
-    match connector.connect_blocking() {
-        Ok(client) => client.close(),
-        Err(error) if is_refusal_of_term(&error) => {}
-        Err(error) => return Err(error),
+/// The counts of the node at `address`, or the reason why there is no answer, in words.
+fn ask(address: &str) -> Result<Metrics, String> {
+    let device = ShmDevice::new(ShmOptions::default()).map_err(|error| error.to_string())?;
+    let executor = BusyPoll::new(device.clone(), SPIN_NS);
+    let port = Port::new(device, CLIENT_COMPLETIONS).map_err(|error| error.to_string())?;
+    let port = Rc::new(port);
+    executor.add_port(&port);
+    let runtime = executor.runtime();
+    let answered = runtime.within(LIMIT_NS, async {
+        let observer =
+            Observer::connect(ClientPath::OneSided, port, runtime.clone(), address).await?;
+        observer.metrics().await
+    });
+    match executor.block_on(answered) {
+        Ok(answered) => answered.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("{address}: no answer within 2s")),
     }
-    Ok(())
-}
-
-fn is_refusal_of_term(error: &stonecast::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Store(StoreError::NotPrimary { .. })
-    )
 }
 
 /// The answers as lines of the screen.
 pub fn lines(asked: &[Asked]) -> Vec<String> {
-    let line = |one: &Asked| match &one.trouble {
-        None => format!("{} answers", one.name),
-        Some(trouble) => format!("{} does not answer: {trouble}", one.name),
+    let line = |one: &Asked| match (&one.trouble, &one.copying) {
+        (None, None) => format!("{} answers", one.name),
+        (None, Some(copying)) => format!("{} {}", one.name, copying.words()),
+        (Some(trouble), _) => format!("{} does not answer: {trouble}", one.name),
     };
     asked.iter().map(line).collect()
 }
