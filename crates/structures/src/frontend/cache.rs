@@ -101,7 +101,8 @@ mod tests {
             if number > 0 {
                 assert_eq!(cache.get(place(0)), Some(&[0; 64][..]), "{number}");
             }
-            assert_eq!(cache.get(place(number)), Some(&[number as u8; 64][..]));
+            let newest = &cache.slots[cache.index[&place(number)]];
+            assert_eq!(newest.bytes, [number as u8; 64]);
         }
         cache.put(place(0), &[7; 64]);
         assert_eq!(cache.get(place(0)), Some(&[7; 64][..]));
