@@ -165,7 +165,11 @@ impl ArrivalScan {
                 break;
             }
             self.cursor = unit + 1;
-            if let Some(arrival) = look.at(unit) {
+            // A round that has come to its end goes on up to the place where this step began.
+            let last = if began { start } else { self.round_end };
+            let until = last.min(unit.saturating_add(budget - look.looked));
+            let until = until.min(self.open_until(unit));
+            if let Some(arrival) = look.at_before(unit, until) {
                 visit(&arrival);
                 found += 1;
                 let count = units_of(&arrival.facts);
@@ -185,6 +189,13 @@ impl ArrivalScan {
             None => from.max(self.reach),
         };
         (unit < self.round_end).then_some(unit)
+    }
+
+    /// The end of the open units of this round that begin with `unit`.
+    fn open_until(&self, unit: u32) -> u32 {
+        let next = self.open.partition_point(|range| range.end <= unit);
+        let range = self.open.get(next).filter(|range| range.contains(&unit));
+        range.map_or(self.round_end, |range| range.end)
     }
 
     /// Marks the units of an entry as decided.
@@ -221,9 +232,14 @@ pub(super) struct Look<'r> {
     /// If set, the look is for all entries but these, wanted or not: one of them may be wanted again when the node has dropped a copy and begins anew.
     stale: Option<&'r Stale>,
     bytes: Vec<u8>,
+    /// Lines that were copied together, and the unit of the first one.
+    lines: (u32, Vec<u8>),
     /// The number of units copied so far.
     looked: u32,
 }
+
+/// Lines that are copied together where a look goes on with the next unit: one wait for the medium brings all of them.
+const LINES_MAX: u32 = 16;
 
 impl<'r> Look<'r> {
     pub fn new(
@@ -239,23 +255,35 @@ impl<'r> Look<'r> {
             is_wanted,
             stale: None,
             bytes: Vec::new(),
+            lines: (0, Vec::new()),
             looked: 0,
         }
     }
 
-    /// The line at `unit`, if it begins an entry that is not wanted.
-    pub fn stale_at(&mut self, unit: u32) -> Option<[u8; UNIT_SIZE as usize]> {
-        let line = self.line(unit);
+    /// The line at `unit`, if it begins an entry that is not wanted. The look goes on with the units behind it and before `end`.
+    pub fn stale_at_before(&mut self, unit: u32, end: u32) -> Option<[u8; UNIT_SIZE as usize]> {
+        let line = self.line_before(unit, end);
         let facts = self.entries.header(&line)?;
         (!(self.is_wanted)(&facts)).then_some(line)
     }
 
     /// The wanted whole entry at `unit`, if there is one. The look reads no body of an unwanted entry: a segment that is used again is full of them.
     pub fn at(&mut self, unit: u32) -> Option<Arrival<'_>> {
+        let line = self.line(unit);
+        self.at_line(unit, &line)
+    }
+
+    /// Does the same as [`Look::at`], for a look that goes on with the units behind `unit` and before `end`. The bytes of a line are those of a moment
+    /// since the look began.
+    pub fn at_before(&mut self, unit: u32, end: u32) -> Option<Arrival<'_>> {
+        let line = self.line_before(unit, end);
+        self.at_line(unit, &line)
+    }
+
+    fn at_line(&mut self, unit: u32, line: &[u8; UNIT_SIZE as usize]) -> Option<Arrival<'_>> {
         let position = self.format.position(self.number, unit);
         self.looked += 1;
-        let line = self.line(unit);
-        let size = self.judge(unit, &line)?.size;
+        let size = self.judge(unit, line)?.size;
         let units = size.div_ceil(UNIT_SIZE as u32);
         if units > self.format.segment_units() - unit {
             return None;
@@ -281,6 +309,26 @@ impl<'r> Look<'r> {
         let position = self.format.position(self.number, unit);
         self.region.read(position, &mut line);
         line
+    }
+
+    fn line_before(&mut self, unit: u32, end: u32) -> [u8; UNIT_SIZE as usize] {
+        const LINE: usize = UNIT_SIZE as usize;
+        let (first, lines) = &mut self.lines;
+        let known = unit
+            .checked_sub(*first)
+            .map(|before| before as usize * LINE)
+            .filter(|&start| start < lines.len());
+        let start = known.unwrap_or_else(|| {
+            let count = LINES_MAX.min(end.saturating_sub(unit)).max(1);
+            lines.resize(count as usize * LINE, 0);
+            let position = self.format.position(self.number, unit);
+            self.region.read(position, lines);
+            *first = unit;
+            0
+        });
+        *lines[start..]
+            .first_chunk()
+            .expect("whole lines are copied")
     }
 
     /// The facts in the line at `unit`, if a wanted entry begins with it.

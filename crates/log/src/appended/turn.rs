@@ -169,10 +169,10 @@ impl Turn {
         let may_count = |entry: &EntryFacts| ledger.lineages().may_count(entry);
         let mut look = Look::new(place, entries, &may_count);
         for unit in from..until {
-            if look.at(unit).is_some() {
+            if look.at_before(unit, until).is_some() {
                 region.store(format.position(number, unit), 0);
                 spans.push(Span::new(format.position(number, unit), UNIT_SIZE));
-            } else if let Some(line) = look.stale_at(unit) {
+            } else if let Some(line) = look.stale_at_before(unit, until) {
                 self.stale.push(unit, &line);
             }
         }
