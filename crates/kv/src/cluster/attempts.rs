@@ -20,6 +20,9 @@ use super::nodes::Node;
 use super::{ClusterClient, PAUSE_NS};
 use crate::error::StoreError;
 
+/// Leases for which a client waits for an answer before it looks for an heir: no heir serves before one of them is over.
+const LEASES_PER_LOOK: u64 = 2;
+
 /// The end of a call that no attempt has decided.
 pub(super) struct GivenUp {
     pub shard: u32,
@@ -71,7 +74,10 @@ impl ClusterClient {
         deadline: Nanoseconds,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let part_ns = self.options.attempt_ns();
+        let part_ns = self
+            .options
+            .attempt_ns()
+            .min(LEASES_PER_LOOK * map.lease_ns());
         let left = || deadline.saturating_sub(self.runtime.now());
         let mut work = pin!(work);
         loop {

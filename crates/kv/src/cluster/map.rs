@@ -51,6 +51,11 @@ pub(super) struct Maps {
 }
 
 impl Map {
+    /// Length of the lease of a primary.
+    pub fn lease_ns(&self) -> Nanoseconds {
+        self.configuration.policy.lease.duration_ns
+    }
+
     /// Number of shards.
     pub fn shards(&self) -> u32 {
         self.configuration.policy.shards

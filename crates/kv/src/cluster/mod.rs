@@ -53,9 +53,9 @@ pub struct ClusterOptions {
     pub session: ClientOptions,
     /// The time within which a call ends, whatever happens to the nodes.
     pub patience_ns: Nanoseconds,
-    /// The time for which an attempt waits for its node, before the client checks whether another
-    /// node leads the shard: a few times the length of a node's lease. At most a quarter of the
-    /// patience counts.
+    /// The longest time for which an attempt waits for its node, before the client checks whether another
+    /// node leads the shard. At most a quarter of the patience counts, and at most two leases of a primary; a node has the whole of
+    /// it to accept a connection.
     pub attempt_ns: Nanoseconds,
 }
 
