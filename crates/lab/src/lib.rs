@@ -15,6 +15,7 @@
 
 pub mod erda;
 pub mod figures;
+pub mod nodes;
 mod noise;
 pub mod papers;
 pub mod peers;
