@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::metadata::Metadata;
+use crate::selection::{PROGRAMS, TESTS};
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, hand_on, of_budget};
 use crate::{
@@ -51,6 +52,8 @@ struct Step {
 struct Surroundings {
     metadata: Metadata,
     not_run: NotRunFile,
+    /// The steps to run; all steps, if none is named.
+    names: Vec<String>,
 }
 
 const STEPS: &[Step] = &[
@@ -173,12 +176,13 @@ pub fn run(names: &[String]) -> Result<bool> {
     }
     let metadata = Metadata::of_the_workspace()?;
     let not_run = NotRunFile::new(metadata.target_directory.join("xtask"))?;
-    let surroundings = Surroundings { metadata, not_run };
+    let surroundings = Surroundings {
+        metadata,
+        not_run,
+        names: names.to_vec(),
+    };
     let mut tally = Tally::default();
-    for step in STEPS
-        .iter()
-        .filter(|step| names.is_empty() || names.iter().any(|name| name == step.name))
-    {
+    for step in STEPS.iter().filter(|step| surroundings.runs(step.name)) {
         println!("\n=== {}: {}", step.name, step.what);
         let start = Instant::now();
         let outcome = (step.run)(&surroundings)?;
@@ -277,17 +281,9 @@ fn doc_tables(at: &Surroundings) -> Result<Outcome> {
 
 fn unit_tests(at: &Surroundings) -> Result<Outcome> {
     ensure_for_tests("tests");
-    let arguments = [
-        "test",
-        "--workspace",
-        "--exclude",
-        BINARY_PACKAGE,
-        "--exclude",
-        LAB_PACKAGE,
-        "--locked",
-        "--no-fail-fast",
-    ];
-    tests(at.cargo(&arguments), &at.not_run)
+    let mut command = at.cargo(TESTS);
+    command.arg("--no-fail-fast");
+    tests(command, &at.not_run)
 }
 
 /// The feature needs a C toolchain, which the rest of the workspace does not.
@@ -402,34 +398,17 @@ fn examples(at: &Surroundings) -> Result<Outcome> {
 /// Runs tests that are ignored otherwise, since they install software.
 fn conformance(at: &Surroundings) -> Result<Outcome> {
     ensure_for_tests("conformance");
-    let arguments = [
-        "test",
-        "--package",
-        GATEWAY_PACKAGE,
-        "--test",
-        "it",
-        "--locked",
-        "--",
-        "--ignored",
-        "conformance::",
-    ];
-    something(tests(at.cargo(&arguments), &at.not_run)?)
+    let mut command = at.gateway_tests();
+    command.args(["--test", "it", "--", "--ignored", "conformance::"]);
+    something(tests(command, &at.not_run)?)
 }
 
 fn fuzz(at: &Surroundings) -> Result<Outcome> {
-    let arguments = [
-        "test",
-        "--package",
-        GATEWAY_PACKAGE,
-        "--locked",
-        "fuzz::",
-        "--",
-        "--nocapture",
-        "--test-threads",
-        "1",
-    ];
-    let mut command = at.cargo(&arguments);
-    command.env("STONECAST_FUZZ_SECONDS", FUZZ_SECONDS.to_string());
+    let mut command = at.gateway_tests();
+    command
+        .args(["--lib", "--test", "it", "fuzz::"])
+        .args(["--", "--nocapture", "--test-threads", "1"])
+        .env("STONECAST_FUZZ_SECONDS", FUZZ_SECONDS.to_string());
     something(tests(command, &at.not_run)?)
 }
 
@@ -442,7 +421,11 @@ fn something(outcome: Outcome) -> Result<Outcome> {
 }
 
 fn simulate(at: &Surroundings) -> Result<Outcome> {
-    let (passed, failed) = sim::ci(&at.metadata)?;
+    let binary = match at.runs("end-to-end") {
+        true => sim::Binary::build_with_tests(&at.metadata)?,
+        false => sim::Binary::build(&at.metadata)?,
+    };
+    let (passed, failed) = sim::ci(&binary)?;
     Ok(Outcome {
         passed,
         failed,
@@ -452,19 +435,9 @@ fn simulate(at: &Surroundings) -> Result<Outcome> {
 
 fn end_to_end(at: &Surroundings) -> Result<Outcome> {
     ensure_for_tests("end-to-end");
-    tests(
-        at.cargo(&[
-            "test",
-            "--release",
-            "--package",
-            BINARY_PACKAGE,
-            "--package",
-            LAB_PACKAGE,
-            "--locked",
-            "--no-fail-fast",
-        ]),
-        &at.not_run,
-    )
+    let mut command = at.cargo(PROGRAMS);
+    command.arg("--no-fail-fast");
+    tests(command, &at.not_run)
 }
 
 fn in_a_guest(at: &Surroundings) -> Result<Outcome> {
@@ -483,6 +456,20 @@ fn fresh(at: &Surroundings) -> Result<Outcome> {
 }
 
 impl Surroundings {
+    /// Returns whether this run contains the step `name`.
+    fn runs(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|named| named == name)
+    }
+
+    /// Tests of the gateway, without a filter. Beside the step `tests`, the command names all its packages, which are
+    /// built, and the filter must match no test of the others.
+    fn gateway_tests(&self) -> Command {
+        match self.runs("tests") {
+            true => self.cargo(TESTS),
+            false => self.cargo(&["test", "--package", GATEWAY_PACKAGE, "--locked"]),
+        }
+    }
+
     fn cargo(&self, arguments: &[&str]) -> Command {
         cargo(&self.metadata.workspace_root, arguments)
     }

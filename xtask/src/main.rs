@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `ci.rs` | the whole test command: its steps, in order |
 //! | `step.rs` | one step: runs a command, shows it, counts its tests |
+//! | `selection.rs` | packages that several steps build alike |
 //! | `tally.rs` | counts of passed and failed tests, and those not run |
 //! | `needs/` | the needs of steps, and their installation |
 //! | `fresh/` | the first commands of a newcomer, and every step that installs something, in a bare Debian |
@@ -38,6 +39,7 @@ mod metadata;
 mod mutants;
 mod needs;
 mod packaging;
+mod selection;
 mod sim;
 mod source_rules;
 mod step;

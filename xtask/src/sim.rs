@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::metadata::Metadata;
+use crate::selection::PROGRAMS;
 use crate::step::cargo;
 use crate::tally::minutes;
 
@@ -193,9 +194,26 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// Builds it.
+    /// Builds it alone.
     pub fn build(metadata: &Metadata) -> Result<Self> {
-        build(&metadata.workspace_root)?;
+        let arguments = [
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "stonecast-lab",
+        ];
+        Self::of(metadata, &mut cargo(&metadata.workspace_root, &arguments))
+    }
+
+    /// Builds it beside the product and the tests of both, for a run that needs these, too.
+    pub fn build_with_tests(metadata: &Metadata) -> Result<Self> {
+        let mut command = cargo(&metadata.workspace_root, PROGRAMS);
+        Self::of(metadata, command.arg("--no-run"))
+    }
+
+    fn of(metadata: &Metadata, build: &mut Command) -> Result<Self> {
+        ensure!(build.status()?.success(), "the release build failed");
         Ok(Self {
             path: metadata.target_directory.join("release/stonecast-lab"),
         })
@@ -249,25 +267,8 @@ impl Binary {
     }
 }
 
-fn build(workspace: &Path) -> Result<()> {
-    let status = cargo(
-        workspace,
-        &[
-            "build",
-            "--release",
-            "--locked",
-            "--package",
-            "stonecast-lab",
-        ],
-    )
-    .status()?;
-    ensure!(status.success(), "the release build failed");
-    Ok(())
-}
-
 /// Runs the checks of the whole test command. Returns the numbers of passed and failed checks.
-pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
-    let binary = Binary::build(metadata)?;
+pub fn ci(binary: &Binary) -> Result<(u64, u64)> {
     let mut checks = Checks::default();
 
     let mut full = Sum::default();
@@ -355,7 +356,7 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
         "every class of faults that can be reached was hit",
         coverage(&binary.classes()?, &[full, crashes]),
     );
-    speed(&binary)?;
+    speed(binary)?;
     Ok((checks.passed, checks.failed))
 }
 

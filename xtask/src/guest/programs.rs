@@ -15,6 +15,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::metadata::Metadata;
+use crate::selection::TESTS;
 use crate::step::cargo;
 use crate::tools::{output_of, run};
 
@@ -56,15 +57,7 @@ const BUILDS: &[Build] = &[
     },
     Build {
         set: Set::Tests,
-        arguments: &[
-            "test",
-            "--workspace",
-            "--exclude",
-            "stonecast-cli",
-            "--exclude",
-            "stonecast-lab",
-            "--locked",
-        ],
+        arguments: TESTS,
         wanted: &[
             ("stonecast-media", "it", "media-it"),
             ("stonecast-fabric-shm", "it", "fabric-shm-it"),
