@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::changes::Refusal;
 use crate::configuration::{Attempt, Configuration, Nonce};
 use crate::document::DocumentError;
-use crate::store::{ConfigStore, Revision, StoreError, Swap};
+use crate::store::{ConfigStore, Pending, Revision, StoreError, Swap};
 
 /// A writer of configurations. Each of its attempts is distinguishable from every other attempt, of any writer.
 pub struct Writer {
@@ -138,12 +138,34 @@ impl Patience {
 ///
 /// If the store does not answer, the function asks a dozen times, in some three seconds. A dropped future leaves an attempt of
 /// unknown outcome behind.
-pub async fn change(
+pub fn change<'a>(
+    store: &'a dyn ConfigStore,
+    runtime: &'a Rc<dyn Runtime>,
+    writer: &'a mut Writer,
+    nonce: Nonce,
+    decide: impl FnMut(&Configuration) -> Result<Option<Configuration>, Refusal> + 'a,
+) -> Pending<'a, Result<Configuration, ChangeError>> {
+    change_by(store, runtime, writer, nonce, Box::new(decide))
+}
+
+type Decide<'a> = dyn FnMut(&Configuration) -> Result<Option<Configuration>, Refusal> + 'a;
+
+fn change_by<'a>(
+    store: &'a dyn ConfigStore,
+    runtime: &'a Rc<dyn Runtime>,
+    writer: &'a mut Writer,
+    nonce: Nonce,
+    decide: Box<Decide<'a>>,
+) -> Pending<'a, Result<Configuration, ChangeError>> {
+    Box::pin(try_change(store, runtime, writer, nonce, decide))
+}
+
+async fn try_change(
     store: &dyn ConfigStore,
     runtime: &Rc<dyn Runtime>,
     writer: &mut Writer,
     nonce: Nonce,
-    mut decide: impl FnMut(&Configuration) -> Result<Option<Configuration>, Refusal>,
+    mut decide: Box<Decide<'_>>,
 ) -> Result<Configuration, ChangeError> {
     let mut tried: Vec<Uuid> = Vec::new();
     let mut patience = Patience::new();
@@ -159,7 +181,7 @@ pub async fn change(
         });
         let outcome = match next {
             Some(next) => store_next(store, writer, next, &mut tried).await,
-            None => attempt(store, writer, nonce, &mut decide, &mut tried).await?,
+            None => attempt(store, writer, nonce, &mut *decide, &mut tried).await?,
         };
         let error = match outcome {
             Tried::Came(configuration) => return Ok(configuration),
@@ -188,7 +210,7 @@ async fn attempt(
     store: &dyn ConfigStore,
     writer: &mut Writer,
     nonce: Nonce,
-    decide: &mut impl FnMut(&Configuration) -> Result<Option<Configuration>, Refusal>,
+    decide: &mut Decide<'_>,
     tried: &mut Vec<Uuid>,
 ) -> Result<Tried, ChangeError> {
     let (revision, present) = match read(store, nonce).await? {

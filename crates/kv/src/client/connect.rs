@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
-use stonecast_fabric::{ConnectionEvent, Inbox, Port, Runtime, Status, select};
+use stonecast_fabric::{Boxed, ConnectionEvent, Inbox, Port, Runtime, Status, select};
 use stonecast_lineage::Term;
 use stonecast_session::ConnectError;
 use zerocopy::IntoBytes as _;
@@ -91,16 +91,18 @@ impl Client {
 
     /// Like `connect_with`, to a node of a cluster: the node at `address` leads the shard `first.0` in the term `first.1`. Otherwise the
     /// error is [`StoreError::NotPrimary`]. Every other shard needs [`Client::enter`] before its first use.
-    pub async fn connect_to(
+    pub fn connect_to<'a>(
         first: (u32, Term),
         options: ClientOptions,
         port: Rc<Port>,
         runtime: Rc<dyn Runtime>,
-        address: &str,
-    ) -> Result<Self, StoreError> {
-        let connection = connected(options.path, port, runtime, address).await?;
-        let memory = Rc::new(ServerMemory::open(connection, first).await?);
-        Ok(Self::new(&options, memory))
+        address: &'a str,
+    ) -> Boxed<'a, Result<Self, StoreError>> {
+        Box::pin(async move {
+            let connection = connected(options.path, port, runtime, address).await?;
+            let memory = Rc::new(ServerMemory::open(connection, first).await?);
+            Ok(Self::new(&options, memory))
+        })
     }
 }
 

@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
-    DeviceError, LocalSpan, Operation, Port, QueuePair, ReceiveQueue, ReceiveRequest, Received,
-    Runtime,
+    Boxed, DeviceError, LocalSpan, Operation, Port, QueuePair, ReceiveQueue, ReceiveRequest,
+    Received, Runtime,
 };
 use stonecast_lineage::Epoch;
 use stonecast_log::LogFormat;
@@ -253,23 +253,25 @@ impl Connection {
     }
 
     /// Sends a request and waits for its answer.
-    pub async fn request(&self, request: Request<'_>) -> Result<Answer, StoreError> {
-        let mut bytes = Vec::new();
-        request.encode(&mut bytes);
-        let size = (bytes.len() as u64).next_multiple_of(64);
-        for _ in 0..BUSY_RETRIES_MAX {
-            while !self.has_room(size).await {
+    pub fn request<'a>(&'a self, request: Request<'a>) -> Boxed<'a, Result<Answer, StoreError>> {
+        Box::pin(async move {
+            let mut bytes = Vec::new();
+            request.encode(&mut bytes);
+            let size = (bytes.len() as u64).next_multiple_of(64);
+            for _ in 0..BUSY_RETRIES_MAX {
+                while !self.has_room(size).await {
+                    self.check_open()?;
+                }
                 self.check_open()?;
+                let (handle, offset) = self.begin(size, false);
+                let local = self.stage(offset, &bytes);
+                if let Some(answered) = self.send(handle, Operation::Send { local })? {
+                    return answered.await;
+                }
+                self.runtime.sleep(BUSY_PAUSE_NS).await;
             }
-            self.check_open()?;
-            let (handle, offset) = self.begin(size, false);
-            let local = self.stage(offset, &bytes);
-            if let Some(answered) = self.send(handle, Operation::Send { local })? {
-                return answered.await;
-            }
-            self.runtime.sleep(BUSY_PAUSE_NS).await;
-        }
-        Err(StoreError::Busy)
+            Err(StoreError::Busy)
+        })
     }
 
     /// Runs `work` in a task of its own, to its end even if the returned future is dropped.
@@ -337,19 +339,21 @@ impl Connection {
     }
 
     /// Reports the calls since the last report to the server, if there were any.
-    pub async fn report(&self) -> Result<(), StoreError> {
-        let Some(report) = self.meter.take(self.runtime.now()) else {
-            return Ok(());
-        };
-        match self.request(Request::Report(&report.encode())).await? {
-            Answer::Verdict {
-                verdict: Verdict::Done,
-                ..
-            } => Ok(()),
-            _ => Err(StoreError::Protocol {
-                what: "the server does not take a client's report",
-            }),
-        }
+    pub fn report<'a>(&'a self) -> Boxed<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let Some(report) = self.meter.take(self.runtime.now()) else {
+                return Ok(());
+            };
+            match self.request(Request::Report(&report.encode())).await? {
+                Answer::Verdict {
+                    verdict: Verdict::Done,
+                    ..
+                } => Ok(()),
+                _ => Err(StoreError::Protocol {
+                    what: "the server does not take a client's report",
+                }),
+            }
+        })
     }
 }
 

@@ -41,6 +41,8 @@ mod yardstick;
 
 use std::rc::Rc;
 
+use stonecast_fabric::Boxed;
+
 use crate::wire::limits::IN_FLIGHT_MAX;
 
 use connection::Connection;
@@ -103,14 +105,16 @@ impl Client {
 
     /// Gives back the client's leases and disconnects. Dropping the client disconnects too; the server then takes the leases
     /// back.
-    pub async fn close(self) {
-        // No server is left to read the report.
-        let _ = self.report().await;
-        for slot in self.inner.writer.take_extents() {
-            // A server that is gone takes nothing back.
-            if self.inner.writer.leases.release(slot).await.is_err() {
-                return;
+    pub fn close(self) -> Boxed<'static, ()> {
+        Box::pin(async move {
+            // No server is left to read the report.
+            let _ = self.report().await;
+            for slot in self.inner.writer.take_extents() {
+                // A server that is gone takes nothing back.
+                if self.inner.writer.leases.release(slot).await.is_err() {
+                    return;
+                }
             }
-        }
+        })
     }
 }

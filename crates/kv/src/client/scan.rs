@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
-use stonecast_fabric::ReadInto;
+use stonecast_fabric::{Boxed, ReadInto};
 use stonecast_log::{RECORD_START_SIZE, RecordHeader, check_read};
 
 use super::memory::{OpenIndex, ServerMemory};
@@ -140,8 +140,8 @@ fn bucket_ranges(index: &OpenIndex) -> impl Iterator<Item = u64> {
     (0..bucket_count(index)).step_by(BUCKETS_PER_READ as usize)
 }
 
-impl<'a> Scan<'a> {
-    pub fn new(memory: &'a ServerMemory, generations: &'a Generations) -> Self {
+impl<'s> Scan<'s> {
+    pub fn new(memory: &'s ServerMemory, generations: &'s Generations) -> Self {
         Self {
             memory,
             generations,
@@ -155,25 +155,27 @@ impl<'a> Scan<'a> {
     }
 
     /// The same for the keys of `shards`.
-    pub async fn entries_in(
-        &self,
+    pub fn entries_in<'a>(
+        &'a self,
         shards: Range<u32>,
         from: u64,
         count: usize,
-    ) -> Result<Entries, StoreError> {
-        self.memory.connection.check_open()?;
-        let mut lowest = Lowest::new(count);
-        let mut indexes = Vec::new();
-        for shard in shards {
-            let (index, of_shard) = self.entries_of(shard, from, count).await?;
-            indexes.push(index);
-            lowest.take(of_shard);
-        }
-        Ok(Entries {
-            indexes,
-            is_whole: !lowest.has_dropped,
-            found: lowest.found.into_sorted_vec(),
-            next: 0,
+    ) -> Boxed<'a, Result<Entries, StoreError>> {
+        Box::pin(async move {
+            self.memory.connection.check_open()?;
+            let mut lowest = Lowest::new(count);
+            let mut indexes = Vec::new();
+            for shard in shards {
+                let (index, of_shard) = self.entries_of(shard, from, count).await?;
+                indexes.push(index);
+                lowest.take(of_shard);
+            }
+            Ok(Entries {
+                indexes,
+                is_whole: !lowest.has_dropped,
+                found: lowest.found.into_sorted_vec(),
+                next: 0,
+            })
         })
     }
 
@@ -198,37 +200,39 @@ impl<'a> Scan<'a> {
     }
 
     /// Replaces the content of `into` by the next records of `entries`, in order. `into` is empty at the end.
-    pub async fn next(
-        &self,
-        entries: &mut Entries,
-        into: &mut Vec<Entry>,
-    ) -> Result<(), StoreError> {
-        into.clear();
-        let memory = self.memory;
-        while into.is_empty() && entries.next < entries.found.len() {
-            let end = (entries.next + RECORDS_PER_READ).min(entries.found.len());
-            let batch = &entries.found[entries.next..end];
-            let mut buffers: Vec<Vec<u8>> = batch
-                .iter()
-                .map(|&(_, word, _)| vec![0; memory.first_read_size(word)])
-                .collect();
-            let mut reads: SmallVec<[ReadInto<'_>; 32]> = batch
-                .iter()
-                .zip(&mut buffers)
-                .map(|(&(_, word, _), into)| ReadInto {
-                    remote: memory.log_address(word.position()),
-                    into,
-                })
-                .collect();
-            memory.read(&mut reads).await?;
-            drop(reads);
-            for (&(_, word, place), bytes) in batch.iter().zip(&mut buffers) {
-                into.extend(self.entry(word, (&entries.indexes, place), bytes).await?);
+    pub fn next<'a>(
+        &'a self,
+        entries: &'a mut Entries,
+        into: &'a mut Vec<Entry>,
+    ) -> Boxed<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            into.clear();
+            let memory = self.memory;
+            while into.is_empty() && entries.next < entries.found.len() {
+                let end = (entries.next + RECORDS_PER_READ).min(entries.found.len());
+                let batch = &entries.found[entries.next..end];
+                let mut buffers: Vec<Vec<u8>> = batch
+                    .iter()
+                    .map(|&(_, word, _)| vec![0; memory.first_read_size(word)])
+                    .collect();
+                let mut reads: SmallVec<[ReadInto<'_>; 32]> = batch
+                    .iter()
+                    .zip(&mut buffers)
+                    .map(|(&(_, word, _), into)| ReadInto {
+                        remote: memory.log_address(word.position()),
+                        into,
+                    })
+                    .collect();
+                memory.read(&mut reads).await?;
+                drop(reads);
+                for (&(_, word, place), bytes) in batch.iter().zip(&mut buffers) {
+                    into.extend(self.entry(word, (&entries.indexes, place), bytes).await?);
+                }
+                // After the reads: a call after a failed one reads the same records again.
+                entries.next = end;
             }
-            // After the reads: a call after a failed one reads the same records again.
-            entries.next = end;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Offers each record of version `from` and higher to `lowest`. Returns false if the index has moved.

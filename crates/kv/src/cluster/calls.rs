@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{BegunRead, Term};
+use stonecast_fabric::Boxed;
 use stonecast_log::Condition;
 
 use super::ClusterClient;
@@ -31,19 +32,21 @@ impl ClusterClient {
         self.get_until(self.deadline(), key, value).await
     }
 
-    async fn get_until(
-        &self,
+    fn get_until<'a>(
+        &'a self,
         deadline: Nanoseconds,
-        key: &[u8],
-        value: &mut Vec<u8>,
-    ) -> Result<Option<u64>, ClusterError> {
-        let shard = self.nodes.shard_of(key);
-        let found = self
-            .attempt(shard, deadline, async |node| {
-                self.get_at(&node, shard, key, value).await
-            })
-            .await;
-        found.map_err(of_read)
+        key: &'a [u8],
+        value: &'a mut Vec<u8>,
+    ) -> Boxed<'a, Result<Option<u64>, ClusterError>> {
+        Box::pin(async move {
+            let shard = self.nodes.shard_of(key);
+            let found = self
+                .attempt(shard, deadline, async |node| {
+                    self.get_at(&node, shard, key, value).await
+                })
+                .await;
+            found.map_err(of_read)
+        })
     }
 
     /// A GET at `node`, in the term of `shard` that the client has entered there.
@@ -90,28 +93,33 @@ impl ClusterClient {
 
     /// Reads the values of `keys`: the keys of each node in one batch, and the batches of all nodes at once. Each key is read
     /// as by [`ClusterClient::get`]; the values together are not a snapshot.
-    pub async fn multi_get(&self, keys: &[&[u8]]) -> Vec<Result<Found, ClusterError>> {
-        let deadline = self.deadline();
-        let map = self.maps.latest();
-        let mut of_nodes: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-        for (place, key) in keys.iter().enumerate() {
-            let node = map.place(self.nodes.shard_of(key)).name;
-            of_nodes.entry(node).or_default().push(place);
-        }
-        let batches = of_nodes.values().map(|places| async {
-            let of_node: Vec<&[u8]> = places.iter().map(|&place| keys[place]).collect();
-            let batch = self.get_together(&map, &of_node);
-            let found = self.runtime.within(self.options.attempt_ns(), batch).await;
-            match found.ok().flatten() {
-                Some(found) => found.into_iter().map(Ok).collect(),
-                None => self.get_each(deadline, &of_node).await,
+    pub fn multi_get<'a>(
+        &'a self,
+        keys: &'a [&'a [u8]],
+    ) -> Boxed<'a, Vec<Result<Found, ClusterError>>> {
+        Box::pin(async move {
+            let deadline = self.deadline();
+            let map = self.maps.latest();
+            let mut of_nodes: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+            for (place, key) in keys.iter().enumerate() {
+                let node = map.place(self.nodes.shard_of(key)).name;
+                of_nodes.entry(node).or_default().push(place);
             }
-        });
-        let batches = at_once(batches).await;
-        let places = of_nodes.values().flatten();
-        let mut all: Vec<_> = places.zip(batches.into_iter().flatten()).collect();
-        all.sort_by_key(|&(place, _)| place);
-        all.into_iter().map(|(_, found)| found).collect()
+            let batches = of_nodes.values().map(|places| async {
+                let of_node: Vec<&[u8]> = places.iter().map(|&place| keys[place]).collect();
+                let batch = self.get_together(&map, &of_node);
+                let found = self.runtime.within(self.options.attempt_ns(), batch).await;
+                match found.ok().flatten() {
+                    Some(found) => found.into_iter().map(Ok).collect(),
+                    None => self.get_each(deadline, &of_node).await,
+                }
+            });
+            let batches = at_once(batches).await;
+            let places = of_nodes.values().flatten();
+            let mut all: Vec<_> = places.zip(batches.into_iter().flatten()).collect();
+            all.sort_by_key(|&(place, _)| place);
+            all.into_iter().map(|(_, found)| found).collect()
+        })
     }
 
     /// Reads each of `keys` in a call of its own, all at once, until the `deadline`.
@@ -180,21 +188,23 @@ impl ClusterClient {
     /// Like [`ClusterClient::put`], if `condition` holds at the moment of the write. `token` names the write, and is made by the first
     /// attempt: after [`ClusterError::Unknown`], a call with the same token and the same write
     /// finds out the outcome, and does the write if it was not done. The write takes effect once.
-    pub async fn put_with(
-        &self,
-        token: &mut Option<Token>,
-        key: &[u8],
-        value: &[u8],
+    pub fn put_with<'a>(
+        &'a self,
+        token: &'a mut Option<Token>,
+        key: &'a [u8],
+        value: &'a [u8],
         condition: Condition,
-    ) -> Result<Written, ClusterError> {
-        let shard = self.nodes.shard_of(key);
-        let written = self
-            .attempt(shard, self.deadline(), async |node| {
-                let token = token.get_or_insert_with(|| node.client.token());
-                node.client.put_with(token, key, value, condition).await
-            })
-            .await;
-        written.map_err(|given_up| of_write(given_up, token))
+    ) -> Boxed<'a, Result<Written, ClusterError>> {
+        Box::pin(async move {
+            let shard = self.nodes.shard_of(key);
+            let written = self
+                .attempt(shard, self.deadline(), async |node| {
+                    let token = token.get_or_insert_with(|| node.client.token());
+                    node.client.put_with(token, key, value, condition).await
+                })
+                .await;
+            written.map_err(|given_up| of_write(given_up, token))
+        })
     }
 
     /// Removes `key` and returns whether the key was there.
@@ -204,20 +214,22 @@ impl ClusterClient {
     }
 
     /// Removes `key` if `condition` holds; see [`ClusterClient::put_with`]. Returns `None` if there was nothing to remove.
-    pub async fn delete_with(
-        &self,
-        token: &mut Option<Token>,
-        key: &[u8],
+    pub fn delete_with<'a>(
+        &'a self,
+        token: &'a mut Option<Token>,
+        key: &'a [u8],
         condition: Condition,
-    ) -> Result<Option<Written>, ClusterError> {
-        let shard = self.nodes.shard_of(key);
-        let removed = self
-            .attempt(shard, self.deadline(), async |node| {
-                let token = token.get_or_insert_with(|| node.client.token());
-                node.client.delete_with(token, key, condition).await
-            })
-            .await;
-        removed.map_err(|given_up| of_write(given_up, token))
+    ) -> Boxed<'a, Result<Option<Written>, ClusterError>> {
+        Box::pin(async move {
+            let shard = self.nodes.shard_of(key);
+            let removed = self
+                .attempt(shard, self.deadline(), async |node| {
+                    let token = token.get_or_insert_with(|| node.client.token());
+                    node.client.delete_with(token, key, condition).await
+                })
+                .await;
+            removed.map_err(|given_up| of_write(given_up, token))
+        })
     }
 
     /// Finds all keys, shard by shard. The call reads the indexes of all shards. The iteration is no snapshot: a key that is present all the
@@ -227,26 +239,28 @@ impl ClusterClient {
     }
 
     /// Everything that the nodes count which lead shards, by their names, and asked at once. A node that leads nothing is not asked.
-    pub async fn metrics(&self) -> Vec<(String, Result<Metrics, ClusterError>)> {
-        let map = self.maps.latest();
-        let shards = map.first_shards();
-        at_once(shards.map(|shard| {
-            let map = map.clone();
-            async move {
-                let counted = self.attempt(shard, self.deadline(), async |node: Rc<Node>| {
-                    let metrics = node.client.metrics().await?;
-                    Ok((node.name.to_string(), metrics))
-                });
-                match counted.await {
-                    Ok((name, metrics)) => (name, Ok(metrics)),
-                    Err(given_up) => {
-                        let name = map.place(shard).name.to_string();
-                        (name, Err(of_read(given_up)))
+    pub fn metrics<'a>(&'a self) -> Boxed<'a, Vec<(String, Result<Metrics, ClusterError>)>> {
+        Box::pin(async move {
+            let map = self.maps.latest();
+            let shards = map.first_shards();
+            at_once(shards.map(|shard| {
+                let map = map.clone();
+                async move {
+                    let counted = self.attempt(shard, self.deadline(), async |node: Rc<Node>| {
+                        let metrics = node.client.metrics().await?;
+                        Ok((node.name.to_string(), metrics))
+                    });
+                    match counted.await {
+                        Ok((name, metrics)) => (name, Ok(metrics)),
+                        Err(given_up) => {
+                            let name = map.place(shard).name.to_string();
+                            (name, Err(of_read(given_up)))
+                        }
                     }
                 }
-            }
-        }))
-        .await
+            }))
+            .await
+        })
     }
 
     /// Reports the operations of this client to the nodes with which it has a session, so that their counts are right while the client is idle.
@@ -267,19 +281,23 @@ impl ClusterClient {
     }
 
     /// Gives back what this client has leased, and disconnects from all nodes. A later call connects again.
-    pub async fn close(&self) {
-        let closing = self.nodes.take_all().into_iter();
-        at_once(closing.map(|node| node.client.clone().close())).await;
+    pub fn close<'a>(&'a self) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            let closing = self.nodes.take_all().into_iter();
+            at_once(closing.map(|node| node.client.clone().close())).await;
+        })
     }
 
     /// The report of the primary of `shard`.
-    pub async fn stat(&self, shard: u32) -> Result<Stat, ClusterError> {
-        let stat = self
-            .attempt(shard, self.deadline(), async |node: Rc<Node>| {
-                node.client.stat().await
-            })
-            .await;
-        stat.map_err(of_read)
+    pub fn stat<'a>(&'a self, shard: u32) -> Boxed<'a, Result<Stat, ClusterError>> {
+        Box::pin(async move {
+            let stat = self
+                .attempt(shard, self.deadline(), async |node: Rc<Node>| {
+                    node.client.stat().await
+                })
+                .await;
+            stat.map_err(of_read)
+        })
     }
 
     /// The shard of `key`.

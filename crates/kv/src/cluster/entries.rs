@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use stonecast_base::hash::xxh3_128;
 use stonecast_cluster::Term;
+use stonecast_fabric::Boxed;
 
 use super::ClusterClient;
 use super::calls::of_read;
@@ -46,20 +47,22 @@ struct Seen {
 
 impl ClusterEntries {
     /// Finds all keys, shard by shard.
-    pub(super) async fn find(client: &ClusterClient) -> Result<Self, ClusterError> {
-        let mut shards = VecDeque::new();
-        for shard in 0..client.maps.latest().shards() {
-            let found = client.attempt(shard, client.deadline(), async |node: Rc<Node>| {
-                Seen::find(client, &node, shard).await
-            });
-            let seen = found.await.map_err(of_read)?;
-            shards.push_back(OfShard { shard, seen });
-        }
-        let found = shards.iter().map(|it| it.seen.entries.len()).sum();
-        Ok(Self {
-            shards,
-            given: BTreeSet::new(),
-            found,
+    pub(super) fn find<'a>(client: &'a ClusterClient) -> Boxed<'a, Result<Self, ClusterError>> {
+        Box::pin(async move {
+            let mut shards = VecDeque::new();
+            for shard in 0..client.maps.latest().shards() {
+                let found = client.attempt(shard, client.deadline(), async |node: Rc<Node>| {
+                    Seen::find(client, &node, shard).await
+                });
+                let seen = found.await.map_err(of_read)?;
+                shards.push_back(OfShard { shard, seen });
+            }
+            let found = shards.iter().map(|it| it.seen.entries.len()).sum();
+            Ok(Self {
+                shards,
+                given: BTreeSet::new(),
+                found,
+            })
         })
     }
 
@@ -75,29 +78,31 @@ impl ClusterEntries {
 
     /// Replaces the content of `into` by the next records. `into` is empty at the end. A call after a failed one reads the same records
     /// again.
-    pub async fn next(
-        &mut self,
-        client: &ClusterClient,
-        into: &mut Vec<Entry>,
-    ) -> Result<(), ClusterError> {
-        into.clear();
-        while let Some(first) = self.shards.front_mut() {
-            let shard = first.shard;
-            let read = client.attempt(shard, client.deadline(), async |node: Rc<Node>| {
-                first.seen.next(client, &node, shard, into).await
-            });
-            read.await.map_err(of_read)?;
-            if into.is_empty() {
-                self.shards.pop_front();
-                self.given.clear();
-                continue;
+    pub fn next<'a>(
+        &'a mut self,
+        client: &'a ClusterClient,
+        into: &'a mut Vec<Entry>,
+    ) -> Boxed<'a, Result<(), ClusterError>> {
+        Box::pin(async move {
+            into.clear();
+            while let Some(first) = self.shards.front_mut() {
+                let shard = first.shard;
+                let read = client.attempt(shard, client.deadline(), async |node: Rc<Node>| {
+                    first.seen.next(client, &node, shard, into).await
+                });
+                read.await.map_err(of_read)?;
+                if into.is_empty() {
+                    self.shards.pop_front();
+                    self.given.clear();
+                    continue;
+                }
+                into.retain(|entry| self.given.insert(xxh3_128(&entry.key)));
+                if !into.is_empty() {
+                    break;
+                }
             }
-            into.retain(|entry| self.given.insert(xxh3_128(&entry.key)));
-            if !into.is_empty() {
-                break;
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -28,7 +28,7 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::ConfigStore;
-use stonecast_fabric::{Port, Runtime};
+use stonecast_fabric::{Boxed, Port, Runtime};
 
 use crate::client::ClientOptions;
 use crate::error::StoreError;
@@ -87,27 +87,29 @@ pub struct ClusterClient {
 impl ClusterClient {
     /// Reads the configuration in `store`, with one request, and opens a session with the first node that answers. Ends within the
     /// patience.
-    pub async fn connect(
+    pub fn connect(
         store: Rc<dyn ConfigStore>,
         dial: Dial,
         runtime: Rc<dyn Runtime>,
         options: ClusterOptions,
-    ) -> Result<Self, ClusterError> {
-        let mut options = options;
-        options.session.publishes = false;
-        let name = store.name().to_owned();
-        let timer = runtime.clone();
-        let connected = async {
-            let maps = Maps::read(store, runtime.clone()).await?;
-            let nodes = Nodes::open(dial, runtime.clone(), options, &maps.latest()).await?;
-            Ok(Self {
-                runtime,
-                options,
-                maps,
-                nodes,
-            })
-        };
-        let connected = timer.within(options.patience_ns, connected).await;
-        connected.unwrap_or(Err(ClusterError::Unanswered { store: name }))
+    ) -> Boxed<'static, Result<Self, ClusterError>> {
+        Box::pin(async move {
+            let mut options = options;
+            options.session.publishes = false;
+            let name = store.name().to_owned();
+            let timer = runtime.clone();
+            let connected = async {
+                let maps = Maps::read(store, runtime.clone()).await?;
+                let nodes = Nodes::open(dial, runtime.clone(), options, &maps.latest()).await?;
+                Ok(Self {
+                    runtime,
+                    options,
+                    maps,
+                    nodes,
+                })
+            };
+            let connected = timer.within(options.patience_ns, connected).await;
+            connected.unwrap_or(Err(ClusterError::Unanswered { store: name }))
+        })
     }
 }

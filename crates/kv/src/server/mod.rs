@@ -47,7 +47,7 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::EpochCell;
-use stonecast_fabric::{Access, Bell, DeviceError, Port, Runtime, select};
+use stonecast_fabric::{Access, Bell, Boxed, DeviceError, Port, Runtime, select};
 use stonecast_lineage::{Epoch, Term};
 use stonecast_log::{History, SegmentState};
 use stonecast_media::{Backing, Blob, MediaError, Pool};
@@ -197,6 +197,9 @@ const PUBLISHED_PAUSE_NS: Nanoseconds = 1_000_000;
 /// others.
 const PAUSE_NS: Nanoseconds = 20_000;
 
+/// A server that was opened, the history of its pool with the segments of appends, and the report of the recovery.
+type OpenedAs = (Server, (History, Vec<SegmentState>), RecoveryReport);
+
 impl Server {
     /// Recovers the pool and makes it ready to serve. Nothing is visible to clients before the call returns. A crash during the
     /// call leaves a pool that opens the same way again.
@@ -293,45 +296,47 @@ impl Server {
         });
     }
 
-    async fn open_as(
+    fn open_as(
         mut pool: Pool,
         port: Rc<Port>,
         runtime: Rc<dyn Runtime>,
         options: ServerOptions,
         role: Role,
-    ) -> Result<(Self, (History, Vec<SegmentState>), RecoveryReport), StoreError> {
-        let atomic = port.device().capabilities().atomic_with_processor;
-        if options.publishes()
-            && let Some(reason) = publishing_refusal(&pool, atomic)
-        {
-            return Err(StoreError::Publication { reason });
-        }
-        wait_for_publishers(&pool, &runtime).await?;
-        let commit = Commit::choose(pool.platform(), pool.durability(), pool.log().means())?;
-        let recovering = recover(&pool, (&commit, &runtime), options.publishes(), role);
-        let (mut recovered, report) = recovering.await?;
-        mark_open(&mut pool, options, &recovered.sealed)?;
-        let committer = Rc::new(Committer::new(&pool, commit));
-        let world = (port.clone(), runtime.clone());
-        let found = (
-            std::mem::take(&mut recovered.history),
-            std::mem::take(&mut recovered.appended),
-        );
-        let sweeper = Sweeper::new(world.clone(), committer.clone(), options.publishes());
-        let (state, receives) = State::assemble(world, options, &pool, &committer, recovered)?;
-        let server = Self {
-            reporter: Rc::new(Reporter::new(&pool, options.process, committer.clone())),
-            attendant: Rc::new(Attendant::new(port.clone(), sweeper)),
-            port,
-            runtime,
-            pool,
-            receives,
-            committer,
-            state: Rc::new(RefCell::new(state)),
-            joined: None,
-            serving: Cell::new(false),
-        };
-        Ok((server, found, report))
+    ) -> Boxed<'static, Result<OpenedAs, StoreError>> {
+        Box::pin(async move {
+            let atomic = port.device().capabilities().atomic_with_processor;
+            if options.publishes()
+                && let Some(reason) = publishing_refusal(&pool, atomic)
+            {
+                return Err(StoreError::Publication { reason });
+            }
+            wait_for_publishers(&pool, &runtime).await?;
+            let commit = Commit::choose(pool.platform(), pool.durability(), pool.log().means())?;
+            let recovering = recover(&pool, (&commit, &runtime), options.publishes(), role);
+            let (mut recovered, report) = recovering.await?;
+            mark_open(&mut pool, options, &recovered.sealed)?;
+            let committer = Rc::new(Committer::new(&pool, commit));
+            let world = (port.clone(), runtime.clone());
+            let found = (
+                std::mem::take(&mut recovered.history),
+                std::mem::take(&mut recovered.appended),
+            );
+            let sweeper = Sweeper::new(world.clone(), committer.clone(), options.publishes());
+            let (state, receives) = State::assemble(world, options, &pool, &committer, recovered)?;
+            let server = Self {
+                reporter: Rc::new(Reporter::new(&pool, options.process, committer.clone())),
+                attendant: Rc::new(Attendant::new(port.clone(), sweeper)),
+                port,
+                runtime,
+                pool,
+                receives,
+                committer,
+                state: Rc::new(RefCell::new(state)),
+                joined: None,
+                serving: Cell::new(false),
+            };
+            Ok((server, found, report))
+        })
     }
 
     /// The membership of the node that this server is; `None`: the server is alone.
@@ -346,37 +351,39 @@ impl Server {
 
     /// Serves until `stop` returns true or a persist fails. After an error, drop the server and recover the pool by opening it
     /// again.
-    pub async fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), StoreError> {
-        assert!(!self.serving.replace(true), "a server runs once at a time");
-        let leading = self.joined.as_ref().map(|joined| joined.leading.clone());
-        let mut pipeline = Pipeline::new(
-            (self.port.clone(), self.runtime.clone()),
-            self.committer.clone(),
-            self.receives,
-            self.reporter.clone(),
-            leading.clone(),
-        );
-        let mut clients_publish = false;
-        let result = loop {
-            if stop() {
-                break Ok(());
-            }
-            self.wait(clients_publish).await;
-            clients_publish = self.attendant.take_events(&self.state);
-            match self.serve_once(&mut pipeline, leading.as_ref()).await {
-                Ok(operations) => self.tend_index(operations),
-                Err(error) => {
-                    // Waiting clients get no answer, however long this value lives. The last answers arrive before their
-                    // connections end.
-                    self.runtime.sleep(LAST_ANSWERS_NS).await;
-                    self.end_all_sessions();
-                    break Err(error);
+    pub fn run<'a>(&'a self, stop: &'a dyn Fn() -> bool) -> Boxed<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            assert!(!self.serving.replace(true), "a server runs once at a time");
+            let leading = self.joined.as_ref().map(|joined| joined.leading.clone());
+            let mut pipeline = Pipeline::new(
+                (self.port.clone(), self.runtime.clone()),
+                self.committer.clone(),
+                self.receives,
+                self.reporter.clone(),
+                leading.clone(),
+            );
+            let mut clients_publish = false;
+            let result = loop {
+                if stop() {
+                    break Ok(());
                 }
-            }
-        };
-        let reposted = pipeline.repost();
-        self.serving.set(false);
-        result.and(reposted)
+                self.wait(clients_publish).await;
+                clients_publish = self.attendant.take_events(&self.state);
+                match self.serve_once(&mut pipeline, leading.as_ref()).await {
+                    Ok(operations) => self.tend_index(operations),
+                    Err(error) => {
+                        // Waiting clients get no answer, however long this value lives. The last answers arrive before their
+                        // connections end.
+                        self.runtime.sleep(LAST_ANSWERS_NS).await;
+                        self.end_all_sessions();
+                        break Err(error);
+                    }
+                }
+            };
+            let reposted = pipeline.repost();
+            self.serving.set(false);
+            result.and(reposted)
+        })
     }
 
     /// One batch, and the work behind it. Returns the number of operations.
@@ -400,45 +407,47 @@ impl Server {
     /// If a client was stopped inside a publication, and has not continued in the time that the fabric allows, the pool is left
     /// as if the server was killed: a record that the client publishes later counts, and the next server waits for that client. The pool of a node is left in the
     /// same way, since other nodes may still append to it.
-    pub async fn close(self) -> Result<Closing, StoreError> {
-        if self.joined.is_some() {
+    pub fn close(self) -> Boxed<'static, Result<Closing, StoreError>> {
+        Box::pin(async move {
+            if self.joined.is_some() {
+                self.end_all_sessions();
+                return Ok(Closing::Unclean);
+            }
             self.end_all_sessions();
-            return Ok(Closing::Unclean);
-        }
-        self.end_all_sessions();
-        while self.state.borrow().clients.departures.are_under_way() {
-            self.runtime.sleep(RETIRE_LOOK_NS).await;
-        }
-        let (spans, ledger) = {
-            let state = &mut *self.state.borrow_mut();
-            settle_returned(state);
-            let spans = state.journal.seal_all();
-            let given = state.journal.sequences.next() - 1;
-            let ledger = state.keeper.as_mut().map(|keeper| {
-                keeper.settle(given);
-                keeper.ledger().clone()
-            });
-            (spans, ledger)
-        };
-        if let Some(ledger) = ledger {
-            ledger.persist().await?;
-        }
-        let sealed = self.committer.persist(&spans).await?;
-        let state = self.state.borrow();
-        if state.clients.departures.may_be_publishing() {
-            // A checkpoint could become wrong, and a pool that is not clean makes the next server wait before its scan.
-            return Ok(Closing::Unclean);
-        }
-        let bytes = checkpoint::encode(
-            state.journal.format(),
-            state.shards.iter(),
-            state.journal.space.states(),
-            state.journal.sequences.next() - 1,
-        );
-        drop(state);
-        store_checkpoint(&*self.pool.backing(), &bytes, &sealed)?;
-        self.pool.close()?;
-        Ok(Closing::Clean)
+            while self.state.borrow().clients.departures.are_under_way() {
+                self.runtime.sleep(RETIRE_LOOK_NS).await;
+            }
+            let (spans, ledger) = {
+                let state = &mut *self.state.borrow_mut();
+                settle_returned(state);
+                let spans = state.journal.seal_all();
+                let given = state.journal.sequences.next() - 1;
+                let ledger = state.keeper.as_mut().map(|keeper| {
+                    keeper.settle(given);
+                    keeper.ledger().clone()
+                });
+                (spans, ledger)
+            };
+            if let Some(ledger) = ledger {
+                ledger.persist().await?;
+            }
+            let sealed = self.committer.persist(&spans).await?;
+            let state = self.state.borrow();
+            if state.clients.departures.may_be_publishing() {
+                // A checkpoint could become wrong, and a pool that is not clean makes the next server wait before its scan.
+                return Ok(Closing::Unclean);
+            }
+            let bytes = checkpoint::encode(
+                state.journal.format(),
+                state.shards.iter(),
+                state.journal.space.states(),
+                state.journal.sequences.next() - 1,
+            );
+            drop(state);
+            store_checkpoint(&*self.pool.backing(), &bytes, &sealed)?;
+            self.pool.close()?;
+            Ok(Closing::Clean)
+        })
     }
 
     /// Notes that this server leads the shard `number` in `term`, or no longer leads it, in the configuration of `epoch`. A server

@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use stonecast_base::{LINE_SIZE, mutant};
-use stonecast_fabric::{RemoteAddress, Rkey};
+use stonecast_fabric::{Boxed, RemoteAddress, Rkey};
 use stonecast_lineage::{Epoch, Term};
 
 use super::ServerMemory;
@@ -148,15 +148,17 @@ impl ServerMemory {
     }
 
     /// Enters `term` of `shard`, and opens the index that the server has of the shard in that term.
-    pub async fn enter(&self, shard: u32, term: Term) -> Result<(), StoreError> {
-        let _turn = self.asking.lock().await;
-        if self.connection.terms.of(shard) == Some(term) {
-            // Another call was faster.
-            return Ok(());
-        }
-        let accesses = self.connection.ask_access(shard, term).await?;
-        self.switch(shard, &accesses);
-        Ok(())
+    pub fn enter<'a>(&'a self, shard: u32, term: Term) -> Boxed<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let _turn = self.asking.lock().await;
+            if self.connection.terms.of(shard) == Some(term) {
+                // Another call was faster.
+                return Ok(());
+            }
+            let accesses = self.connection.ask_access(shard, term).await?;
+            self.switch(shard, &accesses);
+            Ok(())
+        })
     }
 
     /// Begins the next era, and returns the one that has ended.

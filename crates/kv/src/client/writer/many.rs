@@ -16,6 +16,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use smallvec::SmallVec;
+use stonecast_fabric::Boxed;
 
 use super::Writer;
 use crate::client::meter::Call;
@@ -34,52 +35,58 @@ type Underway<'a> = SmallVec<
 
 impl Writer {
     /// Puts all `pairs`; see `Client::multi_put`.
-    pub async fn put_many(&self, pairs: &[Pair<'_>], outcomes: &mut Vec<Result<u64, StoreError>>) {
-        outcomes.clear();
-        outcomes.reserve(pairs.len());
-        let mut underway = Underway::new();
-        for pairs in pairs.chunks(TOGETHER) {
-            if let Some(publisher) = self.publisher.as_ref().filter(|_| pairs.len() > 1) {
-                publisher.fetch(pairs.iter().map(|(key, _)| *key));
-            }
-            for &(key, value) in pairs {
-                let start = self.connection.begin_call();
-                if let Some(version) = self.put_in_call(key, value) {
-                    self.connection.end_call(Call::Write, start);
-                    outcomes.push(Ok(version));
-                    continue;
+    pub fn put_many<'a>(
+        &'a self,
+        pairs: &'a [Pair<'a>],
+        outcomes: &'a mut Vec<Result<u64, StoreError>>,
+    ) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            outcomes.clear();
+            outcomes.reserve(pairs.len());
+            let mut underway = Underway::new();
+            for pairs in pairs.chunks(TOGETHER) {
+                if let Some(publisher) = self.publisher.as_ref().filter(|_| pairs.len() > 1) {
+                    publisher.fetch(pairs.iter().map(|(key, _)| *key));
                 }
-                let mut put: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(async move {
-                    let outcome = self.put(key, value).await;
-                    self.connection.end_call(Call::Write, start);
-                    outcome
-                });
-                // The first poll begins the put, so that later pairs come after it.
-                match poll_fn(|context| Poll::Ready(put.as_mut().poll(context))).await {
-                    Poll::Ready(outcome) => outcomes.push(outcome),
-                    Poll::Pending => {
-                        underway.push((outcomes.len(), put));
-                        // A placeholder, replaced before the caller sees it.
-                        outcomes.push(Err(StoreError::Disconnected { unknown: true }));
+                for &(key, value) in pairs {
+                    let start = self.connection.begin_call();
+                    if let Some(version) = self.put_in_call(key, value) {
+                        self.connection.end_call(Call::Write, start);
+                        outcomes.push(Ok(version));
+                        continue;
+                    }
+                    let mut put: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(async move {
+                        let outcome = self.put(key, value).await;
+                        self.connection.end_call(Call::Write, start);
+                        outcome
+                    });
+                    // The first poll begins the put, so that later pairs come after it.
+                    match poll_fn(|context| Poll::Ready(put.as_mut().poll(context))).await {
+                        Poll::Ready(outcome) => outcomes.push(outcome),
+                        Poll::Pending => {
+                            underway.push((outcomes.len(), put));
+                            // A placeholder, replaced before the caller sees it.
+                            outcomes.push(Err(StoreError::Disconnected { unknown: true }));
+                        }
                     }
                 }
             }
-        }
-        self.connection.port.take_turn().await;
-        poll_fn(|context| {
-            underway.retain(|(place, put)| match put.as_mut().poll(context) {
-                Poll::Ready(outcome) => {
-                    outcomes[*place] = outcome;
-                    false
+            self.connection.port.take_turn().await;
+            poll_fn(|context| {
+                underway.retain(|(place, put)| match put.as_mut().poll(context) {
+                    Poll::Ready(outcome) => {
+                        outcomes[*place] = outcome;
+                        false
+                    }
+                    Poll::Pending => true,
+                });
+                if underway.is_empty() {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
                 }
-                Poll::Pending => true,
-            });
-            if underway.is_empty() {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
+            })
+            .await;
         })
-        .await;
     }
 }

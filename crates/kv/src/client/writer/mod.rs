@@ -10,7 +10,7 @@ mod token;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stonecast_fabric::Operation;
+use stonecast_fabric::{Boxed, Operation};
 use stonecast_lineage::Epoch;
 use stonecast_log::{
     Condition, Draft, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE, VALUE_SIZE_MAX, record_size,
@@ -87,29 +87,46 @@ impl Writer {
     }
 
     /// Does a put that [`Writer::put_in_call`] has just declined, and returns the version.
-    pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
-        match self.store(&plain_put(key, value), Tried::InCall).await? {
-            Written::Done(version) => Ok(version),
-            Written::Conflict(_) => Err(StoreError::Protocol {
-                what: "an unconditional put cannot conflict",
-            }),
-        }
+    pub fn put<'a>(&'a self, key: &'a [u8], value: &'a [u8]) -> Boxed<'a, Result<u64, StoreError>> {
+        Box::pin(async move {
+            let draft = plain_put(key, value);
+            match self.put_draft(&draft, Tried::InCall).await? {
+                Written::Done(version) => Ok(version),
+                Written::Conflict(_) => Err(StoreError::Protocol {
+                    what: "an unconditional put cannot conflict",
+                }),
+            }
+        })
     }
 
     /// Like [`Writer::put`], without retries: `None` if the server has no room for the record at the moment.
-    pub async fn put_once(&self, key: &[u8], value: &[u8]) -> Result<Option<u64>, StoreError> {
-        match self
-            .put_record(&plain_put(key, value), Tried::InCall)
-            .await?
-        {
-            (Verdict::Done, version) => Ok(Some(version)),
-            (Verdict::Busy, _) => Ok(None),
-            (verdict, number) => Err(self.failure(verdict, number)),
-        }
+    pub fn put_once<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a [u8],
+    ) -> Boxed<'a, Result<Option<u64>, StoreError>> {
+        Box::pin(async move {
+            match self
+                .put_record(&plain_put(key, value), Tried::InCall)
+                .await?
+            {
+                (Verdict::Done, version) => Ok(Some(version)),
+                (Verdict::Busy, _) => Ok(None),
+                (verdict, number) => Err(self.failure(verdict, number)),
+            }
+        })
     }
 
     /// Does any put.
-    pub async fn store(&self, draft: &Draft<'_>, tried: Tried) -> Result<Written, StoreError> {
+    pub fn store<'a>(
+        &'a self,
+        draft: &'a Draft<'a>,
+        tried: Tried,
+    ) -> Boxed<'a, Result<Written, StoreError>> {
+        Box::pin(self.put_draft(draft, tried))
+    }
+
+    async fn put_draft(&self, draft: &Draft<'_>, tried: Tried) -> Result<Written, StoreError> {
         self.check_sizes(draft.key, draft.value)?;
         for _ in 0..BUSY_RETRIES_MAX {
             match self.put_record(draft, tried).await? {
@@ -125,40 +142,42 @@ impl Writer {
     }
 
     /// Does any delete. `None`: there was nothing to remove.
-    pub async fn remove(
-        &self,
+    pub fn remove<'a>(
+        &'a self,
         token: u64,
-        key: &[u8],
+        key: &'a [u8],
         condition: Condition,
-    ) -> Result<Option<Written>, StoreError> {
-        check_key(key)?;
-        for _ in 0..BUSY_RETRIES_MAX {
-            let request = Request::Delete {
-                condition,
-                token,
-                key,
-            };
-            let Answer::Verdict { verdict, version } = self.connection.request(request).await?
-            else {
-                return Err(StoreError::Protocol {
-                    what: "the answer to a delete is no verdict",
-                });
-            };
-            match verdict {
-                Verdict::Done => {
-                    let hash = self.connection.welcome.keys().route(key).hash;
-                    self.locations.forget(hash);
-                    return Ok(Some(Written::Done(version)));
+    ) -> Boxed<'a, Result<Option<Written>, StoreError>> {
+        Box::pin(async move {
+            check_key(key)?;
+            for _ in 0..BUSY_RETRIES_MAX {
+                let request = Request::Delete {
+                    condition,
+                    token,
+                    key,
+                };
+                let Answer::Verdict { verdict, version } = self.connection.request(request).await?
+                else {
+                    return Err(StoreError::Protocol {
+                        what: "the answer to a delete is no verdict",
+                    });
+                };
+                match verdict {
+                    Verdict::Done => {
+                        let hash = self.connection.welcome.keys().route(key).hash;
+                        self.locations.forget(hash);
+                        return Ok(Some(Written::Done(version)));
+                    }
+                    Verdict::Absent => return Ok(None),
+                    Verdict::Conflict => {
+                        return Ok(Some(Written::Conflict((version != 0).then_some(version))));
+                    }
+                    Verdict::Busy => self.connection.runtime.sleep(BUSY_PAUSE_NS).await,
+                    verdict => return Err(self.failure(verdict, version)),
                 }
-                Verdict::Absent => return Ok(None),
-                Verdict::Conflict => {
-                    return Ok(Some(Written::Conflict((version != 0).then_some(version))));
-                }
-                Verdict::Busy => self.connection.runtime.sleep(BUSY_PAUSE_NS).await,
-                verdict => return Err(self.failure(verdict, version)),
             }
-        }
-        Err(StoreError::Busy)
+            Err(StoreError::Busy)
+        })
     }
 
     /// Gives up all extents, and returns their slots for their return.
