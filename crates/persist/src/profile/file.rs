@@ -1,15 +1,15 @@
 //! The text of a profile.
 
-use std::fmt::Display;
+use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
-use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
+use serde::de::{Deserializer, Visitor};
+use stonecast_media::{Ddio, UnknownName};
 use toml::Spanned;
 
-use crate::platform::{Axis, FlushKind, Platform, Transport};
+use crate::platform::{Axis, Platform};
 
 use super::{Declaration, PlatformProfile, PortDdio, ProfileError};
 
@@ -18,14 +18,14 @@ use super::{Declaration, PlatformProfile, PortDdio, ProfileError};
 struct File {
     name: Spanned<String>,
     summary: String,
-    persistence: Declared<Word<PersistenceDomain>>,
-    ddio: Declared<Word<DdioAnswer>>,
-    receive_buffers: Declared<Word<ReceiveBuffers>>,
-    transport: Declared<Word<Transport>>,
-    flush: Declared<Word<FlushKind>>,
-    atomic_write: Declared<bool>,
-    relaxed_ordering: Declared<bool>,
-    trusted_nic_buffers: Declared<bool>,
+    persistence: Declared,
+    ddio: Declared,
+    receive_buffers: Declared,
+    transport: Declared,
+    flush: Declared,
+    atomic_write: Declared,
+    relaxed_ordering: Declared,
+    trusted_nic_buffers: Declared,
     #[serde(default)]
     port: Vec<Port>,
 }
@@ -34,33 +34,44 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Port {
     name: Spanned<String>,
-    ddio: Declared<Word<DdioAnswer>>,
+    ddio: Declared,
 }
 
-/// A value with its source.
+/// A value with its source. One type for all values: the code that reads a type with all its errors is long.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Declared<T> {
-    value: Spanned<T>,
+struct Declared {
+    value: Spanned<Value>,
     by: Spanned<String>,
     evidence: Spanned<String>,
 }
 
-/// A choice by its word; the error of an unknown word lists the known ones.
-struct Word<T>(T);
+enum Value {
+    Word(String),
+    Switch(bool),
+}
 
-impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Word<T> {
+impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map(Self)
-            .map_err(D::Error::custom)
+        deserializer.deserialize_any(ValueVisitor)
     }
 }
 
-impl<T: Display> Display for Word<T> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(formatter)
+struct ValueVisitor;
+
+impl Visitor<'_> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string or a boolean")
+    }
+
+    fn visit_str<E>(self, word: &str) -> Result<Value, E> {
+        Ok(Value::Word(word.to_owned()))
+    }
+
+    fn visit_bool<E>(self, is_on: bool) -> Result<Value, E> {
+        Ok(Value::Switch(is_on))
     }
 }
 
@@ -101,14 +112,14 @@ pub(super) fn parse(origin: &str, text: &str) -> Result<PlatformProfile, Profile
         ));
     }
     let platform = Platform {
-        persistence: file.persistence.value.get_ref().0,
-        ddio: file.ddio.value.get_ref().0.state(),
-        receive_buffers: file.receive_buffers.value.get_ref().0,
-        transport: file.transport.value.get_ref().0,
-        flush: file.flush.value.get_ref().0,
-        atomic_write: *file.atomic_write.value.get_ref(),
-        relaxed_ordering: *file.relaxed_ordering.value.get_ref(),
-        trusted_nic_buffers: *file.trusted_nic_buffers.value.get_ref(),
+        persistence: source.word(&file.persistence)?,
+        ddio: source.word::<DdioAnswer>(&file.ddio)?.state(),
+        receive_buffers: source.word(&file.receive_buffers)?,
+        transport: source.word(&file.transport)?,
+        flush: source.word(&file.flush)?,
+        atomic_write: source.switch(&file.atomic_write)?,
+        relaxed_ordering: source.switch(&file.relaxed_ordering)?,
+        trusted_nic_buffers: source.switch(&file.trusted_nic_buffers)?,
     };
     if let Err(contradiction) = platform.check() {
         let (line, column) = source.place(Some(file.span_of(contradiction.axis)));
@@ -139,7 +150,7 @@ pub(super) fn parse(origin: &str, text: &str) -> Result<PlatformProfile, Profile
         declarations.push(source.declaration(Axis::Ddio, Some(name.clone()), &port.ddio)?);
         ports.push(PortDdio {
             port: name.clone(),
-            ddio: port.ddio.value.get_ref().0.state() == Ddio::On,
+            ddio: source.word::<DdioAnswer>(&port.ddio)?.state() == Ddio::On,
         });
     }
     Ok(PlatformProfile {
@@ -173,11 +184,31 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn declaration<T: Display>(
+    /// The choice that a declaration makes by its word; the error of an unknown word lists the known ones.
+    fn word<T: FromStr<Err = UnknownName>>(&self, declared: &Declared) -> Result<T, ProfileError> {
+        let problem = match declared.value.get_ref() {
+            Value::Word(word) => match word.parse() {
+                Ok(choice) => return Ok(choice),
+                Err(unknown) => unknown.to_string(),
+            },
+            Value::Switch(is_on) => format!("invalid type: boolean `{is_on}`, expected a string"),
+        };
+        Err(self.invalid(Some(declared.value.span()), problem))
+    }
+
+    fn switch(&self, declared: &Declared) -> Result<bool, ProfileError> {
+        let problem = match declared.value.get_ref() {
+            Value::Switch(is_on) => return Ok(*is_on),
+            Value::Word(word) => format!("invalid type: string {word:?}, expected a boolean"),
+        };
+        Err(self.invalid(Some(declared.value.span()), problem))
+    }
+
+    fn declaration(
         &self,
         axis: Axis,
         port: Option<String>,
-        declared: &Declared<T>,
+        declared: &Declared,
     ) -> Result<Declaration, ProfileError> {
         for (text, what) in [
             (&declared.by, "by: who declares it"),
@@ -190,7 +221,10 @@ impl Source<'_> {
                 ));
             }
         }
-        let value = declared.value.get_ref().to_string();
+        let value = match declared.value.get_ref() {
+            Value::Word(word) => word.clone(),
+            Value::Switch(is_on) => is_on.to_string(),
+        };
         let (by, evidence) = (
             declared.by.get_ref().clone(),
             declared.evidence.get_ref().clone(),
