@@ -276,6 +276,18 @@ impl<S: AsFd> Source<S> {
         .await;
     }
 
+    /// Waits until the socket may take bytes.
+    pub async fn writable(&self) {
+        poll_fn(|context| {
+            if self.readiness.is_writable() {
+                return Poll::Ready(());
+            }
+            self.readiness.register(context);
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Suspends the registration of a shared source, which does not wake this thread until `resume`.
     pub fn pause(&self) -> io::Result<()> {
         Ok(epoll::delete(&self.reactor.epoll, &self.socket)?)

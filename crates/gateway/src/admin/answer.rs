@@ -1,25 +1,19 @@
 //! Answers requests to the admin port.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{
-    ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue, VARY, WWW_AUTHENTICATE,
-};
-use hyper::{Method, Request, Response, StatusCode};
-use stonecast_base::Nanoseconds;
-use tokio::time::{Instant, sleep_until};
+use stonecast_fabric::Runtime;
 
 use super::exposition::Format;
+use super::http::{Answer, Head, Status};
 use super::pulse::Pulse;
-use super::questions::{Answer, Asked, Question, ask};
+use super::questions::{Asked, Question, ask};
 use super::stay::Stay;
-use crate::guesses::{Clock, Guesses, OwnGuesses};
+use crate::guesses::{Guesses, OwnGuesses};
 use crate::options::Password;
 use crate::shared::Shared;
 
@@ -31,22 +25,6 @@ pub struct Admin {
     pub pulse: Arc<Pulse>,
     observer: Sender<Asked>,
     guesses: Guesses,
-    clock: TokioClock,
-}
-
-/// Time since the admin port began.
-struct TokioClock {
-    began_at: Instant,
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> Nanoseconds {
-        self.began_at.elapsed().as_nanos() as Nanoseconds
-    }
-
-    fn sleep_until(&self, deadline: Nanoseconds) -> impl Future<Output = ()> {
-        sleep_until(self.began_at + Duration::from_nanos(deadline))
-    }
 }
 
 impl Admin {
@@ -57,34 +35,28 @@ impl Admin {
             pulse,
             observer,
             guesses: Guesses::new(1),
-            clock: TokioClock {
-                began_at: Instant::now(),
-            },
         }
     }
 
     /// Answers a request, which must carry `password` if there is one.
     pub async fn answer(
         &self,
-        request: &Request<Incoming>,
+        request: &Head,
         password: Option<&Password>,
         stay: &Stay,
-    ) -> Response<Full<Bytes>> {
-        let path = request.uri().path();
+        runtime: &Rc<dyn Runtime>,
+    ) -> Answer {
+        let path = &*request.path;
         if !matches!(path, "/metrics" | "/healthz" | "/readyz" | "/status") {
             let words = "/metrics, /healthz, /readyz and /status are here\n";
-            return response(Answer::text(StatusCode::NOT_FOUND, words));
+            return Answer::text(Status::NotFound, words);
         }
-        if request.method() != Method::GET && request.method() != Method::HEAD {
+        if request.method != "GET" && request.method != "HEAD" {
             let words = "nothing can be changed at this port\n";
-            let mut refusal = response(Answer::text(StatusCode::METHOD_NOT_ALLOWED, words));
-            refusal
-                .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return refusal;
+            return Answer::text(Status::MethodNotAllowed, words).with("allow", "GET, HEAD");
         }
         let question = match path {
-            "/healthz" => return response(self.health()),
+            "/healthz" => return self.health(),
             "/readyz" => Question::Ready,
             "/status" => Question::Status,
             _ => Question::Metrics(format_of(request)),
@@ -92,33 +64,25 @@ impl Admin {
         // Health and readiness need no password.
         if question != Question::Ready
             && let Some(password) = password
-            && !self.is_allowed(request, password, stay).await
+            && !self.is_allowed(request, password, stay, runtime).await
         {
-            let mut refusal = response(Answer::text(
-                StatusCode::UNAUTHORIZED,
-                "the password is required\n",
-            ));
-            refusal.headers_mut().insert(
-                WWW_AUTHENTICATE,
-                HeaderValue::from_static("Basic realm=\"stonecast\""),
-            );
-            return refusal;
+            return Answer::text(Status::Unauthorized, "the password is required\n")
+                .with("www-authenticate", "Basic realm=\"stonecast\"");
         }
         stay.answer();
-        let mut response = response(ask(&self.observer, question).await);
-        if let Question::Metrics(_) = question {
-            let headers = response.headers_mut();
-            headers.insert(VARY, HeaderValue::from_static("Accept"));
+        let answer = ask(&self.observer, question).await;
+        match question {
+            Question::Metrics(_) => answer.with("vary", "Accept"),
+            _ => answer,
         }
-        response
     }
 
     fn health(&self) -> Answer {
         if self.pulse.is_alive() {
-            Answer::text(StatusCode::OK, "alive\n")
+            Answer::text(Status::Ok, "alive\n")
         } else {
             Answer::text(
-                StatusCode::SERVICE_UNAVAILABLE,
+                Status::ServiceUnavailable,
                 "a thread of the gateway hangs\n",
             )
         }
@@ -128,15 +92,16 @@ impl Admin {
     /// name is accepted.
     async fn is_allowed(
         &self,
-        request: &Request<Incoming>,
+        request: &Head,
         password: &Password,
         stay: &Stay,
+        runtime: &Rc<dyn Runtime>,
     ) -> bool {
-        let Some(said) = said(request.headers().get(AUTHORIZATION)) else {
+        let Some(said) = said(request.authorization.as_deref()) else {
             return false;
         };
         let own = OwnGuesses::new(stay.origin);
-        let turn = self.guesses.turn(&own, &self.clock).await;
+        let turn = self.guesses.turn(&own, runtime).await;
         let counters = &self.shared.admin;
         counters.passwords_delayed.add(turn.was_late.into());
         let is_right = password.is(&said);
@@ -149,8 +114,8 @@ impl Admin {
 }
 
 /// The password in an `Authorization` header.
-fn said(authorization: Option<&HeaderValue>) -> Option<Vec<u8>> {
-    let (scheme, credentials) = authorization?.to_str().ok()?.split_once(' ')?;
+fn said(authorization: Option<&str>) -> Option<Vec<u8>> {
+    let (scheme, credentials) = authorization?.split_once(' ')?;
     let decoded = BASE64_STANDARD.decode(credentials.trim()).ok()?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     scheme
@@ -159,19 +124,9 @@ fn said(authorization: Option<&HeaderValue>) -> Option<Vec<u8>> {
 }
 
 /// The text format that a request asks for.
-fn format_of(request: &Request<Incoming>) -> Format {
-    let accept = request.headers().get_all(ACCEPT).iter();
-    let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
+fn format_of(request: &Head) -> Format {
+    let accept: Vec<&str> = request.accept.iter().map(String::as_str).collect();
     Format::asked_for(&accept)
-}
-
-fn response(answer: Answer) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(answer.body));
-    *response.status_mut() = answer.status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
-    response
 }
 
 #[cfg(test)]
@@ -180,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_password_follows_the_first_colon() {
-        let said = |value: &'static str| said(Some(&HeaderValue::from_static(value)));
+        let said = |value| said(Some(value));
         // any:open sesame
         assert_eq!(said("Basic YW55Om9wZW4gc2VzYW1l").unwrap(), b"open sesame");
         // :a:b

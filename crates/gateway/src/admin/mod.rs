@@ -17,7 +17,9 @@
 //! the store, for other connections, or for the answers to other questions.
 
 mod answer;
+mod cut;
 mod exposition;
+mod http;
 mod observer;
 mod prometheus;
 mod pulse;
@@ -25,6 +27,7 @@ mod questions;
 mod serve;
 mod status;
 mod stay;
+mod stream;
 
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};

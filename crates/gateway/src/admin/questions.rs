@@ -12,11 +12,10 @@
 use std::iter;
 use std::sync::mpsc::{Receiver, Sender};
 
-use hyper::StatusCode;
-use hyper::body::Bytes;
-use tokio::sync::oneshot;
+use futures_channel::oneshot;
 
 use super::exposition::Format;
+use super::http::{Answer, Status};
 use super::observer::Observer;
 use super::{prometheus, status};
 
@@ -31,32 +30,10 @@ pub enum Question {
     Ready,
 }
 
-/// An answer to an HTTP request.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// The HTTP status.
-    pub status: StatusCode,
-    /// The media type of the body.
-    pub content_type: &'static str,
-    /// The text.
-    pub body: Bytes,
-}
-
 /// A question, and the channel for its answer.
 pub struct Asked {
     question: Question,
     reply: oneshot::Sender<Answer>,
-}
-
-impl Answer {
-    /// A plain-text answer.
-    pub fn text(status: StatusCode, words: &'static str) -> Self {
-        Self {
-            status,
-            content_type: "text/plain; charset=utf-8",
-            body: words.into(),
-        }
-    }
 }
 
 /// Asks the observer thread and waits for its answer.
@@ -64,7 +41,7 @@ pub async fn ask(observer: &Sender<Asked>, question: Question) -> Answer {
     let (reply, answer) = oneshot::channel();
     let is_sent = observer.send(Asked { question, reply }).is_ok();
     let answer = if is_sent { answer.await.ok() } else { None };
-    answer.unwrap_or_else(|| Answer::text(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends\n"))
+    answer.unwrap_or_else(|| Answer::text(Status::ServiceUnavailable, "the gateway ends\n"))
 }
 
 /// Answers questions until all senders are gone.
@@ -92,8 +69,9 @@ pub fn answer_all(observer: &Observer, questions: &Receiver<Asked>) {
 impl super::observer::Report<'_> {
     fn answer(&self, question: Question) -> Answer {
         let whole = |content_type, body: String| Answer {
-            status: StatusCode::OK,
+            status: Status::Ok,
             content_type,
+            field: None,
             body: body.into(),
         };
         match question {
@@ -102,15 +80,12 @@ impl super::observer::Report<'_> {
             }
             Question::Status => whole("application/json", format!("{}\n", status::json(self))),
             Question::Ready => match self.store {
-                Ok(_) if self.shared.is_ready() => Answer::text(StatusCode::OK, "ready\n"),
+                Ok(_) if self.shared.is_ready() => Answer::text(Status::Ok, "ready\n"),
                 Ok(_) => Answer::text(
-                    StatusCode::SERVICE_UNAVAILABLE,
+                    Status::ServiceUnavailable,
                     "the gateway is not connected to the store\n",
                 ),
-                Err(_) => Answer::text(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "the store does not answer\n",
-                ),
+                Err(_) => Answer::text(Status::ServiceUnavailable, "the store does not answer\n"),
             },
         }
     }

@@ -12,8 +12,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use tokio::task::AbortHandle;
-
+use super::cut::Cut;
 use crate::origin::Origin;
 use crate::places::{PlaceNumber, Places};
 
@@ -24,8 +23,8 @@ pub const ANSWERS_MAX: usize = 64;
 
 /// All connections.
 pub struct Crowd {
-    heads: RefCell<Places<AbortHandle>>,
-    answers: RefCell<Places<AbortHandle>>,
+    heads: RefCell<Places<Rc<Cut>>>,
+    answers: RefCell<Places<Rc<Cut>>>,
 }
 
 /// The place of a connection. Dropping the value gives the place back.
@@ -37,7 +36,7 @@ pub struct Stay {
 }
 
 enum Place {
-    Head(PlaceNumber, AbortHandle),
+    Head(PlaceNumber, Rc<Cut>),
     Answer(PlaceNumber),
 }
 
@@ -51,7 +50,7 @@ impl Default for Crowd {
 }
 
 impl Stay {
-    /// The stay of a connection from `origin`. The connection has no place before its task is known.
+    /// The stay of a connection from `origin`. The connection has no place before [`Stay::enter`].
     pub fn new(crowd: Rc<Crowd>, origin: Origin) -> Rc<Self> {
         Rc::new(Self {
             crowd,
@@ -61,25 +60,25 @@ impl Stay {
     }
 
     /// Takes a place among the connections whose request has not arrived.
-    pub fn enter(&self, task: AbortHandle) {
-        let number = take(&self.crowd.heads, self.origin, task.clone());
-        *self.place.borrow_mut() = Some(Place::Head(number, task));
+    pub fn enter(&self, cut: Rc<Cut>) {
+        let number = take(&self.crowd.heads, self.origin, cut.clone());
+        *self.place.borrow_mut() = Some(Place::Head(number, cut));
     }
 
     /// Moves to the answers: the request has arrived and takes time.
     pub fn answer(&self) {
         let mut place = self.place.borrow_mut();
-        if let Some(Place::Head(number, task)) = place.take() {
+        if let Some(Place::Head(number, cut)) = place.take() {
             self.crowd.heads.borrow_mut().give_back(number);
-            *place = Some(Place::Answer(take(&self.crowd.answers, self.origin, task)));
+            *place = Some(Place::Answer(take(&self.crowd.answers, self.origin, cut)));
         }
     }
 }
 
-fn take(places: &RefCell<Places<AbortHandle>>, origin: Origin, task: AbortHandle) -> PlaceNumber {
-    let (number, leaves) = places.borrow_mut().take(origin, task);
-    if let Some(task) = leaves {
-        task.abort();
+fn take(places: &RefCell<Places<Rc<Cut>>>, origin: Origin, cut: Rc<Cut>) -> PlaceNumber {
+    let (number, leaves) = places.borrow_mut().take(origin, cut);
+    if let Some(leaves) = leaves {
+        leaves.cut();
     }
     number
 }
