@@ -9,7 +9,6 @@
 //! | `doctor/` | facts about this machine, and the conclusion from them |
 //! | `fabric.rs` | the device of an address |
 //! | `session.rs` | a connection to a server, and the loop that drives it |
-//! | `ndjson.rs` | the exchange format |
 //! | `signals.rs` | the end of a server in order |
 //!
 //! Results go to stdout, messages for people to stderr. `docs/cli.md` has the table of exit statuses and the output of
@@ -23,7 +22,6 @@ mod copying;
 mod doctor;
 mod fabric;
 mod flags;
-mod ndjson;
 mod session;
 mod signals;
 mod values;

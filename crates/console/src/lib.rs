@@ -5,6 +5,7 @@
 //! | `run.rs` | from the command to the exit status; a broken invariant is reported, not a backtrace |
 //! | `output.rs`, `progress.rs` | results to stdout, words to stderr |
 //! | `failure.rs` | exit status and message |
+//! | `ndjson.rs` | the exchange format of import and export |
 //! | `size.rs` | sizes as people type them |
 //! | `child.rs` | a server that another program starts |
 //!
@@ -13,6 +14,7 @@
 
 pub mod child;
 pub mod failure;
+pub mod ndjson;
 pub mod output;
 pub mod progress;
 mod run;

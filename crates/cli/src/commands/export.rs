@@ -13,9 +13,9 @@ use tempfile::NamedTempFile;
 use super::import::{Transferred, report};
 use crate::failure::Failure;
 use crate::flags::Connection;
-use crate::ndjson;
 use crate::progress::Progress;
 use crate::session::Session;
+use stonecast_console::ndjson;
 
 /// Writes every entry as NDJSON, in the order in which the entries were stored.
 ///

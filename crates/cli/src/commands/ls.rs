@@ -11,8 +11,8 @@ use stonecast_kv::Entries;
 
 use crate::failure::Failure;
 use crate::flags::Connection;
-use crate::ndjson::Bytes;
 use crate::session::Session;
+use stonecast_console::ndjson::Bytes;
 
 /// Lists all keys, or the keys that begin with PREFIX.
 ///

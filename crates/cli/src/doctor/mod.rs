@@ -1,10 +1,10 @@
 //! The facts of this machine that decide how remote writes become durable.
 //!
 //! ```text
-//!   root.rs       where facts are read: / or a folder that stands for it
+//!   root.rs       the root of the facts: / or a folder that stands for it
 //!   memory.rs     persistent regions, CXL memory          rdma.rs, pci.rs   RDMA devices
-//!   processor.rs  write-back instructions                 abilities.rs      what the verbs library says of them
-//!   report.rs     for people                              conclusion.rs     what follows, what must be declared
+//!   processor.rs  write-back instructions                 abilities.rs      their properties by the verbs library
+//!   report.rs     for people                              conclusion.rs     conclusions, and properties to declare
 //! ```
 //!
 //! A fact is the content of a file of the kernel. A property that no file states has no value here, and is listed as

@@ -24,13 +24,13 @@ use stonecast_fabric::Runtime;
 
 use crate::failure::Failure;
 use crate::flags::Connection;
-use crate::ndjson::{Entry, Reader};
 use crate::output;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::signals::Stop;
 use input::Source;
 use outcome::{Cause, Outcome};
+use stonecast_console::ndjson::{Entry, Reader};
 
 /// Stores every entry of an NDJSON file, in the order of the file.
 ///

@@ -3,7 +3,7 @@
 use stonecast::{Effect, Error};
 
 use crate::failure::{Failure, Status};
-use crate::ndjson::LineError;
+use stonecast_console::ndjson::LineError;
 
 /// The outcome of the lines that were sent. Lines are counted from 1, and answers come in the order of the lines.
 #[derive(Default)]

@@ -8,9 +8,9 @@ use clap::Args;
 use super::{Printed, name, not_found};
 use crate::failure::Failure;
 use crate::flags::Connection;
-use crate::ndjson::Bytes;
 use crate::output;
 use crate::session::Session;
+use stonecast_console::ndjson::Bytes;
 
 /// Deletes a key. The deletion is durable when the command returns.
 #[derive(Debug, Args)]

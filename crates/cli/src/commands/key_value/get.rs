@@ -10,9 +10,9 @@ use stonecast::Entry;
 use super::{Printed, not_found};
 use crate::failure::Failure;
 use crate::flags::Connection;
-use crate::ndjson::Bytes;
 use crate::output;
 use crate::session::Session;
+use stonecast_console::ndjson::Bytes;
 
 /// Prints the value of a key.
 ///

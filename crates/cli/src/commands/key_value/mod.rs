@@ -11,7 +11,7 @@ pub use get::{Get, get};
 pub use put::{Put, put};
 
 use crate::failure::{Failure, Status};
-use crate::ndjson::Bytes;
+use stonecast_console::ndjson::Bytes;
 
 /// The object that the three commands print with `--json`, with the fields that each knows.
 #[derive(Serialize)]

@@ -10,9 +10,9 @@ use stonecast::{Condition, VALUE_SIZE_MAX, Written};
 use super::{Printed, name};
 use crate::failure::{Failure, Status};
 use crate::flags::Connection;
-use crate::ndjson::Bytes;
 use crate::output;
 use crate::session::Session;
+use stonecast_console::ndjson::Bytes;
 
 /// Stores a value under a key. The value is durable when the command returns.
 #[derive(Debug, Args)]

@@ -11,8 +11,8 @@ use crate::commands::export::Destination;
 use crate::commands::import::{Transferred, open_entries, report};
 use crate::failure::Failure;
 use crate::flags::Connection;
-use crate::ndjson;
 use crate::progress::Progress;
+use stonecast_console::ndjson;
 
 /// Puts every entry of an NDJSON file into a structure with keys and values of bytes, which is made if it does not exist.
 ///

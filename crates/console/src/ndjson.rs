@@ -16,7 +16,7 @@
 //! an import and an export.
 
 use std::fmt;
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Read};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -159,8 +159,8 @@ pub fn parse(line: &[u8]) -> Result<Entry, Problem> {
     }
 }
 
-/// Writes one line in the canonical form.
-pub fn write(output: &mut impl Write, key: &[u8], value: &[u8]) -> io::Result<()> {
+/// Appends one line in the canonical form to `output`.
+pub fn write(output: &mut Vec<u8>, key: &[u8], value: &[u8]) -> io::Result<()> {
     serde_json::to_writer(
         &mut *output,
         &Line {
@@ -168,7 +168,8 @@ pub fn write(output: &mut impl Write, key: &[u8], value: &[u8]) -> io::Result<()
             value: Bytes(value),
         },
     )?;
-    output.write_all(b"\n")
+    output.push(b'\n');
+    Ok(())
 }
 
 /// Bytes in the canonical form, for all JSON that the program prints.
