@@ -33,9 +33,10 @@ macro_rules! mutants {
                 match self { $(Self::$name => concat!($($what),+).trim_ascii(),)+ }
             }
 
-            /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider, `clocks` for
-            /// the clocks of providers, `power` for the ends of simulated machines, `kv/cluster` for the store in a cluster, `persist/append` for the two sides of durable appends,
-            /// `replication/machines` for rules that the world of replication seldom shows.
+            /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider,
+            /// `clocks` for the clocks of providers, `power` for the ends of simulated machines, `kv/cluster` for the store
+            /// in a cluster, `persist/append` for the two sides of durable appends, `replication/machines` for rules that
+            /// the world of replication seldom shows.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
             }

@@ -1,5 +1,5 @@
-//! The campaign that checks the checks: plants one seeded bug after the other and runs seeds until an oracle objects; then runs the
-//! same seeds of the unchanged store, in which no oracle may object.
+//! The campaign that checks the checks: plants one seeded bug after the other and runs seeds until an oracle objects; then
+//! runs the same seeds of the unchanged store, in which no oracle may object.
 //!
 //! ```text
 //!   mutants [--seeds N] [--control N] [NAME ...]
@@ -7,8 +7,8 @@
 //!                                       one line for each scenario: seeds of the unchanged store, N or more
 //! ```
 //!
-//! Threads share the work: a mutant is planted in one thread only. Exit status 1: a mutant was not found, or an oracle objected to
-//! the unchanged store.
+//! Threads share the work: a mutant is planted in one thread only. Exit status 1: a mutant was not found, or an oracle
+//! objected to the unchanged store.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,8 +26,8 @@ const SEEDS_MAX: u64 = 10_000;
 const DIRECTED_SEEDS_MAX: u64 = 200;
 /// Minimum number of seeds of the unchanged store, where every mutant is hunted.
 const CONTROL_MIN: u64 = 500;
-/// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of `appends` and `power`, tests of
-/// `member` those of `clocks`.
+/// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of
+/// `appends` and `power`, tests of `member` those of `clocks`.
 const ELSEWHERE: [&str; 16] = [
     "append-log",
     "appends",

@@ -5,10 +5,10 @@
 //!
 //! ```text
 //!   nothing survived, everything survived
-//!   each prefix of all stores, in their order    what machines leave that evict in order
+//!   each prefix of all stores, in their order    the state left by machines that evict in order
 //!   the same for any of several machines, while the others keep everything
-//!   all but one line, all but two lines          what a forgotten write-back leaves
-//!   one line alone                               what an early eviction leaves
+//!   all but one line, all but two lines          the state left by a forgotten write-back
+//!   one line alone                               the state left by an early eviction
 //!   random combinations, for the rest
 //! ```
 //!

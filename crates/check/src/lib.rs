@@ -6,12 +6,12 @@
 //!
 //! ```text
 //!   run(scenario, seed) -> Report
-//!     subject     what a store does                         subject.rs  kv/      copies/  appends/
+//!     subject     the behaviour of a store                  subject.rs  kv/      copies/  appends/
 //!     stage       nodes, clients, the loop of events         stage.rs
 //!     explorer    power cut of any machines -> states        explorer.rs  wrecks.rs  fates.rs  known.rs  moments.rs
 //!       lab       recovery of one state                      lab.rs
 //!     history     calls and answers, in one order            history.rs
-//!       model     what answers are right                     model.rs  models/
+//!       model     the right answers                          model.rs  models/
 //!       search    is there an order that explains them       linearizability/
 //!     oracles     the promises                               oracles/
 //!     timeline    a failing run, for people                  timeline.rs

@@ -269,7 +269,8 @@ impl<S: Subject> Stage<S> {
         self.subject.testimony().history.borrow().answers()
     }
 
-    /// Numbers of stores and answers: the states that a power cut may leave, and what clients know of them, change with these alone.
+    /// Numbers of stores and answers: the states that a power cut may leave, and what clients know of them, change with
+    /// these alone.
     pub fn stores_and_answers(&self) -> (u64, u64) {
         (self.stores(), self.answers())
     }

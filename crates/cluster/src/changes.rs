@@ -421,8 +421,9 @@ impl Configuration {
         })
     }
 
-    /// Takes `node` out of this group, because its copy lacks versions that were on all copies, as `reason` says. If `node` led the group, another node in
-    /// sync leads it. The pool of `node` may be older than the cluster knows it: its start found nothing missing.
+    /// Takes `node` out of this group, because its copy lacks versions that were on all copies, as `reason` says. If `node`
+    /// led the group, another node in sync leads it. The pool of `node` may be older than the cluster knows it: its start
+    /// found nothing missing.
     ///
     /// # Errors
     /// [`Refusal::SoleCopy`]: no other node is in sync, so none has more.

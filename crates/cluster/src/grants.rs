@@ -115,8 +115,8 @@ impl Grants {
         Ok(self.timing.held(duration))
     }
 
-    /// The predecessor of `heir`, primary from `term` on, has ended and consents. The grants of this copy in earlier terms no longer bind it, and the heir's
-    /// first lease waits for none of them. A consent to an earlier heir says nothing.
+    /// The predecessor of `heir`, primary from `term` on, has ended and consents. The grants of this copy in earlier terms
+    /// no longer bind it, and the heir's first lease waits for none of them. A consent to an earlier heir says nothing.
     pub fn consented(&mut self, subject: &Subject, heir: &NodeName, term: Term) {
         let last = self.last.get(subject);
         if last.is_none_or(|grant| grant.term < term) {
@@ -136,8 +136,8 @@ impl Grants {
         last.max(self.forgotten_over_at)
     }
 
-    /// Returns whether this copy gave its last lease of `subject` to `holder` in `term`. The consent of a predecessor is no lease: the holder still gets the
-    /// time for its first one.
+    /// Returns whether this copy gave its last lease of `subject` to `holder` in `term`. The consent of a predecessor is no
+    /// lease: the holder still gets the time for its first one.
     pub fn has_granted(&self, subject: &Subject, holder: &NodeName, term: Term) -> bool {
         let last = self.last_of(subject, holder, term);
         last.is_some_and(|grant| grant.over_at > 0)

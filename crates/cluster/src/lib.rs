@@ -4,7 +4,7 @@
 //!   configuration   one value: nodes and groups, with a nonce and an epoch         data; checked whenever it is read
 //!   changes         configuration -> next configuration                            pure; each gives the next epoch
 //!   give_up         the change by which an operator gives up a group whose copies are lost
-//!   requests        what an operator asks for: nodes added, drained, removed, copies moved    pure; nodes act on it
+//!   requests        requests of an operator: nodes added, drained, removed, copies moved      pure; nodes act on it
 //!   placement       nodes -> copies of each shard                                  pure
 //!   document        configuration <-> bytes, with a format version and a tag
 //!   store           trait ConfigStore: read, compare-and-set, watch                files, etcd, the simulated world
@@ -13,12 +13,12 @@
 //!   change          read, change, compare-and-set, until the change is decided
 //!   overview        configuration -> its state for people, and its needs           pure
 //!
-//!   timing          how long a lease lasts on two clocks that drift
+//!   timing          the length of a lease on two clocks that drift
 //!   grants          leases that a copy gives to primaries
 //!   primary_lease   the lease that a primary has from all copies in sync
 //!   reader_lease    the lease that a primary gives to a reader, within the primary's lease
 //!   epochs          the epoch of a node, durable before the node answers in it
-//!   eligibility     whether the pool of a node that starts is a copy
+//!   eligibility     the decision whether the pool of a node that starts is a copy
 //! ```
 //!
 //! The crate knows no record and no store: a group is a range of key hashes, or a back-end by name. The crate has no clock, no

@@ -19,8 +19,8 @@ use crate::placement::NotPlaced;
 type Loads = BTreeMap<NodeName, usize>;
 
 impl Configuration {
-    /// Lets `node` take copies from here on: first copies that groups lack, then copies of the nodes that keep most, up to the share of
-    /// `node`. A draining node that is added keeps the copies that it still has.
+    /// Lets `node` take copies from here on: first copies that groups lack, then copies of the nodes that keep most, up to
+    /// the share of `node`. A draining node that is added keeps the copies that it still has.
     pub fn add(&self, node: &NodeName) -> Result<Self, Refusal> {
         if self.node(node)?.state == NodeState::Member {
             return Err(in_state(node, NodeState::Member));
@@ -30,7 +30,8 @@ impl Configuration {
         for group in &mut next.groups {
             group.leaving.remove(node);
             while group.kept().count() > usize::from(self.policy.replicas) {
-                // The last joiner was to replace the copy of `node`. A group without joiners has all of its copies in sync, and keeps them.
+                // The last joiner was to replace the copy of `node`. A group without joiners has all of its copies in sync,
+                // and keeps them.
                 if group.joining.pop_last().is_none() {
                     break;
                 }
@@ -62,8 +63,8 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// Takes `node` out of the cluster. The request is refused if a group would have fewer copies in sync than writes need. Other members are
-    /// filled in place of `node`, if there are any.
+    /// Takes `node` out of the cluster. The request is refused if a group would have fewer copies in sync than writes need.
+    /// Other members are filled in place of `node`, if there are any.
     ///
     /// `node` need not consent: it leaves all groups at once, so its peers fence it. If `node` starts again, it is a new node.
     pub fn dismiss(&self, node: &NodeName) -> Result<Self, Refusal> {
@@ -76,9 +77,9 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// Asks for a copy of `subject` to move to `to`, a member. The copy comes from `from`. Without `from` it comes from a node whose leave
-    /// costs the group no power zone, if possible, and among these from the node that keeps most copies. A group that lacks copies gives none
-    /// away unless `from` is given.
+    /// Asks for a copy of `subject` to move to `to`, a member. The copy comes from `from`. Without `from` it comes from a
+    /// node whose leave costs the group no power zone, if possible, and among these from the node that keeps most copies. A
+    /// group that lacks copies gives none away unless `from` is given.
     pub fn move_copy(
         &self,
         subject: &Subject,
@@ -118,8 +119,8 @@ impl Configuration {
         self.missing_on(node).next().is_some()
     }
 
-    /// `node`, which is there, takes copies that groups lack and that no node joins for: its share, if other nodes may take some, too. A spare that takes
-    /// some is a member from here on. `None`: there are none for it, or it drains.
+    /// `node`, which is there, takes copies that groups lack and that no node joins for: its share, if other nodes may take
+    /// some, too. A spare that takes some is a member from here on. `None`: there are none for it, or it drains.
     ///
     /// The others may not be there. A node that repeats the change takes what they leave in a few changes.
     ///
@@ -140,8 +141,8 @@ impl Configuration {
         Ok(Some(next.checked()))
     }
 
-    /// The number of copies that `node` takes of those that are missing: as many as make it equal to the others that may take some. If it has its share
-    /// already, it takes some of those that the others leave.
+    /// The number of copies that `node` takes of those that are missing: as many as make it equal to the others that may
+    /// take some. If it has its share already, it takes some of those that the others leave.
     fn share_of(&self, node: &NodeName, missing: usize) -> usize {
         let loads = self.loads();
         let takers = loads.iter().filter(|(name, _)| self.lacks_copy_of(name));
@@ -242,7 +243,8 @@ impl Configuration {
         }
     }
 
-    /// The member for the next copy of `group`. A member in a power zone without a copy is best, and then a member with few copies.
+    /// The member for the next copy of `group`. A member in a power zone without a copy is best, and then a member with few
+    /// copies.
     fn best_for(&self, group: &Group, loads: &Loads) -> Option<NodeName> {
         let zones: BTreeSet<_> = group.kept().filter_map(|name| self.zone_of(name)).collect();
         let open = self.members().filter(|name| !group.has_copy(name));
@@ -274,8 +276,8 @@ impl Configuration {
         }
     }
 
-    /// The node whose copy `group` gives away for a copy on `to`. A node whose leave costs no power zone is best, then a node that keeps most
-    /// copies, then a backup.
+    /// The node whose copy `group` gives away for a copy on `to`. A node whose leave costs no power zone is best, then a
+    /// node that keeps most copies, then a backup.
     fn dispensable(&self, group: &Group, to: &NodeName, loads: &Loads) -> Option<NodeName> {
         let staying = group.in_sync.difference(&group.leaving);
         let worth = |name: &&NodeName| {

@@ -5,8 +5,8 @@
 //!        |  one connection for each call, one SEND each way                                           wire.rs
 //!   seats            processes that accept, one on each machine of the service; one of them leads     seat.rs
 //!        |
-//!   Council          what the seats have agreed on, and what is still undecided                       council.rs
-//!   ConfigService    starts the seats; whoever drives the world lets it fail over                     service.rs
+//!   Council          decisions of the seats, and compare-and-sets that are undecided                  council.rs
+//!   ConfigService    starts the seats; the driver of the world lets it fail over                      service.rs
 //! ```
 //!
 //! Messages travel over the simulated network, so delays, partitions and the deaths of machines reach the service as they reach

@@ -64,8 +64,9 @@ pub enum OpenError {
 /// `USER@`, if `password_file=FILE` is among the options.
 ///
 /// The files of TLS are read at once, and again after a connection fails because of them, so renewed certificates need no
-/// restart. A file with a password is read at once, and again for each login. The store itself is not read yet: a missing directory, or an etcd that does not answer, is an error of the
-/// first call. The store's threads end with it; a thread that waits for etcd ends some seconds later.
+/// restart. A file with a password is read at once, and again for each login. The store itself is not read yet: a missing
+/// directory, or an etcd that does not answer, is an error of the first call. The store's threads end with it; a thread that
+/// waits for etcd ends some seconds later.
 ///
 /// ```
 /// use stonecast_config_store::{OpenError, open};

@@ -11,8 +11,8 @@ pub struct Log(Arc<dyn Fn(&str) + Send + Sync>);
 /// Options of a [`ShmDevice`](crate::ShmDevice). `Default` suits a server or client of one user.
 #[derive(Clone, Debug)]
 pub struct ShmOptions {
-    /// Permissions of the socket files at which the device listens. 0o600 admits only the user of this process; a process that may
-    /// write the file may connect.
+    /// Permissions of the socket files at which the device listens. 0o600 admits only the user of this process; a process
+    /// that may write the file may connect.
     pub socket_mode: u32,
     /// Number of the group that owns the socket files; `None` for the group of this process.
     pub socket_group: Option<u32>,

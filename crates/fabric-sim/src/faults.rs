@@ -125,7 +125,8 @@ faults! {
     QueueExhausted = 15, "queue_exhausted", queue_exhausted_per_million: "of a million arrivals" in 300..=6000, Reach::Direct,
     /// A shared receive queue runs empty for all of its queue pairs, or a completion queue overruns.
     Partition = 16, "partition", partitions: "times" in 1..=3, Reach::Direct,
-    /// The network drops all messages between two machines, in both directions or in one, or to and from one machine, or on links that fail and recover in turn.
+    /// The network drops all messages between two machines, in both directions or in one, or to and from one machine, or on
+    /// links that fail and recover in turn.
     ConnectionTimeout = 17, "connection_timeout", connection_lost_per_million: "of a million handshake messages" in 30_000..=400_000, Reach::Direct,
     /// Messages of the connection manager are lost or late, and many clients connect at once.
     NicReset = 18, "nic_reset", nic_resets: "times" in 1..=2, Reach::Direct,

@@ -269,8 +269,8 @@ impl World {
         self.shared.change(|net| net.reset(machine.0));
     }
 
-    /// Suspends `machine` for a while: its threads stand still, and nothing reaches or leaves its NIC. Its clock goes on, and timers
-    /// that became due meanwhile fire afterwards.
+    /// Suspends `machine` for a while: its threads stand still, and nothing reaches or leaves its NIC. Its clock goes on,
+    /// and timers that became due meanwhile fire afterwards.
     pub fn suspend(&self, machine: Machine, duration_ns: Nanoseconds) {
         let until = self.now() + duration_ns;
         self.block(Some(machine), None, 0, duration_ns);

@@ -9,8 +9,8 @@ use stonecast_base::Nanoseconds;
 
 /// A future on the heap.
 ///
-/// The compiler translates the body of an `async fn` in each crate that awaits it. The body behind this type is translated once, in the
-/// crate of the function that returns it. The operations of a store that allocate nothing return another type.
+/// The compiler translates the body of an `async fn` in each crate that awaits it. The body behind this type is translated
+/// once, in the crate of the function that returns it. The operations of a store that allocate nothing return another type.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// The services that protocol code may request.

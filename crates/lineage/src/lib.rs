@@ -6,8 +6,9 @@
 //!   lineage   open term, floor, and where closed terms were cut: judges every point
 //! ```
 //!
-//! The log keeps a [`Lineage`] durably for each shard, and judges by it every entry in its segments. The rules of replication change
-//! lineages. Log and rules do not know each other, so the value has a crate of its own, without input or output.
+//! The log keeps a [`Lineage`] durably for each shard, and judges by it every entry in its segments. The rules of
+//! replication change lineages. Log and rules do not know each other, so the value has a crate of its own, without input or
+//! output.
 //!
 //! # Example
 //!

@@ -57,9 +57,9 @@ impl MappedPiece {
         let Some(from) = self.address_of(offset, into.len()) else {
             return false;
         };
-        // SAFETY: `offset` and the length of `into` together are at most the piece's size (`address_of` compares them, without overflow), whose bytes `new` found in the
-        // mapping, which is held, consists of whole pages and so of whole words, and is readable; `into` is borrowed exclusively, so
-        // it is no part of a mapping that is shared.
+        // SAFETY: `offset` and the length of `into` together are at most the piece's size (`address_of` compares them,
+        // without overflow), whose bytes `new` found in the mapping, which is held, consists of whole pages and so of whole
+        // words, and is readable; `into` is borrowed exclusively, so it is no part of a mapping that is shared.
         unsafe { copy_out(from, into.as_mut_ptr(), into.len()) };
         true
     }
@@ -112,9 +112,10 @@ impl MappedWord {
     /// Loads the word, like [`Region::load`].
     #[inline]
     pub fn load(&self) -> u64 {
-        // SAFETY: `new` found that 8 aligned bytes are inside the mapping, which is held as long as `self`, longer than the reference
-        // that is made here. Others change the bytes only by single aligned accesses, and an atomic is made for memory that changes
-        // under its reader. The mapping may be for reading alone: of such memory atomics promise relaxed loads.
+        // SAFETY: `new` found that 8 aligned bytes are inside the mapping, which is held as long as `self`, longer than the
+        // reference that is made here. Others change the bytes only by single aligned accesses, and an atomic is made for
+        // memory that changes under its reader. The mapping may be for reading alone: of such memory atomics promise relaxed
+        // loads.
         let word = unsafe { AtomicU64::from_ptr(self.address) };
         let value = word.load(Ordering::Relaxed);
         fence(Ordering::Acquire);

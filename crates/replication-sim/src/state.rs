@@ -27,8 +27,8 @@ pub struct Word {
     pub write: Write,
 }
 
-/// The words of all keys, and the outcomes of all writes. A deleted key keeps its word here, so that oracles know the delete; primaries
-/// do not look at that word.
+/// The words of all keys, and the outcomes of all writes. A deleted key keeps its word here, so that oracles know the
+/// delete; primaries do not look at that word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub words: BTreeMap<Key, Word>,

@@ -10,8 +10,8 @@ use crate::sending::{Connection, Progress};
 ///   fill ──▶ dropped: appends begin behind the horizon ──▶ pulled ──▶ awaited ──▶ named
 /// ```
 ///
-/// The pull brings everything that is published, and the appends bring everything above the horizon at which the join began: no write lies
-/// between.
+/// The pull brings everything that is published, and the appends bring everything above the horizon at which the join began:
+/// no write lies between.
 #[derive(Clone, Debug)]
 pub(crate) struct Joining {
     pub progress: Progress,
@@ -41,8 +41,8 @@ impl Joining {
         }
     }
 
-    /// The joiner reports that it has come to `stage` of its join `join`. A report of an earlier join says nothing: the joiner has dropped the
-    /// state that the report was about.
+    /// The joiner reports that it has come to `stage` of its join `join`. A report of an earlier join says nothing: the
+    /// joiner has dropped the state that the report was about.
     pub fn comes_to(&mut self, stage: Stage, join: u64) {
         if join == self.join || mutant!(EarlierPullCounts) {
             self.stage = self.stage.max(stage);

@@ -1,19 +1,20 @@
 //! The rules by which several nodes keep copies of a shard, without input, output, clock or thread.
 //!
 //! ```text
-//!   entry     what a primary appends to the log of a backup: header, tag, digest
-//!   copy      one node's copy: gaps, horizon, what may be digested, the history of an heir
-//!   primary   writes on their way: which are done, what waits for them
+//!   entry     an entry in the log of a backup: header, tag, digest
+//!   copy      one node's copy: gaps, horizon, entries to digest, the history of an heir
+//!   primary   writes on their way, and the calls that wait for them
 //!     peers     copies that are awaited, copies that are named, joiners
-//!     sending   how far one node is, by which connection
+//!     sending   the progress of one node, by connection
 //!     joining   a node on its way from nothing to everything
 //!   takeover  the way of an heir, from its durable epoch until it serves
 //!
 //!   copy ──(heir of a new term)──▶ takeover ──(serve)──▶ primary ──(resign, hand_over)──▶ copy
 //! ```
 //!
-//! The crate knows no record, no connection and no medium: a body is opaque, and the store that drives the crate says which entries
-//! arrived, which are durable and whether a lease holds. The simulated world and real processes therefore run the same rules.
+//! The crate knows no record, no connection and no medium: a body is opaque, and the store that drives the crate says which
+//! entries arrived, which are durable and whether a lease holds. The simulated world and real processes therefore run the
+//! same rules.
 //!
 //! # Example
 //!

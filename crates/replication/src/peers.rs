@@ -14,8 +14,9 @@ use crate::sending::{Connection, Progress};
 ///   joiner ──(admit)──▶ awaited ──(named)──▶ awaited and named
 /// ```
 ///
-/// Awaited and named differ while a compare-and-set may have named a joiner and its outcome is unknown. The primary waits for such a copy, because that
-/// copy may become the heir. The copy does not count for the fewest copies, because an heir may not know of it.
+/// Awaited and named differ while a compare-and-set may have named a joiner and its outcome is unknown. The primary waits
+/// for such a copy, because that copy may become the heir. The copy does not count for the fewest copies, because an heir
+/// may not know of it.
 #[derive(Debug)]
 pub(crate) struct Peers {
     awaited: BTreeMap<NodeName, Progress>,

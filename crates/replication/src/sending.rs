@@ -7,7 +7,8 @@ use stonecast_cluster::{NodeName, Term};
 
 use crate::entry::{Entry, Kind};
 
-/// Names a connection for appends among all connections that a primary ever has to one node. A later connection has a higher number.
+/// Names a connection for appends among all connections that a primary ever has to one node. A later connection has a higher
+/// number.
 ///
 /// Reports of a connection that has ended may still arrive, and the node may have dropped its copy since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +61,8 @@ pub struct ReportedOutOfOrder {
 pub(crate) struct Progress {
     /// The last connection that brought entries, perhaps before the node dropped its copy.
     connection: Connection,
-    /// The last connection before that drop. It brings nothing and its reports say nothing, since they may be of entries that were dropped.
+    /// The last connection before that drop. It brings nothing and its reports say nothing, since they may be of entries
+    /// that were dropped.
     dropped: Option<Connection>,
     sent: u64,
     persisted: u64,
@@ -83,7 +85,8 @@ impl Progress {
         }
     }
 
-    /// The progress of a node that has everything up to `version`, and has dropped all that came by `dropped` and earlier connections.
+    /// The progress of a node that has everything up to `version`, and has dropped all that came by `dropped` and earlier
+    /// connections.
     pub fn behind(dropped: Option<Connection>, version: u64) -> Self {
         Self {
             connection: dropped.unwrap_or_default(),

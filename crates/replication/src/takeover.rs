@@ -45,11 +45,11 @@ pub enum Step {
 ///
 /// An heir with the [`Consent`] of its predecessor neither quiesces nor awaits leases.
 ///
-/// An acknowledged write is on every copy in sync, so the heir's log has every acknowledged write. The log may have further entries that were told to no
-/// client: the heir settles them on all copies before it tells them.
+/// An acknowledged write is on every copy in sync, so the heir's log has every acknowledged write. The log may have further
+/// entries that were told to no client: the heir settles them on all copies before it tells them.
 ///
-/// A crash of the heir before it serves leaves some copies with its history and some without. No client was told anything in the new term, so the next heir
-/// decides by its own log again.
+/// A crash of the heir before it serves leaves some copies with its history and some without. No client was told anything in
+/// the new term, so the next heir decides by its own log again.
 #[derive(Debug)]
 pub struct Takeover {
     term: Term,
@@ -68,20 +68,21 @@ enum Progress {
     Kept,
 }
 
-/// A primary's statement that the primary has ended with no call left that waits ([`Primary::hand_over`]), and that the next change of the configuration
-/// named the heir.
+/// A primary's statement that the primary has ended with no call left that waits ([`Primary::hand_over`]), and that the next
+/// change of the configuration named the heir.
 ///
-/// The predecessor gives its consent after three steps, in this order: it hands over, revokes what its readers hold, and then changes the configuration by a
-/// compare-and-set of its own term. A predecessor that consents therefore answers nothing any more, even if its lease holds; no entry of it for which a call
-/// waits is on its way; and no other primary was between.
+/// The predecessor gives its consent after three steps, in this order: it hands over, revokes what its readers hold, and
+/// then changes the configuration by a compare-and-set of its own term. A predecessor that consents therefore answers
+/// nothing any more, even if its lease holds; no entry of it for which a call waits is on its way; and no other primary was
+/// between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consent {
     /// The term of the heir.
     pub to: Term,
 }
 
-/// A takeover in a term in which this copy has been. Each start of a primary takes a new term: in its old term the primary may have given versions and cuts
-/// that it no longer knows.
+/// A takeover in a term in which this copy has been. Each start of a primary takes a new term: in its old term the primary
+/// may have given versions and cuts that it no longer knows.
 ///
 /// Terms of other shards and the epoch of the node do not matter: one change may make a node lead several shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,8 +95,9 @@ pub struct TermNotNew {
 }
 
 impl Takeover {
-    /// Begins the takeover by `me`, the heir of `term`. This node has made `term` or a later epoch durable before. `lost` are the nodes that may append in
-    /// earlier terms: all of `in_sync` and those that the configuration has removed, except `me`.
+    /// Begins the takeover by `me`, the heir of `term`. This node has made `term` or a later epoch durable before. `lost`
+    /// are the nodes that may append in earlier terms: all of `in_sync` and those that the configuration has removed, except
+    /// `me`.
     ///
     /// # Errors
     /// The copy has been in this term. A process that starts again needs another term, even in the middle of a takeover.
@@ -161,8 +163,8 @@ impl Takeover {
         Step::Read
     }
 
-    /// The append queue pairs of `peer` have ended, as `fence` says. A report after a [consent](Takeover::consented) says nothing: no peer is left to be
-    /// fenced.
+    /// The append queue pairs of `peer` have ended, as `fence` says. A report after a [consent](Takeover::consented) says
+    /// nothing: no peer is left to be fenced.
     ///
     /// # Panics
     /// Without consent, after [`Takeover::decide`]: the heir has read the memory before that peer's appends ended.
@@ -173,13 +175,14 @@ impl Takeover {
         }
     }
 
-    /// All leases of earlier terms are over on the clock of this node: those of primaries, and those of their readers, which end within them.
+    /// All leases of earlier terms are over on the clock of this node: those of primaries, and those of their readers, which
+    /// end within them.
     pub fn leases_over(&mut self) {
         self.leases_over = true;
     }
 
-    /// The predecessor consents. Its fences and leases stand for those of all earlier terms, so no peer is left to be fenced or awaited. The consent to
-    /// another heir says nothing.
+    /// The predecessor consents. Its fences and leases stand for those of all earlier terms, so no peer is left to be fenced
+    /// or awaited. The consent to another heir says nothing.
     pub fn consented(&mut self, consent: Consent) {
         if consent.to == self.term || mutant!(ConsentOfAnyTerm) {
             self.leases_over = true;
@@ -226,18 +229,20 @@ impl Takeover {
         self.progress = Progress::Kept;
     }
 
-    /// The letter to every copy: the history, by which the copy judges, then all entries that the copy may lack. The copy knows most of them.
+    /// The letter to every copy: the history, by which the copy judges, then all entries that the copy may lack. The copy
+    /// knows most of them.
     ///
     /// # Panics
-    /// Before [`Step::Settle`]: the next heir may decide otherwise after a crash, while the history is only in the memory of this heir.
+    /// Before [`Step::Settle`]: the next heir may decide otherwise after a crash, while the history is only in the memory of
+    /// this heir.
     pub fn history(&self) -> (Lineage, Vec<Entry>) {
         assert_eq!(self.progress, Progress::Kept, "the history is not durable");
         let entries = self.copy.undigested().iter().copied().collect();
         (self.copy.lineage().clone(), entries)
     }
 
-    /// `copy` has entered `term`, and has persisted all of [`Takeover::history`]. A confirmation of another term, or of a history that was not sent, says
-    /// nothing.
+    /// `copy` has entered `term`, and has persisted all of [`Takeover::history`]. A confirmation of another term, or of a
+    /// history that was not sent, says nothing.
     pub fn confirmed(&mut self, copy: &NodeName, term: Term) {
         let is_ours = term == self.term || mutant!(ConfirmationOfAnyTerm);
         if is_ours && self.progress == Progress::Kept {
@@ -245,8 +250,9 @@ impl Takeover {
         }
     }
 
-    /// `copy` has taken the whole letter of `term`, and lacks entries ([`ShardCopy::all_came`]). `true`: that copy will never confirm, so the heir has the
-    /// configuration drop the copy, and then calls [`Takeover::removed`]. `false`: the report is of another term, or the copy has confirmed.
+    /// `copy` has taken the whole letter of `term`, and lacks entries ([`ShardCopy::all_came`]). `true`: that copy will
+    /// never confirm, so the heir has the configuration drop the copy, and then calls [`Takeover::removed`]. `false`: the
+    /// report is of another term, or the copy has confirmed.
     pub fn lacks(&self, copy: &NodeName, term: Term) -> bool {
         let is_ours = term == self.term && self.progress == Progress::Kept;
         is_ours && self.unconfirmed.contains(copy)

@@ -22,7 +22,8 @@ pub enum Attention {
 }
 
 impl Intake {
-    /// Looks, and is ready if the store has something to take. Otherwise wakes `context` as [`Intake::look`] does, and when the device has reported something.
+    /// Looks, and is ready if the store has something to take. Otherwise wakes `context` as [`Intake::look`] does, and when
+    /// the device has reported something.
     /// [`Intake::attention`] says when the store calls again without that.
     ///
     /// # Errors

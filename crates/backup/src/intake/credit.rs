@@ -6,12 +6,14 @@
 //!
 //! The receiver counts what it finds, so a peer that leaves a gap in its stream gets no more credit than a window.
 //!
-//! A session that ends leaves a *debt*: credits that a lost message may or may not have used. The queue gives out places in the order of arrival. So when an
-//! entry of a later connection is found, everything that ended sessions have used lies before that entry, and the open places there bound their debts. Mostly
-//! there are none. When every segment that a session may have written is settled, the debt of the session is known.
+//! A session that ends leaves a *debt*: credits that a lost message may or may not have used. The queue gives out places in
+//! the order of arrival. So when an entry of a later connection is found, everything that ended sessions have used lies
+//! before that entry, and the open places there bound their debts. Mostly there are none. When every segment that a session
+//! may have written is settled, the debt of the session is known.
 //!
-//! A debt that is forgiven or proved by a completion leaves places that stay empty and that no session owes. The next entry may lie behind all of them, so a
-//! search reaches beyond them until an entry of a later connection is found or their segments are settled.
+//! A debt that is forgiven or proved by a completion leaves places that stay empty and that no session owes. The next entry
+//! may lie behind all of them, so a search reaches beyond them until an entry of a later connection is found or their
+//! segments are settled.
 
 use std::collections::VecDeque;
 
@@ -39,8 +41,8 @@ impl Window {
         }
     }
 
-    /// The credits to ask of the queue, once half the window is used or the longest entry cannot be paid. With the first rule alone, a window of less than two
-    /// longest entries would wait for a sender that itself waits.
+    /// The credits to ask of the queue, once half the window is used or the longest entry cannot be paid. With the first
+    /// rule alone, a window of less than two longest entries would wait for a sender that itself waits.
     pub fn wanted(&self) -> u64 {
         let left = self.held();
         let is_short = left < self.size.div_ceil(2);
@@ -70,7 +72,8 @@ impl Window {
         self.used.saturating_sub(self.granted)
     }
 
-    /// Takes up to `credits` of the excess back, because another session has held them. Returns the number of credits that are left.
+    /// Takes up to `credits` of the excess back, because another session has held them. Returns the number of credits that
+    /// are left.
     pub fn excuse(&mut self, credits: u64) -> u64 {
         let excused = credits.min(self.excess());
         self.used -= excused;
@@ -92,10 +95,11 @@ impl Window {
         self.granted.saturating_sub(self.used)
     }
 
-    /// The overdraft of a session, if its peer has certainly used more than it was given. `arrivals` counts its messages on a device that completes each of
-    /// them, which proves everything. Otherwise found entries are the evidence, and an entry may be charged to the wrong session: it names the stream alone, and
-    /// a stream may pass to another node while entries of the node before are under way. Their sender still holds the credits for them, so an excess above
-    /// the credits `held` by all sessions is the doing of its own peer.
+    /// The overdraft of a session, if its peer has certainly used more than it was given. `arrivals` counts its messages on
+    /// a device that completes each of them, which proves everything. Otherwise found entries are the evidence, and an entry
+    /// may be charged to the wrong session: it names the stream alone, and a stream may pass to another node while entries
+    /// of the node before are under way. Their sender still holds the credits for them, so an excess above the credits
+    /// `held` by all sessions is the doing of its own peer.
     pub fn overdraft(&self, arrivals: Option<u64>, held: u64) -> Option<EndCause> {
         let granted = self.granted;
         let (used, is_over) = match arrivals {
@@ -127,8 +131,8 @@ pub(super) struct Debts {
 }
 
 impl Debts {
-    /// A session ended with `credits`, and may have written into the segments with the numbers `until`. Connections that begin later have numbers above
-    /// `newest`: entries of earlier connections may lie before those of the session.
+    /// A session ended with `credits`, and may have written into the segments with the numbers `until`. Connections that
+    /// begin later have numbers above `newest`: entries of earlier connections may lie before those of the session.
     pub fn add(&mut self, newest: u64, credits: u64, until: Vec<u32>) {
         if credits > 0 {
             self.open.push_back(Debt {
@@ -155,8 +159,8 @@ impl Debts {
         }
     }
 
-    /// An entry of `connection` was found, and `open` grains of unsettled segments have none. Returns the credits that sessions which ended before cannot have
-    /// used.
+    /// An entry of `connection` was found, and `open` grains of unsettled segments have none. Returns the credits that
+    /// sessions which ended before cannot have used.
     pub fn bound(&mut self, connection: u64, open: u64) -> u64 {
         if self.lost.newest < connection {
             self.lost = Debt::default();
@@ -174,8 +178,8 @@ impl Debts {
         if mutant!(EndedCreditsKept) { 0 } else { unused }
     }
 
-    /// Forgives the oldest debt when no credits are left: no sender could send an entry that bounds the debt. Credits that the session has used are then given
-    /// twice, and a sender may wait for the next segment.
+    /// Forgives the oldest debt when no credits are left: no sender could send an entry that bounds the debt. Credits that
+    /// the session has used are then given twice, and a sender may wait for the next segment.
     pub fn forgive(&mut self) -> u64 {
         let Some(debt) = self.open.pop_front() else {
             return 0;

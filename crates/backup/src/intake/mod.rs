@@ -89,9 +89,10 @@ struct Outbox {
 }
 
 impl Intake {
-    /// Begins the numbers of connections with `epoch`, that of the configuration in which this start of the node is registered, in place of the run. A pool that
-    /// replaces a lost one counts its runs from one again, and peers that know later numbers of the node's name would take its connections for old ones. The store
-    /// calls this before it allows the first peer.
+    /// Begins the numbers of connections with `epoch`, that of the configuration in which this start of the node is
+    /// registered, in place of the run. A pool that replaces a lost one counts its runs from one again, and peers that know
+    /// later numbers of the node's name would take its connections for old ones. The store calls this before it allows the
+    /// first peer.
     pub fn number_from(&mut self, epoch: Epoch) {
         self.terms.first_connection = epoch.0 << 32;
     }
@@ -101,16 +102,17 @@ impl Intake {
         self.gate.allow(peer);
     }
 
-    /// Opens a stream. `peer` leads the shard of `stream` in the term of `stream`. This node's durable history of the shard ends at the version `after`;
-    /// versions that cuts have voided do not count, since a later term stamps them again. The store calls this before the peer
-    /// appends. An earlier stream of the shard and term is closed, and no stream opens again under the same name.
+    /// Opens a stream. `peer` leads the shard of `stream` in the term of `stream`. This node's durable history of the shard
+    /// ends at the version `after`; versions that cuts have voided do not count, since a later term stamps them again. The
+    /// store calls this before the peer appends. An earlier stream of the shard and term is closed, and no stream opens
+    /// again under the same name.
     pub fn open_stream(&mut self, stream: StreamName, peer: NodeName, after: u64) {
         let dropped = self.streams.open(stream, peer, after);
         self.charge_dropped(&dropped);
     }
 
-    /// Closes a stream: the term is over, or the shard has moved away. The primary hears of the close, and its link goes on with other streams. Entries of
-    /// the stream that are found later are strays.
+    /// Closes a stream: the term is over, or the shard has moved away. The primary hears of the close, and its link goes on
+    /// with other streams. Entries of the stream that are found later are strays.
     pub fn close_stream(&mut self, shard: u32, term: Term) {
         let dropped = self.streams.close(shard, term);
         self.charge_dropped(&dropped);
@@ -131,8 +133,8 @@ impl Intake {
         self.space.spare()
     }
 
-    /// Asks for a segment back, with the log's memory of freed segments. [`Intake::settle`] turns a segment as soon as one is spare and the floors that
-    /// settle its entries are durable elsewhere.
+    /// Asks for a segment back, with the log's memory of freed segments. [`Intake::settle`] turns a segment as soon as one
+    /// is spare and the floors that settle its entries are durable elsewhere.
     pub fn ask_back(&mut self, heritage: Heritage) {
         self.space.ask_back(heritage);
     }
@@ -142,8 +144,8 @@ impl Intake {
         self.space.take_returned()
     }
 
-    /// The ledger of the pool, whose floors say which entries are old. A store raises a floor after it has durably written elsewhere everything that it
-    /// needs below the floor.
+    /// The ledger of the pool, whose floors say which entries are old. A store raises a floor after it has durably written
+    /// elsewhere everything that it needs below the floor.
     pub fn ledger(&self) -> &SharedLedger {
         self.space.ledger()
     }
@@ -153,7 +155,8 @@ impl Intake {
         self.room.terms()
     }
 
-    /// The entries that were found since the last call: those of each stream in its order, each once; strays in the order in which they were found.
+    /// The entries that were found since the last call: those of each stream in its order, each once; strays in the order in
+    /// which they were found.
     pub fn take_found(&mut self) -> Vec<Found> {
         std::mem::take(&mut self.outbox.found)
     }
@@ -168,8 +171,9 @@ impl Intake {
         self.room.holes()
     }
 
-    /// Takes everything that has come, does a bounded step of the search, ends sessions that used more than they were given, gives credits and sends
-    /// notices. Wakes `context` when a peer has become quiet as asked, and when a notice has arrived. The arrival of an entry wakes nothing.
+    /// Takes everything that has come, does a bounded step of the search, ends sessions that used more than they were given,
+    /// gives credits and sends notices. Wakes `context` when a peer has become quiet as asked, and when a notice has
+    /// arrived. The arrival of an entry wakes nothing.
     ///
     /// # Errors
     /// [`IntakeError::Failed`].
@@ -184,8 +188,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes found entries durable as the plan says, so that the next look answers. Takes a step towards the next segment that is wanted. Dropping the
-    /// future loses nothing.
+    /// Makes found entries durable as the plan says, so that the next look answers. Takes a step towards the next segment
+    /// that is wanted. Dropping the future loses nothing.
     ///
     /// # Errors
     /// [`IntakeError`]: the medium failed, and entries under way get no answer; or the device did not take the segment, and the next call offers the

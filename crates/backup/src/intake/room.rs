@@ -132,8 +132,9 @@ impl Room {
         }
     }
 
-    /// Forgets a quiet sender after `arrivals` completions of its messages; `newest` is the highest number of a connection. On a device that packs, credits
-    /// without a found entry may be used or not, until all segments are settled that the sender may have written.
+    /// Forgets a quiet sender after `arrivals` completions of its messages; `newest` is the highest number of a connection.
+    /// On a device that packs, credits without a found entry may be used or not, until all segments are settled that the
+    /// sender may have written.
     pub fn forget(&mut self, (sender, newest): (QueuePair, u64), window: &Window, arrivals: u64) {
         let unsettled = self.explained.keys().copied().collect();
         if !self.packs {

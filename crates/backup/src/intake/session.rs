@@ -7,8 +7,8 @@
 //!                         doubtful
 //! ```
 //!
-//! A session is over when nothing from its peer can land any more, and everything that had landed was found. A store that fences a peer
-//! waits for both: entries that were persisted and not found would count nowhere.
+//! A session is over when nothing from its peer can land any more, and everything that had landed was found. A store that
+//! fences a peer waits for both: entries that were persisted and not found would count nowhere.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};

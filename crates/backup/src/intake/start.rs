@@ -35,8 +35,8 @@ pub struct Pool {
     pub key: [u64; 2],
     /// The newest ledger, which the store above may share.
     pub ledger: SharedLedger,
-    /// The segments that appends filled in earlier runs. No peer appends to them any more: the intake finds their entries again, and
-    /// then uses the segments again.
+    /// The segments that appends filled in earlier runs. No peer appends to them any more: the intake finds their entries
+    /// again, and then uses the segments again.
     pub segments: Vec<SegmentState>,
     /// Whether no process of an earlier run can still write to the log, by
     /// [`Backing::earlier_writers_are_gone`](stonecast_media::Backing::earlier_writers_are_gone): over shared memory a peer that
@@ -49,7 +49,8 @@ pub struct Pool {
 pub struct IntakeOptions {
     /// Nonce of the cluster's configuration.
     pub nonce: Nonce,
-    /// Counts the starts of this node: connections of different runs have different numbers, unless the node gives another begin ([`Intake::number_from`]).
+    /// Counts the starts of this node: connections of different runs have different numbers, unless the node gives another
+    /// begin ([`Intake::number_from`]).
     pub run: u32,
     /// The declared platform of the memory.
     pub platform: Platform,
@@ -91,13 +92,14 @@ pub(super) struct Terms {
     registered: MemoryRegion,
 }
 
-/// The size of a READ of the plan, which may name any bytes of the memory that entries land in. The READs name the header of the log's
-/// first segment, which is no secret.
+/// The size of a READ of the plan, which may name any bytes of the memory that entries land in. The READs name the header of
+/// the log's first segment, which is no secret.
 const READ_SIZE: u64 = 8;
 
 impl Intake {
-    /// Takes appends on `port`, whose owner hands on the requests to connect ([`Intake::hear`]). The port holds the completions of all
-    /// sessions: a notice each, and on a device that packs no messages a receive for each slot of the posted segments.
+    /// Takes appends on `port`, whose owner hands on the requests to connect ([`Intake::hear`]). The port holds the
+    /// completions of all sessions: a notice each, and on a device that packs no messages a receive for each slot of the
+    /// posted segments.
     ///
     /// # Errors
     /// [`IntakeError`]: no entry survives here, or the memory is not as declared, or the options contradict each other.

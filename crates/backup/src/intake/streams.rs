@@ -6,13 +6,14 @@
 //!   durable 5      answers say this
 //! ```
 //!
-//! A search finds entries in any order, and finds an entry twice that was sent again after a reconnect. The streams hand entries on in the order of their
-//! chain, each once. An answer speaks for all entries of a stream up to a version, so answers cover only the chain without a gap.
+//! A search finds entries in any order, and finds an entry twice that was sent again after a reconnect. The streams hand
+//! entries on in the order of their chain, each once. An answer speaks for all entries of a stream up to a version, so
+//! answers cover only the chain without a gap.
 //!
 //! The pieces of a long record are links of the chain, too. The chain has reached the record when it has passed the last piece.
 //!
-//! A closed stream is remembered until another stream of its shard closes. Its primary may not know of the close and may go on to append: the primary is
-//! told, and pays for the entries.
+//! A closed stream is remembered until another stream of its shard closes. Its primary may not know of the close and may go
+//! on to append: the primary is told, and pays for the entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,8 +33,8 @@ pub struct Found {
     pub piece: Piece,
     /// Its place in the log, header and body.
     pub place: Span,
-    /// The peer whose stream the entry belongs to, and the peer's connection at that time. `None`: no stream of the shard and term is open, or an earlier
-    /// run left the entry.
+    /// The peer whose stream the entry belongs to, and the peer's connection at that time. `None`: no stream of the shard
+    /// and term is open, or an earlier run left the entry.
     pub sender: Option<(NodeName, u64)>,
 }
 
@@ -193,7 +194,8 @@ impl Streams {
         }
     }
 
-    /// The rows that `peer` was not told, at most as many as a notice holds. If the plan has no `answers`, they tell of closed streams only.
+    /// The rows that `peer` was not told, at most as many as a notice holds. If the plan has no `answers`, they tell of
+    /// closed streams only.
     pub fn take_news(&mut self, peer: &NodeName, answers: bool) -> Vec<Told> {
         let closed = self.closed.values_mut();
         let untold = closed.filter(|closed| closed.peer == *peer && !closed.is_told);

@@ -6,15 +6,16 @@
 //!                                                 persist
 //! ```
 //!
-//! A change is made in memory, at once. [`SharedLedger::persist`] makes all changes durable that were made before the call. Calls that wait at the same time
-//! share a write.
+//! A change is made in memory, at once. [`SharedLedger::persist`] makes all changes durable that were made before the call.
+//! Calls that wait at the same time share a write.
 //!
 //! Invariants:
 //! - A ledger is durable before the next one is written, into the home or into a segment that turns: the next one may take the slot of the one before.
 //! - The home is durably a segment that appends fill, and does not turn.
 //! - A segment that goes back to records is not the last one with a durable ledger.
 //!
-//! A crash leaves a ledger with all durable changes. It may have any of the later ones, but none without all that were made before it.
+//! A crash leaves a ledger with all durable changes. It may have any of the later ones, but none without all that were made
+//! before it.
 
 mod book;
 
@@ -70,7 +71,8 @@ pub enum LedgerError {
 }
 
 impl SharedLedger {
-    /// Shares `ledger`, as it was read from the log `region`, with the segment that gets the next one. Nothing of it counts as durable before the first
+    /// Shares `ledger`, as it was read from the log `region`, with the segment that gets the next one. Nothing of it counts
+    /// as durable before the first
     /// [`SharedLedger::persist`]: it may be visible and not persisted.
     pub fn new(
         ledger: Ledger,
@@ -96,8 +98,8 @@ impl SharedLedger {
         look(self.shared.book.borrow().ledger())
     }
 
-    /// Changes the ledger in memory, by one change in the order of all. A later write of anybody may make the change durable, so all that it relies on is
-    /// durable already.
+    /// Changes the ledger in memory, by one change in the order of all. A later write of anybody may make the change
+    /// durable, so all that it relies on is durable already.
     pub fn change<T>(&self, change: impl FnOnce(&mut Ledger) -> T) -> T {
         self.shared.book.borrow_mut().change(change)
     }
@@ -145,7 +147,8 @@ impl SharedLedger {
         }
     }
 
-    /// The floors of all shards: the intake may take entries up to these points for old. Entries above a floor may count in a later history, although they are void in this one.
+    /// The floors of all shards: the intake may take entries up to these points for old. Entries above a floor may count in
+    /// a later history, although they are void in this one.
     pub(crate) fn with_floors<T>(&self, look: impl FnOnce(&Lineages) -> T) -> T {
         look(self.shared.book.borrow().floors())
     }

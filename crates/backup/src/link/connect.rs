@@ -27,7 +27,8 @@ pub struct LinkOptions {
     pub entries_max: u32,
     /// Bytes of the memory from which the link sends entries.
     pub staging_size: u64,
-    /// The longest wait for the backup's first notice. A backup that first has to fence an earlier session of this node takes longer.
+    /// The longest wait for the backup's first notice. A backup that first has to fence an earlier session of this node
+    /// takes longer.
     pub patience_ns: Nanoseconds,
     /// The number of retries of a SEND while the backup has no receive buffer. A sender that pays seldom needs one.
     pub rnr_retry_count: u32,
@@ -73,8 +74,8 @@ pub enum NotLinked {
 const SCRATCH_SIZE: u32 = 8;
 
 impl BackupLink {
-    /// Connects to the backup at `address`, and agrees on a plan. `port` holds `2 * entries_max` more completions of sends, and a few
-    /// of receives. A future that is dropped leaves nothing.
+    /// Connects to the backup at `address`, and agrees on a plan. `port` holds `2 * entries_max` more completions of sends,
+    /// and a few of receives. A future that is dropped leaves nothing.
     ///
     /// # Errors
     /// [`NotLinked`] names the reason, in the backup's own words if the backup refused.

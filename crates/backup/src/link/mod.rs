@@ -6,8 +6,8 @@
 //!   report <-- Persisted, with connection, stream and version
 //! ```
 //!
-//! A link lives as long as its connection. A new link has another number, and knows nothing of the entries of the link before: a primary sends
-//! entries again that were not reported.
+//! A link lives as long as its connection. A new link has another number, and knows nothing of the entries of the link
+//! before: a primary sends entries again that were not reported.
 
 mod connect;
 mod ears;
@@ -60,8 +60,8 @@ struct Limits {
     grain: u32,
 }
 
-/// An entry is persisted on the backup. The report names everything that a primary has to compare: a report of an earlier connection, term or
-/// join says nothing of a later one.
+/// An entry is persisted on the backup. The report names everything that a primary has to compare: a report of an earlier
+/// connection, term or join says nothing of a later one.
 #[derive(Debug)]
 pub struct Report {
     /// Number that the backup gave the connection.
@@ -70,8 +70,8 @@ pub struct Report {
     pub stream: StreamName,
     /// The version of the entry.
     pub version: u64,
-    /// The kind of the entry. A horizon repeats the version of the record before it, and an answer speaks for records: the link reports a
-    /// horizon when all records before it are persisted. The loss of a horizon loses nothing.
+    /// The kind of the entry. A horizon repeats the version of the record before it, and an answer speaks for records: the
+    /// link reports a horizon when all records before it are persisted. The loss of a horizon loses nothing.
     pub kind: Kind,
     /// The proof.
     pub persisted: Persisted,
@@ -175,8 +175,9 @@ impl BackupLink {
         Ok(())
     }
 
-    /// Gives a stream up: the backup has left the shard, or joined it again. Entries of the stream that were appended pass without a report, and
-    /// the link takes no more of them. Other streams go on. The link also gives up a stream that the backup reports as closed.
+    /// Gives a stream up: the backup has left the shard, or joined it again. Entries of the stream that were appended pass
+    /// without a report, and the link takes no more of them. Other streams go on. The link also gives up a stream that the
+    /// backup reports as closed.
     pub fn give_up(&mut self, stream: StreamName) {
         let standing = Standing::Closed;
         self.sent.note(Told { stream, standing });
@@ -223,7 +224,8 @@ impl BackupLink {
         }
     }
 
-    /// Whether the owner has something to take: a report, the end, or a notice, which may bring credits. If there is nothing, the next one wakes `context`.
+    /// Whether the owner has something to take: a report, the end, or a notice, which may bring credits. If there is
+    /// nothing, the next one wakes `context`.
     pub fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.heard.is_none()
             && let Poll::Ready(report) = self.poll_report(context)
@@ -236,8 +238,8 @@ impl BackupLink {
         }
     }
 
-    /// Sends the entries that were taken, and waits for the credits for an entry of `size` bytes, or for a piece of it, for `patience_ns` at most. Entries
-    /// that were paid for and not sent would hold up the credits for this entry.
+    /// Sends the entries that were taken, and waits for the credits for an entry of `size` bytes, or for a piece of it, for
+    /// `patience_ns` at most. Entries that were paid for and not sent would hold up the credits for this entry.
     ///
     /// # Errors
     /// [`NoCreditInTime`]. After the end of the connection the call succeeds, and the next append returns the error.

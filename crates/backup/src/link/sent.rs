@@ -4,9 +4,9 @@
 //!   appended --flush--> posted --answer, for plans that have one--> covered --Persisted--> reported
 //! ```
 //!
-//! A backup answers by stream and version, and an appender counts entries: this module translates. An answer covers everything durable
-//! on the backup, by whichever connection it came, so an answer may cover an entry that is not even posted. The number that the
-//! appender hears never exceeds the number of posted entries.
+//! A backup answers by stream and version, and an appender counts entries: this module translates. An answer covers
+//! everything durable on the backup, by whichever connection it came, so an answer may cover an entry that is not even
+//! posted. The number that the appender hears never exceeds the number of posted entries.
 //!
 //! An entry of a stream that either side has given up waits for no answer: the entry passes, and is not reported.
 

@@ -71,7 +71,8 @@ fn entries_of_two_shards_are_reported_in_order_and_found_once_whatever_the_plan(
     }
 }
 
-/// Needs the whole plan, and the ledger and header of each segment before it is posted. Three segments come round between the power cuts.
+/// Needs the whole plan, and the ledger and header of each segment before it is posted. Three segments come round between
+/// the power cuts.
 #[test]
 fn a_power_cut_after_any_event_takes_no_entry_that_was_reported() {
     const ENTRIES: u64 = 72;
@@ -268,8 +269,8 @@ fn a_report_speaks_for_its_own_join() {
     an_answer_about_an_earlier_join_persists_nothing_of_a_later_one();
 }
 
-/// Needs a report of each entry: the rules of a primary count horizons, and without their reports take the next record to be out of
-/// order.
+/// Needs a report of each entry: the rules of a primary count horizons, and without their reports take the next record to be
+/// out of order.
 #[test]
 fn a_horizon_reaches_the_backup_and_is_reported_in_its_turn() {
     for setup in [Setup::one_sided(), Setup::answered()] {

@@ -1,6 +1,7 @@
 //! The choices of directed hunts: short runs of the KV store that dwell on events that are rare in other runs.
 //!
-//! A hunt is a run of `kv-lite` with a few choices fixed, so that all other choices still come from the seed, and every oracle judges it.
+//! A hunt is a run of `kv-lite` with a few choices fixed, so that all other choices still come from the seed, and every
+//! oracle judges it.
 //!
 //! ```text
 //!   rivals     clients that publish, and the server, write the same one or two keys, often on condition of a version

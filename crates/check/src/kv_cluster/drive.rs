@@ -1,5 +1,5 @@
-//! One run: operations and mishaps, an examination of the states that a power cut of all nodes would leave at some moments, and the
-//! oracles when everything has healed.
+//! One run: operations and mishaps, an examination of the states that a power cut of all nodes would leave at some moments,
+//! and the oracles when everything has healed.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -360,7 +360,8 @@ impl Run {
         self.await_agreement();
     }
 
-    /// Waits until all copies are there, and agree. A node that was silent may be removed after everything has healed, and comes back.
+    /// Waits until all copies are there, and agree. A node that was silent may be removed after everything has healed, and
+    /// comes back.
     fn await_agreement(&mut self) {
         let until = self.stage.world.now() + PROGRESS_NS;
         self.stage.healed_until = Some(until + PROGRESS_NS);

@@ -46,7 +46,7 @@ pub(crate) struct KvCluster {
     /// Operations that no client has begun.
     pub left: Cell<u64>,
     next_value: Cell<u32>,
-    /// What nodes were seen to lead.
+    /// The shards that nodes were seen to lead.
     pub claims: RefCell<Vec<Claim>>,
     epochs: Vec<EpochOf>,
     /// The servers that run, by node.
@@ -336,7 +336,8 @@ impl Subject for KvCluster {
     }
 }
 
-/// Whether the surroundings of a node explain its end: it is cut off from the configuration when it starts, or another start of it is known.
+/// Whether the surroundings of a node explain its end: it is cut off from the configuration when it starts, or another start
+/// of it is known.
 fn is_excused(error: &StoreError) -> bool {
     matches!(error, StoreError::Node(error) if error.is_of_the_cluster())
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   mod.rs      choice of the endpoint, meaning of an answer for the store
-//!   seen        what the answers told, and which members they vouch for
+//!   seen        facts from the answers, and the members that they vouch for
 //!   member      one request to one endpoint: bounds, credentials
 //!   http        POSTs over kept connections, within bounds
 //!   login       user and password

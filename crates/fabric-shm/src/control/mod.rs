@@ -7,8 +7,8 @@
 //!     next_event                   <-  events                   <-          reports to the device
 //! ```
 //!
-//! The life of a socket: Greeting (accepted, silent so far) -> Asked (its request was handed up) -> Connected, or
-//! Connecting (the request of this device is out) -> Connected. A peer that sends something wrong before it is connected is told the
+//! The life of a socket: Greeting (accepted, silent so far) -> Asked (its request was handed up) -> Connected, or Connecting
+//! (the request of this device is out) -> Connected. A peer that sends something wrong before it is connected is told the
 //! reason and dropped. Afterwards the socket stays open until the device's own thread ends it, because its end tells the
 //! peer that no one is inside the peer's memory.
 //!

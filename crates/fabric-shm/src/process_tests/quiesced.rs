@@ -28,8 +28,8 @@ const BATCH: u64 = 8;
 /// Bytes of a posted buffer.
 const BUFFER: u32 = 1 << 14;
 
-/// Appends batch after batch to any peer that accepts, and calls again when a connection has ended. If the answer has a byte, the appender
-/// posts that number of batches, and destroys its queue pair before the last of them has completed.
+/// Appends batch after batch to any peer that accepts, and calls again when a connection has ended. If the answer has a
+/// byte, the appender posts that number of batches, and destroys its queue pair before the last of them has completed.
 pub(super) fn play(address: &str) {
     let end = End::new();
     end.device

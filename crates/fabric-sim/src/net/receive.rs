@@ -190,7 +190,8 @@ impl Net {
         self.give_back(place.context, place.queue);
     }
 
-    /// Notes that a message for `landing` died: a buffer of the queue pair's own queue completes with an error, a place among others stays empty.
+    /// Notes that a message for `landing` died: a buffer of the queue pair's own queue completes with an error, a place
+    /// among others stays empty.
     pub(super) fn flush_landing(&mut self, to: u32, landing: &Landing) {
         if landing.shared.is_none() {
             let status = Status::WorkRequestFlushed;

@@ -1,6 +1,6 @@
 //! The device: all state of one thread, and the interface for programs.
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
 //! | `mod.rs` | the device and its state |
 //! | `open.rs`, `options.rs` | opening, and detected abilities |

@@ -52,7 +52,8 @@ mod ready;
 /// A task that ends early drops the receiving end, and the sender notices. The simulated world has no threads; there a task
 /// takes the part of such a client, and the same channel carries its result.
 pub trait Park {
-    /// The clock, which never goes back. That of a provider is [`boot_time`](crate::boot_time()): it goes on while the host is suspended.
+    /// The clock, which never goes back. That of a provider is [`boot_time`](crate::boot_time()): it goes on while the host
+    /// is suspended.
     fn now(&self) -> Nanoseconds;
     /// Sleeps until something may have happened on the device, or for at most `timeout` nanoseconds. May return early.
     /// Events before the call end the sleep, too. A suspension of the host need not count as sleep: the executor reads the
@@ -114,8 +115,8 @@ struct Root {
 
 /// Index of the future that `block_on` drives.
 const ROOT: usize = usize::MAX;
-/// Longest sleep, so that peers that died silently are noticed, and soon after a suspension of the host also the deadlines that passed in
-/// it: time-outs of the kernel stand still meanwhile.
+/// Longest sleep, so that peers that died silently are noticed, and soon after a suspension of the host also the deadlines
+/// that passed in it: time-outs of the kernel stand still meanwhile.
 const PARK_MAX_NS: Nanoseconds = 50_000_000;
 /// Tasks that run between two polls of the ports, so that tasks that wake each other forever do not keep the rest waiting.
 const TASKS_PER_ROUND: usize = 64;

@@ -4,8 +4,8 @@
 //!   table.rs      names, arity, flags            parse.rs, options.rs   arguments -> operation.rs
 //!   step.rs       pipeline -> steps              batch.rs, run.rs       step after step, replies in order
 //!   read.rs       many keys at once              write.rs, combine.rs   puts, compare-and-put
-//!   value.rs      what a command does to a value, without a store
-//!   transaction.rs   what follows a refused MULTI
+//!   value.rs      the effect of a command on a value, without a store
+//!   transaction.rs   commands after a refused MULTI
 //!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs, scans.rs)
 //! ```
 

@@ -13,7 +13,7 @@
 //!     memory       the server's memory: addresses, and READs in the call, soon, or posted
 //!     connection   requests and their answers
 //!       terms        in which the server is the primary of a shard
-//!       resources    what is made on the device
+//!       resources    queue pair and memory, made on the device
 //! ```
 //!
 //! Each component uses those below it, and none above.

@@ -5,7 +5,7 @@
 //!     attempts  once at the node of the key's shard; again, with the map of the next configuration
 //!     map       shard -> node, term: one value of the configuration store
 //!     nodes     node -> session, opened at first use
-//!       leases  how long the memory of a node tells the truth
+//!       leases  the time for which the memory of a node may be believed
 //! ```
 //!
 //! A GET is the GET of a session with one node, with the same READs. The client asks the map before

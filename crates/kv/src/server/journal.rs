@@ -4,7 +4,7 @@
 //!   take       a segment for an appender          its header awaits a persist
 //!   append     a record into an own segment       whole, not stamped
 //!   stamp      a record where it lies             sequence, links, commit tag
-//!   begin      what awaits a persist              the spans of the next one
+//!   begin      everything that awaits a persist   the spans of the next one
 //!   persisted  the records of these spans         durable: stamps that follow say so
 //! ```
 //!

@@ -57,7 +57,8 @@ pub struct Consumption {
 }
 
 impl Buffers {
-    /// Begins without a segment. `ahead` segments are to be posted at any time: while one is being filled, senders without another would wait.
+    /// Begins without a segment. `ahead` segments are to be posted at any time: while one is being filled, senders without
+    /// another would wait.
     pub fn new(ahead: usize) -> Self {
         Self {
             held: Vec::new(),
@@ -65,15 +66,15 @@ impl Buffers {
         }
     }
 
-    /// Takes over a segment that an earlier run left. No peer appends to the segment any more, because connections end with their run. Peers that may have
-    /// outlived the run on the same machine are [doubtful](Self::doubt_adopted).
+    /// Takes over a segment that an earlier run left. No peer appends to the segment any more, because connections end with
+    /// their run. Peers that may have outlived the run on the same machine are [doubtful](Self::doubt_adopted).
     pub fn adopt(&mut self, format: &LogFormat, state: SegmentState) {
         self.posted(format, state);
         self.consumed(state.number);
     }
 
-    /// Doubts the adopted segments, before a search of them: writers of the earlier run may have outlived that run. Until [`Buffers::trust_adopted`], the
-    /// search of these segments does not end, and they are not used again.
+    /// Doubts the adopted segments, before a search of them: writers of the earlier run may have outlived that run. Until
+    /// [`Buffers::trust_adopted`], the search of these segments does not end, and they are not used again.
     pub fn doubt_adopted(&mut self, format: &LogFormat) {
         for held in self.held.iter_mut().filter(|held| held.consumed) {
             held.scan = ArrivalScan::new(format, held.state.number);
@@ -118,8 +119,8 @@ impl Buffers {
         });
     }
 
-    /// Like [`Buffers::posted`], with the entries that lay there before. The search then finds everything that arrives, even entries that the floors settle
-    /// before the search finds them. The accounting of credits needs that.
+    /// Like [`Buffers::posted`], with the entries that lay there before. The search then finds everything that arrives, even
+    /// entries that the floors settle before the search finds them. The accounting of credits needs that.
     ///
     /// # Panics
     /// As [`Buffers::posted`].
@@ -186,8 +187,8 @@ impl Buffers {
         settled
     }
 
-    /// The segments that may be used again: their scan is settled, `lineages` settle every record found there, and no doubtful peer
-    /// may still write there. The floors have to be durable before such a segment is used.
+    /// The segments that may be used again: their scan is settled, `lineages` settle every record found there, and no
+    /// doubtful peer may still write there. The floors have to be durable before such a segment is used.
     pub fn reusable(&self, lineages: &Lineages) -> Vec<SegmentState> {
         let is_free = |held: &&Held| {
             let mut newest = held.newest.iter();
@@ -213,8 +214,8 @@ impl Buffers {
         state
     }
 
-    /// Begins to look for everything that lies in the segments at this moment, so that the last bytes of a quiet peer become known. Steps whose bounds cover
-    /// the credits of senders do the work.
+    /// Begins to look for everything that lies in the segments at this moment, so that the last bytes of a quiet peer become
+    /// known. Steps whose bounds cover the credits of senders do the work.
     pub fn begin_search(&self) -> Search {
         let segment = |held: &Held| {
             let SegmentState {
@@ -241,8 +242,9 @@ impl Buffers {
         self.held.iter().map(|held| held.state)
     }
 
-    /// The units in which something may lie that arrived before an entry found in segment `number`, and that no search has found: the open units below the last
-    /// entry there, and those of all segments posted before. A device no longer fills the end of a segment once something has arrived in a later segment.
+    /// The units in which something may lie that arrived before an entry found in segment `number`, and that no search has
+    /// found: the open units below the last entry there, and those of all segments posted before. A device no longer fills
+    /// the end of a segment once something has arrived in a later segment.
     pub fn open_units_up_to(&self, format: &LogFormat, number: u32) -> u64 {
         let mut open = 0;
         for held in &self.held {

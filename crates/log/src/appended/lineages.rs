@@ -9,8 +9,9 @@ use super::entry::EntryFacts;
 
 /// The histories of the shards that this node keeps a copy of.
 ///
-/// A later history may make an entry count that was void: the heir that cut the entry off never served. That heir's successor sends the
-/// entry again. A void entry is therefore not needed, and its bytes must not stay where they could take the place of an arriving entry.
+/// A later history may make an entry count that was void: the heir that cut the entry off never served. That heir's
+/// successor sends the entry again. A void entry is therefore not needed, and its bytes must not stay where they could take
+/// the place of an arriving entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lineages {
     shards: BTreeMap<u32, Lineage>,
@@ -22,8 +23,8 @@ impl Lineages {
         self.shards.get(&shard)
     }
 
-    /// Keeps `lineage` as the history of `shard`, in place of the earlier one. Floors rise and histories are adopted by the rules of
-    /// replication, or the node drops its copy and begins anew.
+    /// Keeps `lineage` as the history of `shard`, in place of the earlier one. Floors rise and histories are adopted by the
+    /// rules of replication, or the node drops its copy and begins anew.
     pub fn keep(&mut self, shard: u32, lineage: Lineage) {
         let before = self.shards.insert(shard, lineage);
         if let Some(before) = before
@@ -43,8 +44,8 @@ impl Lineages {
         self.shards.iter().map(|(&shard, lineage)| (shard, lineage))
     }
 
-    /// Whether no entry of `shard` in the term of `newest`, up to that version, is needed. `newest` is the highest version of that term
-    /// in a segment.
+    /// Whether no entry of `shard` in the term of `newest`, up to that version, is needed. `newest` is the highest version
+    /// of that term in a segment.
     pub fn settles(&self, shard: u32, newest: Point) -> bool {
         let lineage = self.of(shard);
         lineage.is_some_and(|lineage| lineage.settles(newest))

@@ -5,12 +5,13 @@
 //!                   may still arrive, or never       ^ reach      ^ reach + under way
 //! ```
 //!
-//! Senders place entries side by side, and in any order of time: entries of other senders may stand behind a place that is still empty. A scan therefore keeps
-//! the *open* units, which have no entry and lie below the last entry found, and looks at them again and again, with bounded work in each step. A scan reports
-//! an entry when it first finds the entry whole, and waits for no open units before it.
+//! Senders place entries side by side, and in any order of time: entries of other senders may stand behind a place that is
+//! still empty. A scan therefore keeps the *open* units, which have no entry and lie below the last entry found, and looks
+//! at them again and again, with bounded work in each step. A scan reports an entry when it first finds the entry whole, and
+//! waits for no open units before it.
 //!
-//! A whole entry may begin in open units and cover units of an entry that was reported: the reported one lay inside its value. The reported entry was genuine
-//! all the same, and its version shows that it is no news, or that it is early.
+//! A whole entry may begin in open units and cover units of an entry that was reported: the reported one lay inside its
+//! value. The reported entry was genuine all the same, and its version shows that it is no news, or that it is early.
 
 use std::ops::Range;
 
@@ -99,8 +100,8 @@ impl ArrivalScan {
         self.settled
     }
 
-    /// The number of rounds after which a whole round has passed since this call: the scan has then found everything that lay in open units at this moment,
-    /// within the bound of each step.
+    /// The number of rounds after which a whole round has passed since this call: the scan has then found everything that
+    /// lay in open units at this moment, within the bound of each step.
     pub(super) fn searched_at(&self) -> u64 {
         // The round under way may have passed some units already.
         self.rounds + 2
@@ -121,9 +122,9 @@ impl ArrivalScan {
         &self.open
     }
 
-    /// Looks at about `budget` units (the last entry as a whole), and passes each found entry that counts to `visit`. Passes settled entries on as well, if the
-    /// scan [finds](Self::finding_settled) them. `under_way` bounds the units behind the reach in which something may have arrived: the credits of senders.
-    /// Returns the number of entries found.
+    /// Looks at about `budget` units (the last entry as a whole), and passes each found entry that counts to `visit`. Passes
+    /// settled entries on as well, if the scan [finds](Self::finding_settled) them. `under_way` bounds the units behind the
+    /// reach in which something may have arrived: the credits of senders. Returns the number of entries found.
     ///
     /// `lineages` are those at which the segment was posted, or later ones.
     pub fn step(
@@ -229,7 +230,8 @@ pub(super) struct Look<'r> {
     entries: &'r dyn EntryFormat,
     /// Whether the look is for this entry.
     is_wanted: &'r dyn Fn(&EntryFacts) -> bool,
-    /// If set, the look is for all entries but these, wanted or not: one of them may be wanted again when the node has dropped a copy and begins anew.
+    /// If set, the look is for all entries but these, wanted or not: one of them may be wanted again when the node has
+    /// dropped a copy and begins anew.
     stale: Option<&'r Stale>,
     bytes: Vec<u8>,
     /// Lines that were copied together, and the unit of the first one.
@@ -267,7 +269,8 @@ impl<'r> Look<'r> {
         (!(self.is_wanted)(&facts)).then_some(line)
     }
 
-    /// The wanted whole entry at `unit`, if there is one. The look reads no body of an unwanted entry: a segment that is used again is full of them.
+    /// The wanted whole entry at `unit`, if there is one. The look reads no body of an unwanted entry: a segment that is
+    /// used again is full of them.
     pub fn at(&mut self, unit: u32) -> Option<Arrival<'_>> {
         let line = self.line(unit);
         self.at_line(unit, &line)

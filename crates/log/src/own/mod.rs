@@ -6,14 +6,14 @@
 //!              settled '            '-skipped--'             '        49 is missing, and 50 counts for no shard
 //! ```
 //!
-//! One counter gives the versions of all shards of a log. Each of them is stamped in this log, and a batch becomes durable after the batch
-//! before it. A missing version was therefore never acknowledged, and neither was any version behind it: the history consists of the records
-//! before the first missing version. In each shard, a record was stamped behind the record before it in the history. A record needs no byte
-//! for that.
+//! One counter gives the versions of all shards of a log. Each of them is stamped in this log, and a batch becomes durable
+//! after the batch before it. A missing version was therefore never acknowledged, and neither was any version behind it: the
+//! history consists of the records before the first missing version. In each shard, a record was stamped behind the record
+//! before it in the history. A record needs no byte for that.
 //!
 //! [`Versions`] has the facts that the records do not show: skipped versions, terms, and void records. The [`Ledger`](crate::Ledger) keeps
-//! these facts durably. A scan makes the [`History`] with [`OwnRecords`]. While the node stamps records, [`Unsettled`] knows the version up to
-//! which they are settled.
+//! these facts durably. A scan makes the [`History`] with [`OwnRecords`]. While the node stamps records, [`Unsettled`] knows
+//! the version up to which they are settled.
 //!
 //! Invariants, which the caller keeps:
 //! - A row of the ledger is durable before a record that needs the row is stamped: a term before its first record, skipped versions before the

@@ -5,8 +5,9 @@
 //!   segment 2   | 44 | 46 | 47, durable: up to 46 |      46 was durable, so 43 was
 //! ```
 //!
-//! Records become durable in the order of their versions. A record that was durable proves it of all versions before its own. A stamp says of its segment up to
-//! which unit everything was durable, and a segment that was freed names a version: all versions up to it were durable then. No crash takes what was durable.
+//! Records become durable in the order of their versions. A record that was durable proves it of all versions before its
+//! own. A stamp says of its segment up to which unit everything was durable, and a segment that was freed names a version:
+//! all versions up to it were durable then. No crash takes what was durable.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +47,8 @@ impl<'a> Proofs<'a> {
         self.freed = self.freed.max(freed);
     }
 
-    /// The words for a proof that the version `missing` was durable. `behind` has the versions and positions of the records behind it.
+    /// The words for a proof that the version `missing` was durable. `behind` has the versions and positions of the records
+    /// behind it.
     pub fn find(&self, missing: u64, behind: impl Iterator<Item = (u64, u64)>) -> Option<String> {
         for (version, position) in behind {
             let (segment, unit) = self.format.locate(position);

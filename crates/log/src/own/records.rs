@@ -36,7 +36,8 @@ pub struct History {
     pub missing: Option<u64>,
     /// The number of records behind the missing version. None of them counts.
     pub behind_missing: u64,
-    /// The highest version that a record has or a row of the ledger names. Raised by whoever knows that the counter gave a higher one.
+    /// The highest version that a record has or a row of the ledger names. Raised by whoever knows that the counter gave a
+    /// higher one.
     pub given: u64,
     /// The first version that no record of the history has.
     end: u64,
@@ -126,8 +127,8 @@ impl<'a> OwnRecords<'a> {
     /// The history of the log, which errors call `file`.
     ///
     /// # Errors
-    /// Two records have one version, a record is of a shard or a term that the node did not lead, or a version is missing that was durable. No crash leaves
-    /// such a log.
+    /// Two records have one version, a record is of a shard or a term that the node did not lead, or a version is missing
+    /// that was durable. No crash leaves such a log.
     pub fn finish(self, lineages: &Lineages, file: &str) -> Result<History, Corruption> {
         let Self {
             versions,
@@ -207,8 +208,9 @@ impl History {
         Ok(())
     }
 
-    /// Notes in `versions`, by which this history was made, that no record behind its end counts, and drops the ranges whose records are
-    /// gone. The caller makes the change durable before it stamps a record. Later records get versions above [`given`](Self::given).
+    /// Notes in `versions`, by which this history was made, that no record behind its end counts, and drops the ranges whose
+    /// records are gone. The caller makes the change durable before it stamps a record. Later records get versions above
+    /// [`given`](Self::given).
     pub fn note_in(&self, versions: &mut Versions) {
         self.note_end_in(versions);
         versions.forget_gone(&self.void);
@@ -291,7 +293,8 @@ mod tests {
         assert_eq!(verdicts, [OwnVerdict::Counts, OwnVerdict::Void]);
     }
 
-    /// Needs the raised end: the counter goes on behind a version that no record has, and all later records would be behind a missing one.
+    /// Needs the raised end: the counter goes on behind a version that no record has, and all later records would be behind
+    /// a missing one.
     #[test]
     fn a_version_that_the_counter_gave_without_a_record_is_not_missing_later() {
         let mut versions = Versions::default();

@@ -44,8 +44,8 @@ impl Unsettled {
         self.last = version;
     }
 
-    /// The version up to which everything is settled by `lineages` and `versions`. The caller passes the version to [`Versions::settle`],
-    /// and frees segments with versions above the earlier one when the new one is durable.
+    /// The version up to which everything is settled by `lineages` and `versions`. The caller passes the version to
+    /// [`Versions::settle`], and frees segments with versions above the earlier one when the new one is durable.
     pub fn settled(&mut self, lineages: &Lineages, versions: &Versions) -> u64 {
         let is_settled = |&(version, shard): &(u64, u32)| {
             let point = versions.point_of(shard, version);
@@ -72,7 +72,8 @@ mod tests {
     use super::*;
     use stonecast_lineage::{Epoch, Lineage, Point};
 
-    /// Needs the wait for the shard that lags: a segment with its record would be freed, and the missing version would hide all later ones.
+    /// Needs the wait for the shard that lags: a segment with its record would be freed, and the missing version would hide
+    /// all later ones.
     #[test]
     fn a_shard_whose_floor_lags_holds_the_versions_of_all() {
         let lineage = |term, version| Lineage {

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use crate::pool::SharedHeader;
 use crate::{Backing, MediaError};
 
-/// The configuration in which a node last was, in the numbers of the crate that gives them a meaning. A node serves its pool in no earlier configuration.
+/// The configuration in which a node last was, in the numbers of the crate that gives them a meaning. A node serves its pool
+/// in no earlier configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// The cluster.

@@ -341,7 +341,8 @@ impl Pool {
         self.header.read(Header::shards)
     }
 
-    /// The seed by which the nodes of the pool's cluster hash keys. A ledger says which records of such a pool count. `None`: the pool is of no cluster.
+    /// The seed by which the nodes of the pool's cluster hash keys. A ledger says which records of such a pool count.
+    /// `None`: the pool is of no cluster.
     pub fn cluster_seed(&self) -> Option<u64> {
         self.header.read(Header::cluster_seed)
     }

@@ -446,7 +446,8 @@ fn a_pool_keeps_its_number_of_shards_and_is_not_made_with_none_or_too_many() {
     }
 }
 
-/// Needs the refusal of an unknown incompatible feature in every earlier program: it would take void records for records that count.
+/// Needs the refusal of an unknown incompatible feature in every earlier program: it would take void records for records
+/// that count.
 #[test]
 fn a_pool_of_a_cluster_keeps_the_seed_of_its_cluster_and_any_other_pool_has_the_header_of_before() {
     for seed in [None, Some(0), Some(u64::MAX - 7)] {

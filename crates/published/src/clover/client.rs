@@ -20,7 +20,7 @@ const CHASE_MAX: u32 = 4;
 /// Keys whose heads are asked for with one request.
 const OPENED_MAX: usize = 64;
 
-/// What the clients of a machine know about keys.
+/// The knowledge of the clients of a machine about keys.
 #[derive(Default)]
 pub struct CloverCache {
     /// The head of each key, and the version that was seen last.

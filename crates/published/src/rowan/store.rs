@@ -39,7 +39,7 @@ pub(crate) struct Store {
     stamps: RefCell<HashMap<u64, u64>>,
 }
 
-/// What is known about the copies of the entries of other servers.
+/// Facts about the copies of the entries of other servers.
 #[derive(Default)]
 struct Commits {
     /// For each shard, the version up to which every entry has its copies.

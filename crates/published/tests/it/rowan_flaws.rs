@@ -41,7 +41,7 @@ fn is_acknowledged(running: &Running) -> bool {
     matches!(*running.borrow(), Some(Ok(())))
 }
 
-/// What the configuration manager does when it takes the primary of `key`'s shard for dead: the first backup digests, and
+/// The work of the configuration manager when it takes the primary of `key`'s shard for dead: the first backup digests, and
 /// becomes the primary of the shard.
 fn fail_over(scene: &RowanScene, key: u64) -> u32 {
     let shard = scene.placement.shard_of(key);

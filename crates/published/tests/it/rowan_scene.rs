@@ -113,7 +113,7 @@ impl RowanScene {
         offsets.min().expect("something may be lost")
     }
 
-    /// What a server's memory holds after a power cut that takes every line it may take at the offsets for which `survives`
+    /// The content of a server's memory after a power cut that takes every line it may take at the offsets for which `survives`
     /// is false.
     fn survivor(&self, server: usize, survives: impl Fn(u64) -> bool) -> Survivor {
         let wreck = self

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   choose    a segment that has no holder                    due.rs, space/policy.rs
-//!   copy      what is needed of it, some of it at a time      copy.rs
+//!   copy      its live records, some at a time                copy.rs
 //!   persist   the copies                                      sweep.rs: durable, invisible
 //!   publish   index words, where they still name the old      visible
 //!   ...       until the segment's end

@@ -79,7 +79,7 @@ pub(crate) struct Recovered {
     pub sealed: Persisted,
 }
 
-/// What a server is to the copies of its shards.
+/// The role of a server for the copies of its shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The server has the only copies.

@@ -274,7 +274,7 @@ pub(crate) fn survey(
     })
 }
 
-/// What says which records of a pool of a cluster count.
+/// The rule by which records of a pool of a cluster count.
 struct Judge {
     ledger: Ledger,
     /// Whether no checkpoint stands for a part of the log.

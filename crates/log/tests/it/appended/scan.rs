@@ -131,7 +131,8 @@ fn an_entry_that_the_floors_settle_before_it_is_found_is_found_and_one_of_an_ear
     assert!(scan.is_settled() && scan.reach() == FIRST + 4);
 }
 
-/// Needs the clearing: version 40 is not settled, so its copy inside a value would take the place of the entry that arrives there.
+/// Needs the clearing: version 40 is not settled, so its copy inside a value would take the place of the entry that arrives
+/// there.
 #[test]
 fn a_copy_of_an_entry_that_still_counts_is_cleared_before_its_segment_is_used_again() {
     let memory = log();
@@ -154,8 +155,8 @@ fn a_copy_of_an_entry_that_still_counts_is_cleared_before_its_segment_is_used_ag
     );
 }
 
-/// Needs the clearing of void entries: the next heir has version 12, whose copy inside a value would take the place of the entry that
-/// arrives there.
+/// Needs the clearing of void entries: the next heir has version 12, whose copy inside a value would take the place of the
+/// entry that arrives there.
 #[test]
 fn a_copy_of_an_entry_that_a_later_history_may_have_is_cleared_before_its_segment_is_used_again() {
     let memory = log();

@@ -95,7 +95,8 @@ fn the_history_of_all_shards_ends_where_one_misses_a_record_and_what_was_behind_
     );
 }
 
-/// Needs the skip up to the version that a term names: the lost versions would be missing before records that are acknowledged later.
+/// Needs the skip up to the version that a term names: the lost versions would be missing before records that are
+/// acknowledged later.
 #[test]
 fn versions_that_were_lost_at_the_end_are_not_missing_later() {
     let mut node = leader();
@@ -130,8 +131,8 @@ fn a_term_begins_behind_what_other_nodes_stamped_before_it() {
     );
 }
 
-/// Needs the history of the last heir in place of the one before: the heir of term 70,001 never served, and the heir of term 70,002 has fewer
-/// records.
+/// Needs the history of the last heir in place of the one before: the heir of term 70,001 never served, and the heir of term
+/// 70,002 has fewer records.
 #[test]
 fn a_record_is_stamped_behind_the_last_cut_also_where_an_earlier_one_was_higher() {
     let mut node = leader();

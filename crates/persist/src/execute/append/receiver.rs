@@ -124,12 +124,12 @@ impl AppendReceiver {
         }
     }
 
-    /// Makes all arrived entries durable, as the plan says. A crash in the middle leaves any part of them. A future that is dropped
-    /// half-way leaves the entries to the next call.
+    /// Makes all arrived entries durable, as the plan says. A crash in the middle leaves any part of them. A future that is
+    /// dropped half-way leaves the entries to the next call.
     ///
     /// # Errors
-    /// The medium failed, and each of the entries may be durable or not. No answer covers them, and none may be persisted after: a
-    /// second sync says nothing about the bytes that the first one lost.
+    /// The medium failed, and each of the entries may be durable or not. No answer covers them, and none may be persisted
+    /// after: a second sync says nothing about the bytes that the first one lost.
     ///
     /// # Panics
     /// After a failure.
