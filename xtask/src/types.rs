@@ -41,6 +41,7 @@ const MORE_FIELDS: &[(&str, &str)] = &[
     ("replication-sim", "Faults"),
     // Counters and reports.
     ("bench", "YcsbResult"),
+    ("cli", "CopyingReport"),
     ("cli", "PoolReport"),
     ("cli", "Report"),
     ("fabric", "Counts"),
