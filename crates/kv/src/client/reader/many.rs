@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
-use stonecast_fabric::{Boxed, ReadInto};
+use stonecast_fabric::ReadInto;
 
 use super::Reader;
 use crate::client::memory::OpenIndex;
@@ -99,23 +99,21 @@ const SHORT_SIZE_MAX: usize = 4 << 10;
 
 impl Reader {
     /// The values of as many of the first `keys` as `size_max` bytes have room for; see `Client::multi_get_within`.
-    pub fn find_many<'a>(
-        &'a self,
-        keys: &'a [&'a [u8]],
+    pub async fn find_many(
+        &self,
+        keys: &[&[u8]],
         size_max: usize,
-        values: &'a mut Values,
-    ) -> Boxed<'a, Result<usize, StoreError>> {
-        Box::pin(async move {
-            let runtime = &*self.connection.runtime;
-            let begun = self.generations.begin(runtime);
-            let mut result = self.find_all(keys, size_max, values).await;
-            if result.is_ok() && !self.generations.believes(runtime, begun) {
-                result = self.find_each(keys, size_max, values).await;
-            }
-            let found = *result.as_ref().unwrap_or(&keys.len());
-            values.found.truncate(found);
-            result
-        })
+        values: &mut Values,
+    ) -> Result<usize, StoreError> {
+        let runtime = &*self.connection.runtime;
+        let begun = self.generations.begin(runtime);
+        let mut result = self.find_all(keys, size_max, values).await;
+        if result.is_ok() && !self.generations.believes(runtime, begun) {
+            result = self.find_each(keys, size_max, values).await;
+        }
+        let found = *result.as_ref().unwrap_or(&keys.len());
+        values.found.truncate(found);
+        result
     }
 
     /// One key after the other.
