@@ -256,16 +256,17 @@ impl Versions {
     }
 }
 
-/// Adds a range, empty or not, and joins the ranges that it touches.
+/// Adds a range, empty or not, and joins the ranges that it overlaps or adjoins: a node that drops a shard again and again
+/// skips one version each time, and a ledger has a row for each range.
 fn add_range(ranges: &mut BTreeMap<u64, u64>, first: u64, last: u64) {
     if first > last {
         return;
     }
-    let (first, mut last) = match range_of(ranges, first) {
+    let (first, mut last) = match range_of(ranges, first.saturating_sub(1)) {
         Some((start, end)) => (start, last.max(end)),
         None => (first, last),
     };
-    while let Some((&inner, &end)) = ranges.range(first..=last).next_back() {
+    while let Some((&inner, &end)) = ranges.range(first..=last.saturating_add(1)).next_back() {
         ranges.remove(&inner);
         last = last.max(end);
     }
@@ -301,6 +302,15 @@ mod tests {
             cuts: cuts.collect(),
             ..Lineage::default()
         }
+    }
+
+    #[test]
+    fn ranges_that_adjoin_are_one_range() {
+        let mut ranges = BTreeMap::new();
+        for (first, last) in [(5, 5), (6, 6), (9, 12), (8, 8), (7, 7), (20, 19), (14, 14)] {
+            add_range(&mut ranges, first, last);
+        }
+        assert_eq!(ranges, BTreeMap::from([(5, 12), (14, 14)]));
     }
 
     /// Needs the end of each term: a record that the node stamped in a later term is not above an earlier cut.
