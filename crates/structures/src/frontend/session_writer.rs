@@ -198,7 +198,7 @@ impl Writer {
         }
     }
 
-    /// Asks for another slab: an operation found no room ([`SpaceFault::NoSpace`](crate::SpaceFault::NoSpace)).
+    /// Asks for another slab: an operation found no room ([`SpaceFault::NoSpace`]).
     ///
     /// # Errors
     /// [`FrontEndError::NoRoom`]: no slab is free. [`FrontEndError::Held`], [`FrontEndError::Over`]: the tenure is over.

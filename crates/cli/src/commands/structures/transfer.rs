@@ -17,7 +17,7 @@ use stonecast_console::ndjson;
 /// Puts every entry of an NDJSON file into a structure with keys and values of bytes, which is made if it does not exist.
 ///
 /// Each line is {"key":KEY,"value":VALUE}, where KEY and VALUE are strings or {"base64":"..."}. A broken line ends the import: the lines before it
-/// are stored. Programs open the structure as BTree<Vec<u8>, Vec<u8>> or HashTable<Vec<u8>, Vec<u8>>.
+/// are stored. Programs open the structure as BTree or HashTable with keys and values of type `Vec<u8>`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
