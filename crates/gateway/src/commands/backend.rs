@@ -3,7 +3,7 @@
 //! A server executes the writes of one connection in their order. Nodes of a cluster do not: an attempt may be repeated at another node while later writes are
 //! under way. Writes of one key in a step are therefore not in flight together; the last one stands for those that it overwrites.
 //!
-//! The calls of a cluster are boxed, so that the calls of a server take no more memory than they need.
+//! The calls of a cluster are futures on the heap, so that the calls of a server take no more memory than they need.
 
 use std::rc::Rc;
 
@@ -45,7 +45,7 @@ impl Backend {
     pub async fn entries(&self) -> Result<Entries, Failure> {
         Ok(match self {
             Self::Server(client) => Entries::Server(client.entries().await?),
-            Self::Cluster(client) => Entries::Cluster(Box::new(Box::pin(client.entries()).await?)),
+            Self::Cluster(client) => Entries::Cluster(Box::new(client.entries().await?)),
         })
     }
 
@@ -57,7 +57,7 @@ impl Backend {
         match (self, entries) {
             (Self::Server(client), Entries::Server(found)) => found.next(client, page).await?,
             (Self::Cluster(client), Entries::Cluster(found)) => {
-                Box::pin(found.next(client, page)).await?;
+                found.next(client, page).await?;
             }
             _ => unreachable!("entries are read from the store that found them"),
         }
@@ -112,7 +112,7 @@ impl Backend {
             return Ok(0);
         }
         let together = &keys[..keys.len().min(KEYS_TOGETHER)];
-        let found = Box::pin(client.multi_get(together)).await.into_iter();
+        let found = client.multi_get(together).await.into_iter();
         let found: Vec<_> = found.collect::<Result<_, _>>()?;
         let (mut size, mut count) = (0, 0);
         for value in &found {
@@ -133,7 +133,7 @@ impl Backend {
     pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, Failure> {
         Ok(match self {
             Self::Server(client) => client.get(key, value).await?,
-            Self::Cluster(client) => Box::pin(client.get(key, value)).await?,
+            Self::Cluster(client) => client.get(key, value).await?,
         })
     }
 
@@ -145,10 +145,7 @@ impl Backend {
     ) -> Result<Written, Failure> {
         Ok(match self {
             Self::Server(client) => client.put_if(key, value, condition).await?,
-            Self::Cluster(client) => {
-                let mut token = None;
-                Box::pin(client.put_with(&mut token, key, value, condition)).await?
-            }
+            Self::Cluster(client) => client.put_with(&mut None, key, value, condition).await?,
         })
     }
 
@@ -167,9 +164,7 @@ impl Backend {
     ) -> Result<Option<Written>, Failure> {
         Ok(match self {
             Self::Server(client) => client.delete_if(key, condition).await?,
-            Self::Cluster(client) => {
-                Box::pin(client.delete_with(&mut None, key, condition)).await?
-            }
+            Self::Cluster(client) => client.delete_with(&mut None, key, condition).await?,
         })
     }
 
@@ -180,7 +175,7 @@ impl Backend {
             Self::Cluster(client) => client,
         };
         let mut sum: Option<Metrics> = None;
-        for (_, counted) in Box::pin(client.metrics()).await {
+        for (_, counted) in client.metrics().await {
             let counted = counted?;
             sum = Some(sum.map_or(counted, |sum| sum.and(&counted)));
         }
