@@ -323,6 +323,29 @@ impl World {
         self.shared.step().is_some()
     }
 
+    /// Executes events until `done`, which is asked every `look` nanoseconds, or for `duration` at most. Returns whether it
+    /// was done.
+    pub fn step_until(
+        &self,
+        duration: Nanoseconds,
+        look: Nanoseconds,
+        mut done: impl FnMut() -> bool,
+    ) -> bool {
+        let end = self.now() + duration;
+        while self.now() < end {
+            let pause = end.min(self.now() + look);
+            while self.now() < pause {
+                if !self.step() {
+                    return done();
+                }
+            }
+            if done() {
+                return true;
+            }
+        }
+        done()
+    }
+
     /// Runs `future` beside everything else until it is done.
     ///
     /// # Panics

@@ -240,14 +240,7 @@ impl NodeCluster {
     }
 
     /// Lets time pass until `done`, or `duration` at most. Returns whether it was done.
-    pub fn run_until(&self, duration: Nanoseconds, mut done: impl FnMut() -> bool) -> bool {
-        let end = self.world.now() + duration;
-        while !done() {
-            if self.world.now() >= end {
-                return false;
-            }
-            self.pass(LOOK_NS);
-        }
-        true
+    pub fn run_until(&self, duration: Nanoseconds, done: impl FnMut() -> bool) -> bool {
+        self.world.step_until(duration, LOOK_NS, done)
     }
 }

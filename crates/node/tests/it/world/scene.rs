@@ -188,20 +188,8 @@ impl Scene {
     }
 
     /// Lets time pass until `done`, or `duration` at most. Returns whether it was done.
-    pub fn run_until(&self, duration: Nanoseconds, mut done: impl FnMut() -> bool) -> bool {
-        let end = self.world.now() + duration;
-        while self.world.now() < end {
-            let pause = end.min(self.world.now() + 50_000);
-            while self.world.now() < pause {
-                if !self.world.step() {
-                    return done();
-                }
-            }
-            if done() {
-                return true;
-            }
-        }
-        done()
+    pub fn run_until(&self, duration: Nanoseconds, done: impl FnMut() -> bool) -> bool {
+        self.world.step_until(duration, 50_000, done)
     }
 
     /// A write of a new number.
