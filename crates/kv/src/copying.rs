@@ -54,7 +54,7 @@ copying! {
     leads,
     /// The highest term of these shards.
     term_max,
-    /// What is left of the shortest lease on these shards, in nanoseconds.
+    /// Time until the first lease on these shards ends, in nanoseconds.
     lease_left_ns,
     /// Shards that the node keeps a copy of, and leads not.
     copies,

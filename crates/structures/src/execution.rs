@@ -44,7 +44,7 @@ pub(crate) struct Execution<'a> {
     asked: Vec<Span>,
 }
 
-/// What the parts so far have changed.
+/// The changes of the parts that were executed so far.
 #[derive(Debug)]
 struct Open<'a> {
     draft: Draft<'a>,

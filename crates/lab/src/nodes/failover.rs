@@ -124,7 +124,7 @@ pub fn fail_over(load: &FailoverLoad) -> Result<Failover, ClusterError> {
     })
 }
 
-/// What is known about a shard so far.
+/// The times of a shard that have come so far.
 #[derive(Default)]
 struct Times {
     shard: u32,

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub data: PathBuf,
-    /// What the pool holds.
+    /// The kind of the pool's content.
     pub content: Content,
     pub durability: Option<Durability>,
     pub domain: Option<PersistenceDomain>,

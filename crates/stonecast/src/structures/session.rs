@@ -87,7 +87,7 @@ impl Connection {
         })
     }
 
-    /// What the connection opens, for tasks of the program.
+    /// The session of the connection, for tasks of the program.
     pub fn session(&self) -> &Session {
         &self.session
     }

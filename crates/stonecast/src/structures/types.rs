@@ -200,7 +200,7 @@ pub trait Shape {
     /// The types of keys and values, in words.
     fn schema() -> String;
 
-    /// What a structure of this type is.
+    /// The description of a structure of this type.
     fn description() -> Description {
         Description {
             kind: Self::KIND,

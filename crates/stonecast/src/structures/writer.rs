@@ -17,7 +17,7 @@ use super::types::{Keyed, Sequence, Shape, Value};
 /// | `insert` and every other update | durable, and visible to all readers |
 /// | `stage` and the like | executed; durable when its [`Ticket`] ends, visible after [`Writer::publish`] |
 ///
-/// Where a structure has no room, its lock domain gets more memory of the pool.
+/// A lock domain whose structures have no room gets more memory of the pool.
 pub struct Writer<S: Shape> {
     name: String,
     writer: stonecast_structures::Writer,

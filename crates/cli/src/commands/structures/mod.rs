@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::flags::Connection;
 use crate::output;
 
-/// What to do with data structures.
+/// The commands for data structures.
 #[derive(Debug, Subcommand)]
 pub enum Structures {
     List(List),
