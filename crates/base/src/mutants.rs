@@ -137,11 +137,11 @@ mutants! {
     ClaimIgnored in "kv", "lost update";
     /// Recovery takes all keys for keys of the first shard.
     RecoveredIntoOneShard in "kv", "lost key";
-    /// A server takes requests of terms in which it does not lead the shard any more.
+    /// A server accepts requests for a term in which it has stopped leading the shard.
     RequestOutlivesTerm in "kv/cluster", "a retried write is done once";
-    /// A client of a cluster believes what it has read without a look at its lease.
+    /// A client of a cluster trusts what it read without checking its lease.
     ReadUnchecked in "kv/cluster", "readers within the primary's lease";
-    /// A client of a cluster believes an error of a read without a look at its lease.
+    /// A client of a cluster trusts an error of a read without checking its lease.
     ErrorUnchecked in "kv/cluster", "readers within the primary's lease";
     /// A client takes the effect of a write from its last error.
     EffectOfLastError in "kv/cluster", "a retried write is done once";
@@ -155,7 +155,7 @@ mutants! {
     OutcomesNotPulled in "kv/node", "a retried write is done once";
     /// The store of a joiner keeps the keys of the copy that it drops.
     DroppedKeysStay in "kv/node", "a joiner begins with nothing";
-    /// A primary that resigns forgets where the puts lie that it has stamped and not settled.
+    /// A primary that resigns forgets the places of the puts that it has stamped but not settled.
     UnsettledPutUncounted in "kv/node", "E11";
     /// A node reports its own copy before the commit of its log.
     OwnCommitNotAwaited in "node", "acknowledged means on all copies";
@@ -167,17 +167,17 @@ mutants! {
     PulledUnpersisted in "node", "who is in sync has everything";
     /// A node appends to a copy that has not said that it follows.
     SentUnfollowed in "node", "streams are open before entries come";
-    /// An heir looks at its memory while a primary that was dismissed may append.
+    /// An heir searches its memory while a dismissed primary may still append.
     DismissedNotFenced in "node", "quiesce before the look";
     /// A node that has ended goes on to grant leases, and to renew its own.
     FailedNodeGrants in "node", "every group is led again";
     /// A copy waits for an earlier sender that may still finish a write, before it follows an heir.
     DoubtStopsCopies in "node", "every group is led again";
-    /// An heir with a consent decides before its search has come to everything that its predecessor has answered.
+    /// An heir with a consent decides before its search has reached everything that its predecessor answered.
     ConsentBeforeSearch in "node", "an heir has everything";
-    /// A floor rises behind many entries alone.
+    /// A floor rises only after many entries, however much time passes.
     FloorByCountAlone in "node", "segments are used again";
-    /// The report of a link calls for no turn.
+    /// A report that a link received causes no turn of the node.
     ReportsWakeNobody in "node", "a write waits for no pause";
     /// A sender that was quiet does not wake its peer.
     RestingPeerNotWoken in "node", "a write waits for no pause";
@@ -189,7 +189,7 @@ mutants! {
     NumbersOfPredecessor in "node", "a replaced node is another one";
     /// A primary counts a copy that has lost entries which the copy had reported.
     ShortCopyCounts in "node", "who is in sync has everything";
-    /// A copy leaves an heir alone whose history lacks entries that were on all copies.
+    /// A copy does not object to an heir whose history lacks entries that were on all copies.
     ShortHeirStays in "node", "every group is led again";
     /// A joiner pauses before it asks for the rest of a page that is longer than an answer.
     LongPagesPause in "node", "a joiner is filled without pauses";
@@ -229,11 +229,11 @@ mutants! {
     LostCopyCounts in "cluster", "a lost copy is none";
     /// A silent node is removed from one group and stays in sync with others.
     FencePerShard in "cluster", "removed from all groups";
-    /// A node that says to have started later than the configuration knows is granted leases.
+    /// A node is granted leases although it names a later start than the configuration knows.
     UnknownStartGranted in "member", "leases from the copies";
     /// A primary whose lease ended is removed instead of deposed.
     RemovedByPause in "member", "a pause costs no copy";
-    /// A node takes a pause of its own for the silence of others.
+    /// A node mistakes its own pause for the silence of others.
     OwnPauseCounted in "member", "a pause costs no copy";
     /// A primary whose lease ended goes on.
     LeaseEndIgnored in "member", "leases from the copies";
@@ -275,13 +275,13 @@ mutants! {
     ServedEarly in "replication", "an heir settles what it found";
     /// An heir serves while its predecessor may hold a lease.
     LeasesNotAwaited in "replication", "one leader at a time";
-    /// A joiner is appended the entries that are stamped from its join on, and nobody gives it those that are not published yet.
+    /// A joiner gets the entries that are stamped from its join on, but not the earlier ones that are not published yet.
     UnpublishedLeftOut in "replication", "a joiner gets everything";
     /// A primary takes the report of an earlier join for that of the present one.
     EarlierPullCounts in "replication", "a joiner gets everything";
-    /// A primary counts copies that it awaits, and that no configuration names, for the fewest copies.
+    /// A primary counts copies that it awaits, and that no configuration names, towards the fewest copies.
     AwaitedCounted in "replication", "a write is on the fewest copies";
-    /// A primary looks at the number of copies when it stamps, and not when it answers.
+    /// A primary checks the number of copies when it stamps, but not when it answers.
     FewestAtStampAlone in "replication", "a write is on the fewest copies";
     /// A refusal that saw no key waits for nothing.
     AbsenceSawNothing in "replication", "refusals wait for what they saw";
@@ -291,7 +291,7 @@ mutants! {
     LineageBeforeEntries in "replication", "a history is durable after its entries";
     /// A copy raises its floor in a term whose history it has not kept.
     FloorBeforeHistory in "replication", "a history is durable after its entries";
-    /// A copy must have all entries of a history that it has adopted, also where the heir never sent them.
+    /// A copy must have all entries of a history that it has adopted, even where the heir never sent them.
     AdoptedHistoryCounts in "replication", "an heir has everything";
     /// A copy adopts the history of an heir that has lost what was on all copies.
     ShortHistoryAdopted in "replication/machines", "an heir has everything";
@@ -343,7 +343,7 @@ mutants! {
     SettledNotCharged in "backup", "credits never wedge";
     /// A backup looks for entries no further than sessions have credit.
     DeadPlacesForgotten in "backup", "all that lands is found";
-    /// A backup takes for silent what may still be written by peers of an earlier run.
+    /// A backup counts memory as silent that peers of an earlier run may still write.
     EarlierWritersTrusted in "backup", "doubt ends when the peer is gone";
     /// A segment goes back to records before the floors that settle its entries are durable.
     ReturnedBeforeFloors in "backup", "floors are durable first";
@@ -409,7 +409,7 @@ mutants! {
     CoverageNotContiguous in "structures", "rule 1: a transaction covers a contiguous range";
     /// A log that ends before a durable record is taken for a log that a crash has cut.
     GapNotReported in "structures", "rule 2: a gap below the durable horizon is corruption";
-    /// A hand-over leaves the tenure word as it is.
+    /// A hand-over does not raise the tenure word.
     WordNotRaised in "structures", "rule 3: raise, revoke, scan";
     /// Records that a hand-over counts are not made durable.
     ScannedNotSettled in "structures", "rule 3: what was scanned is durable before the seal";
@@ -435,9 +435,9 @@ mutants! {
     BlockTagNotChecked in "structures", "rule 8: content tags";
     /// Readers do not check the tags of slots.
     SlotTagNotChecked in "structures", "rule 8: a tag for each slot";
-    /// A reader takes a node for that of its key without a look at the node's fences.
+    /// A reader takes a node for that of its key without checking the node's fences.
     FenceIgnored in "structures", "rule 9: fences";
-    /// A slab is given to a domain with the bits of the one before.
+    /// A slab is given to a domain with the bits of the domain before.
     SlabGivenDirty in "structures", "rule 6: slabs belong to a domain";
     /// A slab changes hands while a log may hold entries for it.
     SlabTakenEarly in "structures", "rule 6: a slab changes its domain after the log is trimmed";
@@ -451,7 +451,7 @@ mutants! {
     RoomNotReserved in "structures", "rule 12: room before acknowledgement";
     /// A log of an earlier run is given away while its owner may still write to it.
     OldLogGiven in "structures", "rule 3: nothing is reused within reach of an earlier owner";
-    /// A writer tells a record as durable without having read the tenure word behind it.
+    /// A writer reports a record as durable without reading the tenure word again behind it.
     WordNotReadAgain in "structures", "rule 3: the word is read again behind each append";
     /// The root word is stored before the table that it names.
     RootBeforeTable in "structures", "rule 10: all roots change by one word";
@@ -461,15 +461,15 @@ mutants! {
     RetiredAtOnce in "structures", "rule 6: deferred frees stand in a retire chain";
     /// A reader of a snapshot takes younger nodes for nodes of its version.
     BirthNotChecked in "structures", "rule 7: snapshots end with snapshot too old";
-    /// A reader does not look whether the table is still the one that it has read.
+    /// A reader does not check that the table is still the one that it read.
     RootWordIgnored in "structures", "rule 10: all roots change by one word";
-    /// Operations that cancel each other take what stands before them away, too.
+    /// Operations that cancel each other are annulled even where others stand before them.
     AnnulledBehindOthers in "structures", "rule 14: annulment only where nothing stands before the pair";
     /// A consumer's record forgets what it has taken.
     TakenForgotten in "structures", "rule 15: what is taken stays in the record until it is done";
     /// A consumer's record counts what it has taken for done.
     TakenIsDone in "structures", "rule 15: what is taken stays in the record until it is done";
-    /// An operation that is done again takes effect again.
+    /// An operation that is retried takes effect again.
     TokenForgotten in "structures", "rule 3: the next tenure has the results of retried operations";
 }
 
