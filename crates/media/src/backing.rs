@@ -28,7 +28,7 @@ pub(crate) const HEADER_COPY_SIZE: u64 = 4096;
 pub enum Prepared {
     /// Every byte is allocated on the medium, so a write cannot fail for lack of space.
     Ready,
-    /// The span is being prepared beside the caller, which asks again.
+    /// The span is being prepared in the background; the caller asks again.
     Pending,
 }
 

@@ -48,7 +48,7 @@ pub enum MediaError {
         /// Bytes by which it was to grow.
         size: u64,
     },
-    /// Bytes on the medium are not what they must be.
+    /// Bytes on the medium failed a check.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
     /// Both copies of the pool header are damaged, so the other files cannot be read.
@@ -114,7 +114,7 @@ pub enum MediaError {
         /// The version that this program reads.
         supported: u32,
     },
-    /// The pool holds something else than what it was opened for.
+    /// The pool's content is not of the kind for which it was opened.
     #[error(
         "{path} is a pool of {found}, not of {expected}; {}",
         match found {
@@ -125,7 +125,7 @@ pub enum MediaError {
     OtherContent {
         /// The pool.
         path: PathBuf,
-        /// Its content.
+        /// The content.
         found: Content,
         /// The content that was expected.
         expected: Content,
@@ -160,7 +160,7 @@ pub enum MediaError {
     Copied {
         /// The pool.
         path: PathBuf,
-        /// Its log.
+        /// The log.
         log: String,
         /// The home of the copy; see [`Backing::home`](crate::Backing::home).
         found: u128,

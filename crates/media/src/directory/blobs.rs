@@ -2,9 +2,9 @@
 //!
 //! - A checkpoint is replaced by `rename`, so a crash leaves the old one or the new one.
 //! - A header copy is overwritten in place and synced before the other is touched, so a crash tears one copy at most.
-//! - The first header is written beside its place and renamed when both copies are complete: a directory has a header that
-//!   was once whole, or no header. So a crash during a creation leaves no pool, and damage is never mistaken for such a
-//!   crash.
+//! - The first header is written under another name and renamed once both copies are complete: a directory has a header
+//!   that was once whole, or no header. So a crash during a creation leaves no pool, and damage is never mistaken for
+//!   such a crash.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};

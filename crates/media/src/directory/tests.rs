@@ -180,7 +180,7 @@ fn the_next_run_writes_the_bytes_again_that_a_failed_sync_left_in_the_page_cache
     assert!(marked_since(marked) < span.size);
 }
 
-/// A note from an earlier power cycle warns of a page cache that no longer exists.
+/// A note from an earlier power cycle warns of a page cache that is gone.
 #[test]
 fn a_failed_sync_before_the_machine_started_needs_no_rewrite() {
     let Some(place) = Place::new("a_failed_sync_before_the_machine_started_needs_no_rewrite")
@@ -273,7 +273,7 @@ fn the_name_of_a_new_pool_and_of_every_folder_made_for_it_is_durable() {
     };
     let (one, two) = (place.path().join("one"), place.path().join("one/two"));
     assert_eq!(synced(&two), [&one, place.path()].map(Path::to_owned));
-    // Its maker may have been killed before the name was durable.
+    // The maker of the directory may have been killed before the name was durable.
     assert_eq!(synced(&two), [one]);
 }
 

@@ -421,7 +421,7 @@ impl Header {
     pub fn cluster_seed(&self) -> Option<u64> {
         self.is_of_cluster().then(|| self.bytes.cluster_seed.get())
     }
-    /// The configuration in which the node of this pool last was; `None`: the pool is no node's.
+    /// The configuration in which the node of this pool last was; `None`: the pool belongs to no node.
     pub fn membership(&self) -> Option<Membership> {
         let bytes = &self.bytes;
         let is_member = bytes.incompatible.get() & INCOMPATIBLE_MEMBER != 0;

@@ -133,7 +133,7 @@ fields! {
     shards: "number of even ranges of key hashes, each with an index of its own, 2 to 32; 0 without bit 1: one",
     reserved_shards: "zero",
     cluster_seed: "seed of the hashes of keys, the same in all pools of a cluster; 0 without incompatible bit 2: the tag key is the seed",
-    cluster: "name of the cluster of which the pool is a node's; this field and those up to `lease drift` are 0 without incompatible bit 3",
+    cluster: "name of the cluster to which the node of the pool belongs; this field and those up to `lease drift` are 0 without incompatible bit 3",
     epoch: "the latest configuration in which the node was",
     attempt: "number of the attempt that stored that configuration",
     lease_duration: "longest lease that the node may have granted, in ns",

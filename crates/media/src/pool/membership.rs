@@ -5,8 +5,8 @@ use std::rc::Rc;
 use crate::pool::SharedHeader;
 use crate::{Backing, MediaError};
 
-/// The configuration in which a node last was, in the numbers of the crate that gives them a meaning. A node serves its pool
-/// in no earlier configuration.
+/// The configuration in which a node last was, as plain numbers; another crate gives them a meaning. A node serves its
+/// pool in no earlier configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// The cluster.
@@ -35,7 +35,7 @@ impl MembershipCell {
         Self { backing, header }
     }
 
-    /// The membership; `None`: the pool is no node's.
+    /// The membership; `None`: the pool belongs to no node.
     pub fn load(&self) -> Option<Membership> {
         self.header.read(|header| header.membership())
     }

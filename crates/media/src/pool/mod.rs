@@ -342,7 +342,7 @@ impl Pool {
     }
 
     /// The seed by which the nodes of the pool's cluster hash keys. A ledger says which records of such a pool count.
-    /// `None`: the pool is of no cluster.
+    /// `None`: the pool belongs to no cluster.
     pub fn cluster_seed(&self) -> Option<u64> {
         self.header.read(Header::cluster_seed)
     }

@@ -449,7 +449,7 @@ fn a_pool_keeps_its_number_of_shards_and_is_not_made_with_none_or_too_many() {
 /// Needs the refusal of an unknown incompatible feature in every earlier program: it would take void records for records
 /// that count.
 #[test]
-fn a_pool_of_a_cluster_keeps_the_seed_of_its_cluster_and_any_other_pool_has_the_header_of_before() {
+fn a_pool_of_a_cluster_keeps_the_seed_of_its_cluster_and_the_header_of_any_other_pool_has_none() {
     for seed in [None, Some(0), Some(u64::MAX - 7)] {
         let place = fast_place();
         let directory = place.path().join("pool");
@@ -469,7 +469,7 @@ fn a_pool_of_a_cluster_keeps_the_seed_of_its_cluster_and_any_other_pool_has_the_
     }
 }
 
-/// Needs the share of both in one header: the pool writes its header anew when it is closed.
+/// Needs the one header that the pool and its cell share: the pool writes its header again when it is closed.
 #[test]
 fn the_pool_of_a_node_keeps_its_configuration_and_an_earlier_program_refuses_it() {
     let place = fast_place();
