@@ -21,7 +21,7 @@ pub enum Finding<'a> {
     Record(Found<'a>),
     /// Room without a published record between published ones: remains of writes that never took effect.
     Hole {
-        /// Its first byte.
+        /// The first byte.
         from: u64,
         /// The byte after its last.
         to: u64,

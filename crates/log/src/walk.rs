@@ -34,11 +34,11 @@ const BATCH: usize = 32;
 pub struct Found<'a> {
     /// Bytes from the start of the log.
     pub position: u64,
-    /// Its header, with the stamp.
+    /// The header, with the stamp.
     pub header: RecordHeader,
-    /// Its key.
+    /// The key.
     pub key: &'a [u8],
-    /// Its value.
+    /// The value.
     pub value: &'a [u8],
     /// Whether it was taken back: it is a link of its segment's chain and has no meaning for its key.
     pub is_void: bool,

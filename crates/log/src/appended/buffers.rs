@@ -38,7 +38,7 @@ struct Held {
     doubtful: BTreeSet<u64>,
 }
 
-/// Stands for the peers of the run before, whose numbers are unknown. No peer has this number.
+/// Stands for the peers of an earlier run, whose numbers are unknown. No peer has this number.
 const EARLIER_RUN: u64 = u64::MAX;
 
 /// A search for everything that lay in the segments at one moment; see [`Buffers::begin_search`].
@@ -82,7 +82,7 @@ impl Buffers {
         }
     }
 
-    /// No writer of the earlier run is left, so the search finds everything that they wrote.
+    /// Notes that no writer of the earlier run is left, so the search finds everything that they wrote.
     pub fn trust_adopted(&mut self) {
         for held in &mut self.held {
             if held.doubtful.remove(&EARLIER_RUN) {
@@ -103,7 +103,8 @@ impl Buffers {
         self.ahead.saturating_sub(posted)
     }
 
-    /// The segment of `state` is given to the device as a buffer, from [`first_unit`](super::first_unit) to its end.
+    /// Notes that the device got the segment of `state` as a buffer, from [`first_unit`](super::first_unit) to the
+    /// segment's end.
     ///
     /// # Panics
     /// If the segment is held already.
@@ -130,21 +131,23 @@ impl Buffers {
         held.scan = ArrivalScan::new(format, state.number).finding_settled(stale);
     }
 
-    /// The device has given the buffer of segment `number` back: nothing lands there any more, except from doubtful peers.
+    /// Notes that the device has given the buffer of segment `number` back: nothing lands there from then on, except from
+    /// doubtful peers.
     pub fn consumed(&mut self, number: u32) {
         let held = self.find(number);
         held.consumed = true;
         held.scan.close();
     }
 
-    /// A peer has not confirmed that it is quiet: the peer may still finish a write into any segment posted so far.
+    /// Notes that a peer has not confirmed that it is quiet: the peer may still finish a write into any segment posted so
+    /// far.
     pub fn doubt(&mut self, peer: u64) {
         self.held.iter_mut().for_each(|held| {
             held.doubtful.insert(peer);
         });
     }
 
-    /// The peer is quiet, or gone.
+    /// Notes that the peer is quiet or gone.
     pub fn trust(&mut self, peer: u64) {
         self.held.iter_mut().for_each(|held| {
             held.doubtful.remove(&peer);
@@ -242,9 +245,9 @@ impl Buffers {
         self.held.iter().map(|held| held.state)
     }
 
-    /// The units in which something may lie that arrived before an entry found in segment `number`, and that no search has
-    /// found: the open units below the last entry there, and those of all segments posted before. A device no longer fills
-    /// the end of a segment once something has arrived in a later segment.
+    /// The units that may hold something that arrived before an entry found in segment `number` and that no search has
+    /// found: the open units below the last entry there, and those of all segments posted before. A device no longer
+    /// fills the end of a segment once something has arrived in a later segment.
     pub fn open_units_up_to(&self, format: &LogFormat, number: u32) -> u64 {
         let mut open = 0;
         for held in &self.held {

@@ -92,11 +92,11 @@ struct Slot {
 impl Ledger {
     /// Reads the newest ledger of the segments `segments`, which appends fill, in the log that messages call `file`.
     ///
-    /// After the death of the process alone, the ledger may be visible and not persisted. The caller writes it once more, and
-    /// persists that, before it confirms a history or relies on a floor that it finds here.
+    /// After the death of the process alone, the ledger may be visible and not persisted. The caller writes the ledger
+    /// once more and persists it before it confirms a history or relies on a floor found here.
     ///
     /// # Errors
-    /// A segment has no ledger of its generation or the next: no crash leaves that. Or a ledger is of another format.
+    /// A segment has no ledger of its generation or the next, which no crash leaves, or a ledger is of another format.
     pub fn read<'s>(
         region: &dyn Region,
         format: &LogFormat,
@@ -134,7 +134,7 @@ impl Ledger {
         Ok(newest)
     }
 
-    /// The histories of all shards that the node keeps a copy of: they say which entries count.
+    /// The histories of all shards of which the node keeps a copy: they say which entries count.
     pub fn lineages(&self) -> &Lineages {
         &self.told.lineages
     }
@@ -150,10 +150,11 @@ impl Ledger {
         self.told.lineages.keep(shard, lineage);
     }
 
-    /// The node drops its copy of `shard`, and begins anew with `lineage`, as a joiner or with a [dropped](Lineage::dropped)
-    /// history. From now on no record of the shard that lies in the log counts, not even a digested one. `version` is the
-    /// next version of the node's counter: no record gets it, and all records written from now on have later versions. The
-    /// change is durable when a later [`Ledger::write`] is persisted; until then nothing of the new copy is written.
+    /// Drops the node's copy of `shard`, which begins anew with `lineage`, as a joiner or with a
+    /// [dropped](Lineage::dropped) history. From then on no record of the shard that lies in the log counts, not even a
+    /// digested one. `version` is the next version of the node's counter: no record gets it, and all records written
+    /// afterwards have later versions. The change is durable when a later [`Ledger::write`] is persisted; until then
+    /// nothing of the new copy is written.
     pub fn drop_shard(&mut self, shard: u32, lineage: Lineage, version: u64) {
         self.told.versions.drop_shard(shard, version);
         self.told.lineages.keep(shard, lineage);
@@ -220,9 +221,9 @@ impl Ledger {
     }
 }
 
-/// Clears the magics of both slots of segment `number`, unless appends filled it. Clients wrote any values they liked into
-/// the slots, and a value that looks like a ledger would settle entries that no floor settled. Returns the spans that the
-/// caller must persist before a ledger is written there.
+/// Clears the magics of both slots of segment `number`, unless appends filled it. Clients may have written any values
+/// into the slots, and a value that looks like a ledger would settle entries that no floor settled. Returns the spans
+/// that the caller must persist before a ledger is written there.
 pub(super) fn clear_forged(region: &dyn Region, format: &LogFormat, number: u32) -> Vec<Span> {
     let found = segment::read(region, format, number);
     if let HeaderFound::Valid {

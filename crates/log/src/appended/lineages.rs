@@ -7,7 +7,7 @@ use stonecast_lineage::{Judgement, Lineage, Point};
 
 use super::entry::EntryFacts;
 
-/// The histories of the shards that this node keeps a copy of.
+/// The histories of the shards of which this node keeps a copy.
 ///
 /// A later history may make an entry count that was void: the heir that cut the entry off never served. That heir's
 /// successor sends the entry again. A void entry is therefore not needed, and its bytes must not stay where they could take

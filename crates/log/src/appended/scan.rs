@@ -85,8 +85,8 @@ impl ArrivalScan {
         }
     }
 
-    /// Nothing lands in the segment any more: its buffer has come back, or its senders are gone. The next steps look once more at
-    /// each unit that is open, and then the scan is [settled](Self::is_settled).
+    /// Notes that nothing lands in the segment from now on: its buffer has come back, or its senders are gone. The next
+    /// steps look once more at each unit that is open, and then the scan is [settled](Self::is_settled).
     pub fn close(&mut self) {
         if !self.closed {
             self.closed = true;

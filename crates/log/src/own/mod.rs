@@ -18,7 +18,8 @@
 //! Invariants, which the caller keeps:
 //! - A row of the ledger is durable before a record that needs the row is stamped: a term before its first record, skipped versions before the
 //!   first record behind them.
-//! - Records become durable in the order of their versions. A segment is freed, with the last version that was given, when all records up to that version are durable.
+//! - Records become durable in the order of their versions. A segment that is freed keeps the last version that was
+//!   given, and is freed only when all records up to that version are durable.
 //! - No segment with a record above [`Versions::settled`] is freed, and no such record is moved.
 
 mod proofs;

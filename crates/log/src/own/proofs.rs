@@ -5,9 +5,10 @@
 //!   segment 2   | 44 | 46 | 47, durable: up to 46 |      46 was durable, so 43 was
 //! ```
 //!
-//! Records become durable in the order of their versions. A record that was durable proves it of all versions before its
-//! own. A stamp says of its segment up to which unit everything was durable, and a segment that was freed names a version:
-//! all versions up to it were durable then. No crash takes what was durable.
+//! Records become durable in the order of their versions. A durable record therefore proves that all versions before its
+//! own were durable. The stamp of a record names the unit of its segment up to which everything was durable, and a
+//! segment that was freed names a version up to which all versions were durable at that time. No crash takes what was
+//! durable.
 
 use std::collections::BTreeMap;
 

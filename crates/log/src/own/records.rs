@@ -36,8 +36,8 @@ pub struct History {
     pub missing: Option<u64>,
     /// The number of records behind the missing version. None of them counts.
     pub behind_missing: u64,
-    /// The highest version that a record has or a row of the ledger names. Raised by whoever knows that the counter gave a
-    /// higher one.
+    /// The highest version that a record has or a row of the ledger names. A caller that knows of a higher one that the
+    /// counter gave raises this value.
     pub given: u64,
     /// The first version that no record of the history has.
     end: u64,
@@ -276,7 +276,8 @@ mod tests {
         }
     }
 
-    /// Needs the way without the search for what is gone: the records of the range lie where a checkpoint spares the scan.
+    /// Needs the variant without the search for gone records: the records of the range lie where a checkpoint spares the
+    /// scan.
     #[test]
     fn a_scan_that_leaves_settled_records_out_drops_no_range() {
         let mut versions = Versions::default();

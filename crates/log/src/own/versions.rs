@@ -24,7 +24,7 @@ pub struct Versions {
 /// The verdict on a record that a node stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnVerdict {
-    /// The record counts, with or without other records.
+    /// The record counts, whatever other records are found.
     Counts,
     /// The history decides.
     Open,
@@ -59,7 +59,7 @@ impl Versions {
         }
     }
 
-    /// The node leads `shard` in `term`, and the counter has given the versions up to `given`.
+    /// Notes that the node leads `shard` in `term`, and that the counter has given the versions up to `given`.
     ///
     /// # Panics
     /// If the node has led the shard in this term or a later one, or in a term that began behind this version.
@@ -361,7 +361,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_or_lies_above_a_cut_never_counts_and_the_rest_counts_once_it_is_settled() {
+    fn versions_that_are_skipped_or_above_a_cut_never_count_and_the_rest_count_once_they_are_settled()
+     {
         let mut versions = versions();
         let judge = |versions: &Versions| {
             [(3, 7), (3, 8), (4, 8), (3, 15), (4, 25)]

@@ -8,8 +8,8 @@
 //! A body holds no place. Its receiver writes it like a moved record ([`relocate`](super::relocate)), which binds it to a
 //! place there. The version is that of the entry.
 //!
-//! The tag of the entry proves a body, or the session in which a page comes. The sender is another node, so everything else
-//! is checked here.
+//! The tag of an entry proves the entry's body, and the session in which a page comes proves the bodies in the page. The
+//! sender is another node, so everything else is checked here.
 
 use super::{
     Draft, KEY_SIZE_MAX, RECORD_START_SIZE, Record, RecordFault, RecordHeader, TAGGED_FROM,
@@ -92,7 +92,7 @@ impl RecordBody {
         Ok(Self { header, bytes })
     }
 
-    /// The record. Its sequence is the version; of its stamp nothing else means anything.
+    /// The record. Its sequence is the version; the rest of its stamp means nothing.
     pub fn record(&self) -> Record<'_> {
         let (key, value) = self.bytes[self.header.key_start()..].split_at(self.header.key_size());
         Record {

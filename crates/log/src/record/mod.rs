@@ -138,11 +138,11 @@ pub struct RecordHeader(StartBytes);
 /// A record whose tag was checked. Its stamp says whether it was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its header.
+    /// The header.
     pub header: RecordHeader,
-    /// Its key.
+    /// The key.
     pub key: &'a [u8],
-    /// Its value.
+    /// The value.
     pub value: &'a [u8],
 }
 
@@ -518,7 +518,7 @@ impl std::fmt::Debug for RecordHeader {
 /// belongs at `position`, in a segment of this generation. Checks neither the stamp nor the bytes
 /// after the value.
 ///
-/// It does not check that the record fits its segment: staged records lie in no segment.
+/// The function does not check that the record fits its segment: staged records lie in no segment.
 #[inline]
 pub fn check<'a>(
     format: &LogFormat,

@@ -209,7 +209,7 @@ fn a_record_of_another_run_fails() {
 }
 
 #[test]
-fn a_record_of_which_the_end_is_not_there_says_how_long_it_is() {
+fn a_record_without_its_end_names_its_length() {
     let format = format(4096, 2);
     for (bytes, whole) in [
         (encoded(&draft(b"key", &[9; 100])), 151),
@@ -303,7 +303,7 @@ fn expected<'a>(generation_low: u16, key: &[u8], bytes: &'a [u8]) -> Option<Read
 
 /// Needs each of the comparisons: of facts, size of the value, end of the bytes, tag, sequence and key.
 #[test]
-fn a_reader_reads_of_a_key_what_the_check_and_a_comparison_say() {
+fn a_reader_finds_the_record_of_a_key_exactly_where_the_check_and_a_comparison_find_it() {
     let format = format(4096, 2);
     let keys: Vec<Vec<u8>> = [1, 7, 8, 9, 16, 17, 23, 32, 33, 200, KEY_SIZE_MAX]
         .map(|size| (0..size).map(|at| at as u8).collect())
@@ -434,7 +434,7 @@ fn a_reader_believes_no_record_in_which_a_bit_has_changed() {
 
 /// Needs the comparison of the token, in the reader's function as in the check.
 #[test]
-fn a_reader_believes_no_record_that_names_its_operation_by_nothing() {
+fn a_reader_believes_no_record_whose_token_is_zero() {
     let format = format(4096, 2);
     let mut bytes = encoded(&draft(b"a key", &[9; 100]));
     bytes[0] = 77;

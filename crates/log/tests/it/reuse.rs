@@ -134,7 +134,7 @@ fn old_versions_may_follow_younger_ones_if_they_were_moved() {
     let (verdict, found) = scan(&memory).unwrap();
     assert_eq!(found, entries);
     assert_eq!(used(verdict).1.sequence_max, 11);
-    // It was moved before the record below it was written.
+    // The record was moved before the record below it was written.
     let found = Found {
         position: 0,
         header: stamped(2, Kind::Put, 0),

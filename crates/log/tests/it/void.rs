@@ -101,7 +101,7 @@ fn a_void_record_names_no_key_and_its_absence_is_not_damage() {
         found,
         [entries[0].clone(), entries[1].clone(), entries[3].clone()]
     );
-    // Its sequence was given out nonetheless.
+    // The sequence of the void record was given out nonetheless.
     assert_eq!(
         (
             report.records,

@@ -95,7 +95,7 @@ fn a_segment_that_is_needed_is_not_released() {
 
 /// Needs the end of the first segment: a message that died may have taken room there, after the last entry that was found.
 #[test]
-fn what_may_lie_before_an_entry_is_all_that_is_open_before_it_and_nothing_behind() {
+fn all_open_units_before_an_entry_may_hold_something_and_none_behind_it() {
     let memory = log();
     let mut ledger = Ledger::default();
     let (mut buffers, _) = filled(&memory, &mut ledger);

@@ -27,7 +27,7 @@ struct Placed {
     persisted: bool,
 }
 
-/// A node with one shard, the primary that appends to it, and the facts that both must not forget.
+/// A node with one shard, the primary that appends to it, and the facts that neither may forget.
 struct History {
     memory: Memory,
     random: Box<dyn FnMut(u64) -> u64>,

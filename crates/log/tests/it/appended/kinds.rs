@@ -31,7 +31,7 @@ fn state_of(verdict: SegmentVerdict) -> SegmentState {
 
 /// A peer may append anything, even records with right stamps.
 #[test]
-fn what_appends_put_into_a_segment_is_never_a_record() {
+fn bytes_that_appends_put_into_a_segment_are_never_a_record() {
     let memory = log();
     let mut ledger = Ledger::default();
     let state = posted(&memory, 1, &mut ledger);

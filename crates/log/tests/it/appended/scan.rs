@@ -181,7 +181,7 @@ fn a_copy_of_an_entry_that_a_later_history_may_have_is_cleared_before_its_segmen
 }
 
 #[test]
-fn a_mark_is_told_and_one_of_an_earlier_use_is_not() {
+fn a_mark_is_reported_and_one_of_an_earlier_use_is_not() {
     let memory = log();
     let mut ledger = Ledger::default();
     let state = posted(&memory, 1, &mut ledger);

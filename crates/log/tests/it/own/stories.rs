@@ -58,8 +58,7 @@ fn each_shard_has_its_own_chain_in_one_log_with_one_counter() {
 
 /// Needs the counter of the whole log: the missing record was the first of its shard here, so no other record names it.
 #[test]
-fn the_history_of_all_shards_ends_where_one_misses_a_record_and_what_was_behind_it_never_comes_back()
- {
+fn the_history_of_all_shards_ends_where_one_misses_a_record_and_later_records_never_come_back() {
     let mut node = leader();
     node.stamp(1, 1);
     node.persist();
@@ -134,7 +133,7 @@ fn a_term_begins_behind_what_other_nodes_stamped_before_it() {
 /// Needs the history of the last heir in place of the one before: the heir of term 70,001 never served, and the heir of term
 /// 70,002 has fewer records.
 #[test]
-fn a_record_is_stamped_behind_the_last_cut_also_where_an_earlier_one_was_higher() {
+fn a_record_is_stamped_behind_the_last_cut_even_where_an_earlier_one_was_higher() {
     let mut node = leader();
     for _ in 0..4 {
         node.stamp(1, 1);
@@ -166,7 +165,7 @@ fn a_record_that_one_heir_cut_off_and_the_next_one_has_is_void_here_and_named_as
 
 /// Needs the row of the drop: a digested record is written like a moved one, and a moved record counts at any place.
 #[test]
-fn what_a_node_had_of_a_shard_before_it_dropped_the_shard_never_counts_again() {
+fn records_of_a_shard_from_before_its_drop_never_count_again() {
     let mut node = leader();
     node.stamp(1, 1);
     node.stamp(1, 2);
