@@ -56,17 +56,17 @@ impl Plan {
         &self.scenario
     }
 
-    /// Its steps as a program, which claims nothing.
+    /// The steps as a program, which claims nothing.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Its steps.
+    /// The steps.
     pub fn steps(&self) -> &[Step] {
         self.program.steps()
     }
 
-    /// Its cost.
+    /// The cost.
     pub fn cost(&self) -> Cost {
         self.program.cost()
     }
@@ -134,7 +134,7 @@ pub fn plan_for(platform: &Platform, operation: Operation, update: Update) -> Re
     })
 }
 
-/// The plan for one WRITE to `platform` that the responder answers, also where a cheaper plan exists: for updates about which the responder
+/// The plan for one WRITE to `platform` that the responder answers, even where a cheaper plan exists: for updates about which the responder
 /// has to hear anyway.
 ///
 /// ```

@@ -71,7 +71,7 @@ pub struct Platform {
 pub struct Contradiction {
     /// The axis to change.
     pub axis: Axis,
-    /// Its value.
+    /// The value.
     pub value: String,
     /// The axis that it contradicts.
     pub other_axis: Axis,

@@ -52,7 +52,7 @@ impl Program {
         self.of(Party::Responder).next().is_none()
     }
 
-    /// Its cost.
+    /// The cost.
     pub fn cost(&self) -> Cost {
         let mut round_trips = 0;
         let mut posted = false;

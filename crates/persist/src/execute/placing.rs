@@ -129,7 +129,7 @@ mod tests {
                 accepted,
                 check(Placing::ResponderProcessor, Side::Responder)
             );
-            // The own software device reports nothing about the device at the other end.
+            // The requester's software device reports nothing about the device at the other end.
             assert!(check(Placing::ResponderProcessor, Side::Requester));
             assert!(check(Placing::Nic, Side::Requester) && check(Placing::Nic, Side::Responder));
             refused += u32::from(!accepted);

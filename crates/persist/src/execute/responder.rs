@@ -72,7 +72,7 @@ struct Session {
     next: usize,
     /// Places of the parts of the update, as far as the requester has named them.
     places: [Option<Span>; 2],
-    /// Their bytes, as far as the requester has sent them.
+    /// The bytes of the parts, as far as the requester has sent them.
     values: [Option<Vec<u8>>; 2],
     /// Receive buffers with a whole message in persistent memory, until its update is done.
     held: Vec<u64>,

@@ -47,7 +47,7 @@ pub(crate) struct Peer {
     pub data_size: u64,
     /// Bytes of a message that it takes.
     pub message_size_max: u32,
-    /// Its receive buffers and their total size in bytes, if they lie in persistent memory.
+    /// The responder's receive buffers and their total size in bytes, if they lie in persistent memory.
     pub receive_buffers: Option<(RemoteAddress, u64)>,
 }
 

@@ -51,7 +51,7 @@ pub use witnesses::{Witness, witnesses};
 /// The model's verdict on a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It keeps its promise.
+    /// The program keeps its promise.
     Sound {
         /// States that can be reached.
         states: u64,

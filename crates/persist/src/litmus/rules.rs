@@ -66,7 +66,7 @@ rules! {
         "Over iWARP the completion of a posted operation does not even say that it was sent.",
         "taxonomy 3.2";
     ControllerReorders: Freedom, "I/O controller reorders",
-        "What is visible in the I/O controller goes on to caches or memory controllers in any order.",
+        "Data that is visible in the I/O controller goes on to caches or memory controllers in any order.",
         "taxonomy 2: visible in order, persistent out of order";
     EarlyEviction: Freedom, "early eviction",
         "A cache line that is visible may be written back at any moment, before any other.",
@@ -84,10 +84,10 @@ rules! {
         "A native FLUSH covers WRITE, WRITE_WITH_IMM and ATOMIC_WRITE, not the payload of a SEND.",
         "InfiniBand specification 1.6, A19; the text names no SEND";
     GlobalIsOnlyVisible: Freedom, "global is only visible",
-        "A native FLUSH with global visibility may leave what it covers in the I/O controller.",
+        "A native FLUSH with global visibility may leave the covered data in the I/O controller.",
         "InfiniBand specification 1.6, A19: placement types";
     NicReset: Freedom, "NIC reset",
-        "The responder's NIC may reset and forget what it has accepted, unless its buffers are trusted; the machine goes on.",
+        "The responder's NIC may reset and forget the data that it has accepted, unless its buffers are trusted; the machine goes on.",
         "device error recovery; no transport forbids it";
     DramForgets: Freedom, "DRAM forgets",
         "Receive buffers in DRAM do not survive.",
@@ -105,7 +105,7 @@ rules! {
         "The answer of a READ comes after earlier writes have left the I/O controller.",
         "taxonomy 3.4; PCIe base specification 3.0";
     PersistentFlushPersists: Promise, "persistent FLUSH persists",
-        "A native FLUSH with persistence is answered after what it covers is in the persistence domain, past any cache.",
+        "A native FLUSH with persistence is answered after the covered data is in the persistence domain, past any cache.",
         "InfiniBand specification 1.6, A19; soft-RoCE writes the lines back";
     AtomicWriteWaits: Promise, "ATOMIC_WRITE waits",
         "ATOMIC_WRITE takes effect after every earlier flush.",
@@ -120,7 +120,7 @@ rules! {
         "Write-back and fence by the responder's processor put visible lines into the memory controller.",
         "taxonomy 2 (CLWB, ADR); fdatasync on page files";
     BatteryDrains: Promise, "battery drains",
-        "Where the whole system persists, a power cut still places what the NIC has accepted, in order.",
+        "Where the whole system persists, a power cut still places the data that the NIC has accepted, in order.",
         "taxonomy 3.1.1";
     RecoveryReplays: Promise, "recovery replays",
         "Recovery applies each message that it finds whole in a persistent receive buffer.",

@@ -65,7 +65,7 @@ words! { Survival, "survival", "lost, either or kept",
 pub struct Piece {
     /// `a` or `b` at its place, or `message(...)` in a receive buffer.
     pub name: String,
-    /// Its place.
+    /// The place.
     pub place: Place,
     /// The effect of a power cut on it at this moment.
     pub survival: Survival,

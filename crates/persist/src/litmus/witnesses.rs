@@ -17,7 +17,7 @@ pub struct Witness {
     pub rule: Rule,
     /// The platform of the program.
     pub platform: Platform,
-    /// Its update.
+    /// The update.
     pub update: Update,
     /// The program. With all rules it is unsound if the rule is a freedom, and sound if it is a promise; without the rule the
     /// verdict is the opposite.

@@ -27,7 +27,7 @@ pub struct Comparison {
     pub published: Program,
     /// The cheapest sound program.
     pub found: Program,
-    /// Their relation.
+    /// The relation of the two programs.
     pub difference: Difference,
 }
 

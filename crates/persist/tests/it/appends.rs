@@ -129,7 +129,7 @@ fn under_one_wait(plan: &Plan, a_first: bool) -> Program {
 }
 
 #[test]
-fn of_several_entries_under_one_wait_each_is_durable_wherever_it_stands() {
+fn each_of_several_entries_under_one_wait_is_durable_wherever_it_stands() {
     for plan in plans() {
         for a_first in [true, false] {
             let several = under_one_wait(&plan, a_first);

@@ -397,7 +397,7 @@ fn proof() -> String {
 }
 
 fn search() -> String {
-    let mut text = "| what carries the values | same cost as published | cheaper | published one unsound | programs tried |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    let mut text = "| operations that carry the values | same cost as published | cheaper | published one unsound | programs tried |\n| --- | --- | --- | --- | --- |\n".to_owned();
     for scope in [Scope::Pure, Scope::Mixed] {
         let mut searcher = Searcher::default();
         let mut counts = BTreeMap::from([("same", 0), ("cheaper", 0), ("unsound", 0)]);

@@ -76,7 +76,7 @@ impl Receiving {
 pub enum NoAgreement {
     /// The description has another number of bytes.
     #[error(
-        "a receiver of appends says {RECEIVING_SIZE} bytes of itself, not {found}; use the same version of stonecast on both sides"
+        "the description of a receiver of appends has {RECEIVING_SIZE} bytes, not {found}; use the same version of stonecast on both sides"
     )]
     Size {
         /// Bytes of the description.
@@ -90,9 +90,9 @@ pub enum NoAgreement {
         /// The meaningless part of the description, in words.
         what: String,
     },
-    /// The receiver's entries outlive processes, and have to outlive a power cut.
+    /// The receiver's entries outlive only its processes, although they have to outlive a power cut.
     #[error(
-        "the receiver keeps what outlives its processes, and a power cut has to be survived; start it with durability power"
+        "the receiver's entries outlive only its processes, but they have to survive a power cut; start it with durability power"
     )]
     TooWeak,
     /// No plan exists for the receiver's platform.
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_receiver_says_is_what_its_appender_hears_on_every_platform_with_a_plan() {
+    fn an_appender_reads_back_the_description_of_its_receiver_on_every_platform_with_a_plan() {
         for &domain in PersistenceDomain::ALL {
             for durability in [Durability::Power, Durability::Process] {
                 let receiving = receiving(domain, durability);
@@ -322,9 +322,11 @@ mod tests {
         );
     }
 
-    /// Needs the comparison with the wanted durability: a READ is the plan for both failures, and each appender would conclude.
+    /// Needs the comparison with the wanted durability: a READ is the plan for both failures, so each appender would
+    /// conclude.
     #[test]
-    fn a_receiver_that_outlives_processes_alone_is_refused_by_who_promises_to_survive_power_cuts() {
+    fn a_receiver_whose_entries_outlive_only_processes_is_refused_by_an_appender_that_survives_power_cuts()
+     {
         let weak = said(&receiving(PersistenceDomain::Mhp, Durability::Process)).unwrap();
         let refused = Agreement::hear(&weak, Durability::Power).unwrap_err();
         assert!(matches!(refused, NoAgreement::TooWeak), "{refused}");
@@ -352,12 +354,12 @@ mod tests {
     }
 
     #[test]
-    fn what_no_receiver_says_is_refused_and_named() {
+    fn a_description_that_no_receiver_gives_is_refused_and_named() {
         let right = said(&receiving(PersistenceDomain::Dmp, Durability::Power)).unwrap();
         for size in 0..RECEIVING_SIZE {
             let said = refusal(&right[..size]);
             assert!(
-                said.contains(&format!("36 bytes of itself, not {size}")),
+                said.contains(&format!("has 36 bytes, not {size}")),
                 "{said}"
             );
         }

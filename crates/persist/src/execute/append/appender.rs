@@ -147,8 +147,9 @@ impl Appender {
         self.entries.flush()
     }
 
-    /// Takes the receiver's answer, which the store has found among its messages. After a failure the call changes nothing: the
-    /// store takes all answers that have come before it tells of the end of the connection by [`Appender::fail`].
+    /// Takes the receiver's answer, which the store has found among its messages. After a failure the call changes
+    /// nothing, so a store passes on all answers that have arrived before it reports the end of the connection with
+    /// [`Appender::fail`].
     ///
     /// # Errors
     /// [`WrongAnswer`], with which the connection has failed.
@@ -156,8 +157,8 @@ impl Appender {
         self.entries.pipeline.answered(number)
     }
 
-    /// Takes the end of the connection, for `cause`. Entries whose batches have not ended well when the failure is told become
-    /// unknown.
+    /// Notes that the connection ended, for `cause`. Entries whose batches have not succeeded when the failure is
+    /// reported become unknown.
     pub fn fail(&mut self, cause: &str) {
         self.entries.pipeline.fail(cause.to_owned());
     }

@@ -174,7 +174,7 @@ impl LentAgreement {
 pub struct Piece {
     /// The bytes.
     pub local: LocalSpan,
-    /// Their place.
+    /// The place of the bytes.
     pub remote: RemoteAddress,
 }
 
@@ -194,7 +194,8 @@ pub struct LentAppender {
 impl LentAppender {
     /// Appends by `route`, as agreed. [`Route::flush`] is the word that each batch without an answer reads into [`Route::scratch`].
     ///
-    /// If the own processor places bytes in caches, and the plan counts on a NIC that writes past them, all entries are answered.
+    /// If the appender's own processor places bytes in caches, and the plan counts on a NIC that writes past them, all
+    /// entries are answered.
     pub fn new(route: Route, agreement: &LentAgreement) -> Self {
         let plans = &agreement.plans;
         let placing = route.port.device().placing();

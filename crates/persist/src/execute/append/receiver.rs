@@ -20,7 +20,7 @@ use crate::program::Program;
 ///
 /// 1. [`AppendReceiver::arrived`] for each entry that it has found whole, by its tag or by the completion of its receive.
 /// 2. [`AppendReceiver::persist`] once for all of them: one write-back and fence, or one sync.
-/// 3. [`AppendReceiver::take_answers`], and sends each number to its sender, who hands it to
+/// 3. [`AppendReceiver::take_answers`], and sends each number to its sender, which hands it to
 ///    [`Appender::answered`](super::Appender::answered).
 pub struct AppendReceiver {
     region: Rc<dyn PersistentRegion>,
@@ -85,9 +85,10 @@ impl AppendReceiver {
         self.steps.answers
     }
 
-    /// Entry `number` of `sender` lies whole in `places` of the region: one place for each of its messages, as messages of other
-    /// senders may lie between them. Numbers count the entries of one connection, from 1. The caller has read all bytes of the
-    /// entry, or has seen the completions of its receives: either shows that the whole entry is visible.
+    /// Notes that entry `number` of `sender` lies whole in `places` of the region: one place for each of its messages, as
+    /// messages of other senders may lie between them. Numbers count the entries of one connection, from 1. The caller
+    /// has read all bytes of the entry, or has seen the completions of its receives: either shows that the whole entry is
+    /// visible.
     ///
     /// # Errors
     /// [`OutOfOrder`], and nothing has changed: an answer is about all entries up to a number, so no entry may be left out.
@@ -116,7 +117,7 @@ impl AppendReceiver {
         Ok(())
     }
 
-    /// An entry lies whole in `places` of the region, and the store keeps account of the answers itself.
+    /// Notes that an entry lies whole in `places` of the region, for a store that keeps account of the answers itself.
     /// [`AppendReceiver::persist`] makes all of these places durable.
     pub fn take(&mut self, places: &[Span]) {
         if self.steps.writes_back {
@@ -147,9 +148,9 @@ impl AppendReceiver {
         Ok(())
     }
 
-    /// The answers that are new since the last call: for each sender, the number up to which all its entries are durable. Each
-    /// answer is given once. If the caller cannot send an answer, the connection has to end, because the sender would wait for
-    /// ever.
+    /// The answers that are new since the last call: for each sender, the number up to which all its entries are durable.
+    /// Each answer is given once. If the caller cannot send an answer, the connection has to end, because the sender
+    /// would wait forever.
     pub fn take_answers(&mut self) -> impl Iterator<Item = (QueuePair, u64)> {
         let news = |sender: &mut Sender| {
             let is_new = sender.durable > sender.answered;
