@@ -331,7 +331,7 @@ pub enum ChangeNow<'a> {
 /// *Quiescing.* The revocation of a key stops no SEND. Once [`Device::poll_quiesce`] has returned `Ready(Ok)`, no request
 /// that the peer of that queue pair posts or has posted there changes memory, and the buffers for its messages can be
 /// reused. Every completion of that queue pair, of its own receive buffers too, can be polled then, and none comes later.
-/// Only what an overrun or the failure of a device lost has none. Other queue pairs are unharmed.
+/// Only completions that an overrun or the failure of a device lost are missing. Other queue pairs are unharmed.
 ///
 /// *End of a connection.* [`ConnectionEvent::Disconnected`] comes once on each side that did not destroy its queue pair,
 /// and outstanding requests complete with an error: [`Status::WorkRequestFlushed`], or [`Status::RetryExceeded`] if a peer

@@ -54,8 +54,8 @@ impl dyn Runtime {
 
     /// Runs `work` for at most `duration` nanoseconds, counted from the first poll that leaves it unfinished.
     ///
-    /// Work that is ready at once costs neither a timer nor a clock reading. Late work is dropped; the work defines the
-    /// meaning of that.
+    /// Work that is ready at once costs neither a timer nor a clock reading. Late work is dropped; the work defines what
+    /// its drop means.
     pub async fn within<T>(
         &self,
         duration: Nanoseconds,

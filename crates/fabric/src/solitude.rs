@@ -37,7 +37,7 @@ pub(crate) struct Solitude {
 }
 
 impl Solitude {
-    /// A task begins to wait for a batch, and lets others run.
+    /// Notes that a task begins to wait for a batch and lets others run.
     pub fn begin(&self) {
         let waited = self.waited.get() + 1;
         self.waited.set(waited);
@@ -46,7 +46,7 @@ impl Solitude {
         }
     }
 
-    /// The wait for the batch has ended. `gave_way`: other tasks ran meanwhile.
+    /// Notes that the wait for the batch has ended. `gave_way`: whether other tasks ran meanwhile.
     pub fn end(&self, gave_way: bool) {
         let waited = self.waited.get().strict_sub(1);
         self.waited.set(waited);
@@ -80,13 +80,13 @@ impl Solitude {
         alone
     }
 
-    /// A batch that was awaited in the call was in time.
+    /// Notes that a batch that was awaited in the call was in time.
     #[inline]
     pub fn in_time(&self) {
         self.penance_last.set(0);
     }
 
-    /// A batch was late. Others may be as slow.
+    /// Notes that a batch was late. Others may be as slow.
     pub fn in_vain(&self) {
         let penance = (self.penance_last.get() * 4).clamp(1, PENANCE_MAX);
         self.penance_last.set(penance);

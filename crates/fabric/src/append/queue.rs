@@ -36,7 +36,7 @@ impl Default for AppendOptions {
     }
 }
 
-/// Memory that senders append to, and the credits of each sender.
+/// Memory to which senders append, and the credits of each sender.
 pub struct AppendQueue {
     device: Rc<dyn Device>,
     queue: SharedReceiveQueue,

@@ -45,7 +45,8 @@ pub trait Observer {
         let _ = rkey;
         Ok(())
     }
-    /// The peer of a queue pair is asked to be quiet. An error is the answer, and the device does not get to know.
+    /// The peer of a queue pair is asked to be quiet. An error becomes the answer, and the device does not learn of the
+    /// request.
     fn quieting(&self, qp: QueuePair) -> Result<(), DeviceError> {
         let _ = qp;
         Ok(())

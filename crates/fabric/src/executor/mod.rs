@@ -115,8 +115,8 @@ struct Root {
 
 /// Index of the future that `block_on` drives.
 const ROOT: usize = usize::MAX;
-/// Longest sleep, so that peers that died silently are noticed, and soon after a suspension of the host also the deadlines
-/// that passed in it: time-outs of the kernel stand still meanwhile.
+/// Longest sleep. The bound lets the executor notice peers that died silently and, soon after a suspension of the host,
+/// the deadlines that passed during it: time-outs of the kernel stand still while the host is suspended.
 const PARK_MAX_NS: Nanoseconds = 50_000_000;
 /// Tasks that run between two polls of the ports, so that tasks that wake each other forever do not keep the rest waiting.
 const TASKS_PER_ROUND: usize = 64;
@@ -141,12 +141,12 @@ impl Root {
 struct Pace {
     /// Spins in a row, each soon after the one before.
     spins: u32,
-    /// The begin of the last spin.
+    /// The start of the last spin.
     begun: Nanoseconds,
 }
 
 impl Pace {
-    /// A spin begins at `now`.
+    /// Notes that a spin begins at `now`.
     fn begin(&mut self, now: Nanoseconds, soon_ns: Nanoseconds) {
         let is_soon = now.saturating_sub(self.begun) <= soon_ns;
         self.spins = if is_soon { self.spins + 1 } else { 0 };
@@ -165,8 +165,8 @@ impl BusyPoll {
         Self::with_spins(park, spin, spin)
     }
 
-    /// An executor like that of [`BusyPoll::new`] while work comes often, for a server whose peers say a few words in each round of their own. Until work comes
-    /// often, such an executor polls for a small part of `spin`.
+    /// An executor for a server whose peers exchange a few messages in rounds of their own. While work comes often, it
+    /// polls like that of [`BusyPoll::new`]; until then, it polls for a small part of `spin`.
     pub fn for_peers(park: Rc<dyn Park>, spin: Nanoseconds) -> Self {
         Self::with_spins(park, spin, spin / FIRST_SPIN_SHARE)
     }

@@ -10,7 +10,7 @@ use stonecast_fabric::Park;
 const INSIDE: &str = "STONECAST_TEST_TIME_NAMESPACE";
 const SUSPENDED_S: Nanoseconds = 1_000_000;
 
-/// Shows that `park` tells the time since the boot of the host. `test` is the path of the calling test, which runs
+/// Shows that `park` reports the time since the boot of the host. `test` is the path of the calling test, which runs
 /// again in the namespace. If the host offers no time namespace, `not_run` gets the reason.
 pub fn the_clock_goes_on_while_the_host_is_suspended(
     test: &str,
