@@ -1,4 +1,4 @@
-//! The own doorbell of a device: shared by its thread, which sleeps on it, and its control thread, which rings it.
+//! A device's own doorbell: shared by its thread, which sleeps on it, and its control thread, which rings it.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! The time for which this host has run: how long a peer on the same host had for something. A suspension of the host is none of
-//! it, since the peer stood still as well. Deadlines of the protocol count on [`boot_time`](stonecast_fabric::boot_time).
+//! The running time of this host, which bounds the time that a peer on the same host had. A suspension of the host does
+//! not count, because the peer stands still as well. Deadlines of the protocol count on
+//! [`boot_time`](stonecast_fabric::boot_time).
 
 use rustix::time::{ClockId, clock_gettime};
 use stonecast_base::Nanoseconds;

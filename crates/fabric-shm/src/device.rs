@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(crate) by_token: BTreeMap<Token, u32>,
     /// Requests of peers that wait for an answer of the program.
     pub(crate) requests: BTreeMap<Token, PendingRequest>,
-    /// Own requests that wait for an answer of the peer.
+    /// Requests of this device that wait for an answer of the peer.
     pub(crate) calls: BTreeMap<Token, (QueuePair, Line, MappedRegion)>,
     pub(crate) zombies: Vec<Zombie>,
     pub(crate) revocations: BTreeMap<Rkey, Revocation>,

@@ -169,7 +169,7 @@ impl KeyTable {
         is_older || (*last == rkey.0 && key.is_none())
     }
 
-    /// Revokes the validity. Peers may still be inside.
+    /// Revokes the key. Peers may still be inside.
     pub(crate) fn revoke(&self, rkey: Rkey) {
         assert!(self.get(rkey).is_some(), "only a key in use is revoked");
         self.memory.store(key_offset(rkey), u64::from(rkey.0));

@@ -25,8 +25,7 @@ pub struct ShmOptions {
     /// Time for which [`poll_invalidate`](stonecast_fabric::Device::poll_invalidate) waits for a peer that is inside the
     /// memory before it reports the peer as not quiesced. Much longer than any copy; a peer that needs more was stopped.
     pub quiesce_timeout_ns: Nanoseconds,
-    /// Receives reports that peers are told and the program does not see: that some peers were turned away, at most once a
-    /// minute.
+    /// Receives reports of events that the program does not see: that some peers were turned away, at most once a minute.
     pub log: Log,
 }
 

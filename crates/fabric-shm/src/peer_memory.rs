@@ -256,7 +256,7 @@ impl PeerMemory {
         }
     }
 
-    /// The request could not be sent.
+    /// Notes that the request could not be sent.
     pub(crate) fn not_asked(&mut self, wanted: Wanted) {
         if let Some(entry) = self.regions.get_mut(&wanted.region) {
             entry.files[usize::from(wanted.writable)] = Given::Unasked;

@@ -211,7 +211,7 @@ mod tests {
 
     /// Needs the change of the mode: memory files are created with all rights for every user.
     #[test]
-    fn only_the_own_user_can_open_allocated_memory() {
+    fn only_the_user_of_the_process_can_open_allocated_memory() {
         let device = ShmDevice::new(ShmOptions::default()).unwrap();
         let region = device.allocate(4096, Access::REMOTE_READ).unwrap();
         let memory = device.memory(region);

@@ -18,7 +18,7 @@ enum Taken {
     Refused,
     /// The entry ends the connection; the peer learns the reason.
     Failed(Verdict),
-    /// The own buffer is not in its region.
+    /// The receive buffer is not in its region.
     LostBuffer,
 }
 

@@ -146,7 +146,7 @@ impl State {
         self.disconnect(qp)
     }
 
-    /// Revokes the validity and notes the requesters inside.
+    /// Revokes the key and notes the requesters inside.
     fn revoke(&mut self, rkey: Rkey) {
         let key = *self.keys.get(rkey).expect("the caller looked");
         self.keys.revoke(rkey);
@@ -223,7 +223,7 @@ impl State {
         }
     }
 
-    /// The other end of `token` is gone, so none of its requests is inside.
+    /// Notes that the other end of `token` is gone, so none of its requests is inside.
     pub(crate) fn release_dead(&mut self, token: Token) {
         self.zombies.retain(|zombie| zombie.line.token != token);
         for revocation in self.revocations.values_mut() {

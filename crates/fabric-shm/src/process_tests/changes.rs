@@ -16,7 +16,7 @@ const ROUNDS: u64 = 4;
 /// Words of the note that is written before the word that publishes it.
 const NOTE_WORDS: u64 = 4;
 const RECORD_WORDS: u64 = 25;
-/// Their offsets.
+/// The offsets of the words that the peer changes.
 const COUNTER: u64 = 0;
 const WORD: u64 = 8;
 const NOTE: u64 = 64;

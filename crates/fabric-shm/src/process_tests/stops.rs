@@ -135,7 +135,7 @@ fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceEr
     })
 }
 
-/// A server with a window that a stopped peer is inside of.
+/// A server with a window inside which a peer has stopped.
 struct Stopped {
     server: End,
     peer: Peer,
