@@ -49,7 +49,8 @@ pub(crate) struct Suspensions {
 }
 
 impl Suspensions {
-    /// The machine is suspended from `start` to `end`, or for the rest of the suspension that lasts until then or longer.
+    /// Notes that the machine is suspended from `start` to `end`. Only the part after the end of the last suspension
+    /// counts.
     pub fn add(&mut self, start: Nanoseconds, end: Nanoseconds) {
         let start = start.max(self.last.end);
         if start < end {

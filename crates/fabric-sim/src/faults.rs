@@ -35,7 +35,7 @@ pub enum Reach {
 /// The facts about a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultClass {
-    /// Its number in the list of classes, from 1.
+    /// The number in the list of classes, from 1.
     pub number: u32,
     /// The name in reports.
     pub name: &'static str,

@@ -493,7 +493,8 @@ impl Shared {
 }
 
 impl Process {
-    /// Opens the NIC of its machine: a device of its own, to which handles of its other devices mean nothing.
+    /// Opens the NIC of the process's machine: a device of its own, to which handles of the process's other devices mean
+    /// nothing.
     pub fn open_device(&self) -> Rc<SimDevice> {
         self.open_device_at(RootPort::default())
     }
@@ -552,19 +553,19 @@ impl Process {
         })
     }
 
-    /// A port, on a device of its own, that its thread polls.
+    /// A port, on a device of its own, that the thread of the process polls.
     pub fn port(&self, capacity: u32) -> Result<Rc<Port>, DeviceError> {
         self.port_on(self.open_device(), capacity)
     }
 
-    /// A port on `device`, which this world made, or a wrapper of one, that its thread polls.
+    /// A port on `device`, a device of this world or a wrapper of one, that the thread of the process polls.
     pub fn port_on(&self, device: Rc<dyn Device>, capacity: u32) -> Result<Rc<Port>, DeviceError> {
         let port = Rc::new(Port::new(device, capacity)?);
         self.shared.executor.add_port(self.thread, &port);
         Ok(port)
     }
 
-    /// Lets its software stand still for a while, with all its threads; its NIC continues.
+    /// Lets the software of the process stand still for a while, with all its threads; the NIC continues.
     pub fn pause(&self, duration_ns: Nanoseconds) {
         let until = self.shared.time.now() + duration_ns;
         let threads = self.group.threads.borrow();
@@ -578,7 +579,7 @@ impl Process {
         }
     }
 
-    /// Breaks the other sides of all its connections, without telling it.
+    /// Breaks the other sides of all connections of the process, without telling the process.
     pub fn break_peers(&self) {
         self.shared.change(|net| {
             let own = |net: &Net, number: u32| {
@@ -598,7 +599,7 @@ impl Process {
         });
     }
 
-    /// Replaces its clock.
+    /// Replaces the clock of the process.
     pub fn set_clock(&self, clock: LocalClock) {
         self.shared.executor.set_clock(self.thread, clock);
     }
@@ -624,7 +625,7 @@ impl Process {
         self.shared.end(&self.group);
     }
 
-    /// The time that its core has worked, for it and others, in nanoseconds.
+    /// The time that the core of the process has worked, for this process and others, in nanoseconds.
     pub fn core_busy_ns(&self) -> Nanoseconds {
         self.shared.executor.busy_ns(self.thread)
     }

@@ -285,7 +285,7 @@ impl Net {
             Some(target) if !mutant!(HandshakeThroughPartition) => {
                 self.nics.passage(sender, target, now, now + delay)
             }
-            // Its receiver is gone.
+            // The receiver of the message is gone.
             _ => Some(now + delay),
         };
         let patience = if handshake {
@@ -312,7 +312,7 @@ impl Net {
         Some(self.machine_of(context))
     }
 
-    /// A message of the connection manager is lost: the side that waits for it notices in time.
+    /// Loses a message of the connection manager: the side that waits for the message notices in time.
     fn lose_control(&mut self, control: Control) {
         let broken = |to, peer| Control::Part {
             to,
@@ -341,7 +341,7 @@ impl Net {
         }
     }
 
-    /// Queue pair `to` gets no answer to its connection request.
+    /// Ends the connection request of queue pair `to`, which got no answer.
     fn time_out(&mut self, to: u32) {
         let reason = "the connection manager timed out".to_owned();
         self.control_after(CM_TIMEOUT_NS, Control::Reject { to, reason });
@@ -400,7 +400,7 @@ impl Net {
             .push(self.time.clock() + delay, Event::Control(index));
     }
 
-    /// A message of the connection manager has reached its destination.
+    /// Handles a message of the connection manager that has reached its destination.
     pub fn control(&mut self, index: u32) {
         let control = self.manager.controls.remove(index as usize);
         match control {

@@ -17,7 +17,7 @@ impl Net {
         self.time.push(at, Event::GiveUp(index));
     }
 
-    /// The sender of a message gives up.
+    /// Handles the moment at which the sender of a message gives up.
     pub fn give_up(&mut self, index: u32) {
         let message = &self.messages[index];
         let (number, sequence) = (message.route.from, message.route.sequence);

@@ -82,7 +82,7 @@ impl Keys {
         ((index as usize) < self.keys.len()).then_some(index)
     }
 
-    /// A message has passed the check of key `index`.
+    /// Notes that a message has passed the check of key `index`.
     pub fn enter(&mut self, index: u32) {
         self[index].in_flight += 1;
     }

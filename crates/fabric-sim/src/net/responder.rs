@@ -32,7 +32,7 @@ const LONG_DELAY_NS_MAX: Nanoseconds = 3_000_000;
 const RELAXED_NS_MAX: Nanoseconds = 2_000;
 
 impl Net {
-    /// A message has reached the responder's NIC.
+    /// Handles the arrival of a message at the responder's NIC.
     pub fn arrive(&mut self, index: u32) {
         let message = &self.messages[index];
         let (from, to, sequence, turn, operation) = (
@@ -418,7 +418,7 @@ impl Net {
         self.messages.release(index);
     }
 
-    /// The responder of a refused message gives up its queue pair.
+    /// Lets the responder of a refused message give up its queue pair.
     pub fn refuse(&mut self, index: u32) {
         let message = &mut self.messages[index];
         let to = message.route.to;

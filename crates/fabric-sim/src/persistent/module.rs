@@ -255,7 +255,7 @@ impl Module {
         )
     }
 
-    /// A store of a core.
+    /// Applies a store of a core.
     pub(crate) fn store_from_core(&self, offset: u64, bytes: &[u8]) {
         let content = &mut *self.content.borrow_mut();
         content.medium.counts.bytes_stored += bytes.len() as u64;
@@ -275,8 +275,8 @@ impl Module {
         }
     }
 
-    /// A write of a NIC that has reached the memory of the machine. Returns the time at which it is in the memory
-    /// controller, if it gets there without help.
+    /// Applies a write of a NIC that has reached the memory of the machine. Returns the time at which the write is in the
+    /// memory controller, if it gets there without help.
     pub(crate) fn store_from_nic(&self, offset: u64, bytes: &[u8]) -> Nanoseconds {
         let now = self.time.now();
         let content = &mut *self.content.borrow_mut();

@@ -26,7 +26,7 @@ pub struct Wreck {
 struct Unit {
     /// Whether it is a page.
     page: bool,
-    /// Its first line.
+    /// The first line.
     line: u64,
     /// Stores to it, oldest first, with their lines.
     stores: Vec<(u64, Store)>,
