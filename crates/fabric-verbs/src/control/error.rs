@@ -73,7 +73,7 @@ pub enum ControlError {
     /// The ticket is not one that was given to this session, or was used before.
     #[error("its ticket was not given out in this session, or was used before")]
     TicketUnknown,
-    /// It asks for more than its lease grants.
+    /// The client asks for more than its lease grants.
     #[error("it asks for {asked} {what}, and its lease grants {granted}")]
     BeyondLease {
         /// The resource.
@@ -83,13 +83,13 @@ pub enum ControlError {
         /// The number granted.
         granted: u64,
     },
-    /// It did not finish the handshake in time.
+    /// The peer did not finish the handshake in time.
     #[error("it did not finish the handshake within {limit_ms} ms")]
     Late {
         /// The time that it had.
         limit_ms: u64,
     },
-    /// Nothing was heard from it for longer than the lease.
+    /// Nothing was heard from the peer for longer than the lease.
     #[error("nothing was heard from it for {lease_ms} ms, the length of its lease")]
     LeaseExpired {
         /// The length of the lease.
@@ -115,7 +115,7 @@ pub enum ControlError {
     /// The program on the other side refuses the connection.
     #[error("{reason}")]
     Rejected {
-        /// Its reason.
+        /// The reason of the program.
         reason: String,
     },
     /// There is no key to connect with.

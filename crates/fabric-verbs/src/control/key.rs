@@ -72,7 +72,7 @@ pub enum KeyFileError {
     Line {
         /// The file.
         path: PathBuf,
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
     /// A name occurs twice.

@@ -161,7 +161,7 @@ impl Link {
         )
     }
 
-    /// Whether a client of this name occupies a place with it.
+    /// Whether this connection occupies a place of the client called `name`.
     pub fn counts_for(&self, name: &str) -> bool {
         matches!(self.stage, Stage::Asked | Stage::Answered | Stage::Up) && self.name == name
     }
@@ -450,7 +450,7 @@ impl Link {
         self.wire.flush()
     }
 
-    /// The program accepts.
+    /// Sends the program's acceptance.
     pub fn accept(&mut self, offer: Offer, now: Instant) -> Result<(), ControlError> {
         assert!(
             matches!(self.stage, Stage::Asked),
@@ -466,7 +466,7 @@ impl Link {
         )
     }
 
-    /// The client's queue pair is connected.
+    /// Tells the server that the client's queue pair is connected.
     pub fn ready(&mut self, now: Instant) -> Result<(), ControlError> {
         self.say(&Message::Ready, now)
     }

@@ -187,7 +187,7 @@ pub struct ControlPlane {
     next_link: u64,
 }
 
-/// Own calls have odd numbers, incoming connections even ones.
+/// Outgoing calls have odd numbers, incoming connections even ones.
 const CALL: u64 = 1;
 /// Longest sleep of the thread.
 const SLEEP_MAX: Duration = Duration::from_secs(1);

@@ -361,7 +361,7 @@ impl State {
         }
     }
 
-    /// The server accepted the call of a queue pair.
+    /// Handles the server's acceptance of the call of a queue pair.
     fn accepted(
         &mut self,
         link: LinkId,
@@ -402,7 +402,7 @@ impl State {
         }
     }
 
-    /// The call of a queue pair failed; the queue pair can try again.
+    /// Handles the failure of the call of a queue pair, which can try again.
     fn refused(&mut self, link: LinkId, reason: String) {
         let Some(handle) = self.connections.by_link.remove(&link) else {
             return;

@@ -173,7 +173,7 @@ impl State {
         None
     }
 
-    /// A send completed, and with it the unsignalled sends before it.
+    /// Completes a send, and with it the unsignalled sends before it.
     fn sent(&mut self, cq: u32, position: u64, raw: RawCompletion) {
         let Some(&handle) = self.connections.by_number.get(&raw.qp_number) else {
             return;
@@ -255,7 +255,7 @@ impl State {
         self.after(handle, status);
     }
 
-    /// A failed completion ends the connection; every completion may make room for what waits behind.
+    /// Acts on a completion: a failed one ends the connection, and any may make room for the entries that wait behind it.
     fn after(&mut self, handle: u32, status: Status) {
         if status != Status::Success {
             self.fail(handle, DisconnectCause::QueuePairError, true);

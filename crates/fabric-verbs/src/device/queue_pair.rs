@@ -136,7 +136,7 @@ impl<T> Lane<T> {
         self.entries.drain(..).collect()
     }
 
-    /// The NIC was reset: its entries will not complete.
+    /// Notes that the NIC was reset: the entries that the NIC had will not complete.
     pub fn take_back(&mut self) {
         self.given = 0;
     }
