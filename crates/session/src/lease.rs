@@ -164,8 +164,8 @@ pub struct Leases<O, const SLOTS: usize> {
 enum Slot<O> {
     Free,
     Held(Lease<O>),
-    /// Taken from an owner that has not returned it: the owner's later messages about this slot do not concern another
-    /// lease.
+    /// The lease was taken from an owner that has not returned it: the owner's later messages about this slot do not
+    /// concern another lease.
     Reclaimed,
 }
 

@@ -231,7 +231,8 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         }
     }
 
-    /// The caller has the answer, or abandons the request, which continues on its own.
+    /// Forgets a request whose answer the caller has, or that the caller abandons. An abandoned request continues on its
+    /// own.
     pub fn forget(&mut self, handle: RequestHandle) {
         let slot = &mut self.slots[handle.slot as usize];
         if slot.result.is_some() {
