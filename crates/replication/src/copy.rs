@@ -224,13 +224,13 @@ impl ShardCopy {
         self.horizon
     }
 
-    /// The primary of this copy knows that everything up to `horizon` is on all copies.
+    /// Notes that the primary of this copy knows that everything up to `horizon` is on all copies.
     pub(crate) fn raise_horizon(&mut self, horizon: u64) {
         self.horizon = self.horizon.max(horizon);
     }
 
-    /// The primary of this copy has published everything up to the horizon, which is how a primary digests. Another node
-    /// still needs the entries above `kept`.
+    /// Notes that the primary of this copy has published everything up to the horizon, which is how a primary digests.
+    /// Another node still needs the entries above `kept`.
     pub(crate) fn published(&mut self, kept: u64) {
         let upto = self.horizon.min(kept);
         let published = self.chain.partition_point(|entry| entry.version <= upto);
@@ -282,8 +282,8 @@ impl ShardCopy {
         })
     }
 
-    /// The lineage that [`ShardCopy::raised_floor`] gave is durable. Returns whether entries up to its floor may go.
-    /// `false`: the copy has entered a later term since, and the history of that term has the earlier floor.
+    /// Notes that the lineage that [`ShardCopy::raised_floor`] gave is durable. Returns whether entries up to its floor
+    /// may go. `false`: the copy has entered a later term since, and the history of that term has the earlier floor.
     ///
     /// A node writes the lineages of a shard one after the other, so the lineage that was written last is the durable one.
     ///
@@ -324,8 +324,8 @@ impl ShardCopy {
         })
     }
 
-    /// The history that [`ShardCopy::to_keep`] gave in `term` is durable. A history of another term says nothing: the copy
-    /// has entered a later term since.
+    /// Notes that the history that [`ShardCopy::to_keep`] gave in `term` is durable. A history of another term says
+    /// nothing: the copy has entered a later term since.
     pub fn kept(&mut self, term: Term) {
         if term == self.lineage.term {
             self.is_kept = true;
@@ -335,7 +335,7 @@ impl ShardCopy {
 
     /// The last version that this copy must have: everything up to there was on all copies, or in a history that this copy
     /// has kept. An heir that adopted a history and did not get its entries may lead without them: that history was not
-    /// settled. A start tells this version as the horizon of the copy.
+    /// settled. A start reports this version as the horizon of the copy.
     pub fn needed(&self) -> u64 {
         let kept = match mutant!(AdoptedHistoryCounts) {
             true => self.lineage.end(),

@@ -58,9 +58,9 @@ const _: () = assert!(size_of::<HeaderBytes>() == HEADER_SIZE);
 /// Opens the log of one pool to appends by one cluster. Each pool draws two random words, and keeps them durably as long as
 /// entries lie in the pool.
 ///
-/// The primaries of the pool's shards have the key, and no client has it: the holder of the key can make entries. The nonce
-/// of the cluster is a part of the key: after a configuration is restored under a new nonce, entries of the cluster before
-/// count nowhere.
+/// The primaries of the pool's shards have the key, and no client has it: the holder of the key can make entries. The
+/// nonce of the cluster is a part of the key: once a configuration is restored under a new nonce, entries that were made
+/// under the earlier nonce count nowhere.
 #[derive(Clone)]
 pub struct AppendKey {
     tag: [u64; 2],

@@ -1,4 +1,4 @@
-//! The nodes that a primary sends entries to: copies that are awaited, and joiners.
+//! The nodes to which a primary sends entries: copies that are awaited, and joiners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// All of `in_sync` have everything up to `settled`.
+    /// Begins with the copies `in_sync`, all of which have everything up to `settled`.
     pub fn new(in_sync: BTreeSet<NodeName>, settled: u64) -> Self {
         let progress = |name: &NodeName| (name.clone(), Progress::up_to(settled));
         Self {

@@ -33,7 +33,7 @@ pub struct Primary<W> {
     refusals: BTreeMap<u64, Vec<W>>,
 }
 
-/// The word of the primary's lease at the moment at which [`Primary::settle`] is called.
+/// The state of the primary's lease at the moment at which [`Primary::settle`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseSays {
     /// The lease was not granted in this term yet.
@@ -60,7 +60,7 @@ pub struct Resigned<W> {
     pub copy: ShardCopy,
     /// Writes that were stamped and are not done. Their outcome is unknown, because an heir may settle them or not.
     pub unknown: Vec<W>,
-    /// Refusals that were not told. Their clients ask the next primary.
+    /// Refusals that were not sent. Their clients ask the next primary.
     pub unanswered: Vec<W>,
 }
 
@@ -200,12 +200,13 @@ impl<W> Primary<W> {
         }
     }
 
-    /// A configuration without `copy` is in force: the primary stops waiting for `copy`. Until then `copy` may become the heir.
+    /// Notes that a configuration without `copy` is in force: the primary stops waiting for `copy`. Until then `copy` may
+    /// become the heir.
     pub fn removed(&mut self, copy: &NodeName) {
         self.peers.removed(copy);
     }
 
-    /// A configuration that names `copy` as in sync is in force: `copy` counts for the fewest copies.
+    /// Notes that a configuration that names `copy` as in sync is in force: `copy` counts for the fewest copies.
     pub fn named(&mut self, copy: &NodeName) {
         self.peers.named(copy);
     }
@@ -232,13 +233,13 @@ impl<W> Primary<W> {
         self.copy.lineage_of_joiner(begin)
     }
 
-    /// `joiner` has kept the lineage of its join `join`: the primary may append to `joiner`, and `joiner` may pull
-    /// everything that is published.
+    /// Notes that `joiner` has kept the lineage of its join `join`: the primary may append to `joiner`, and `joiner` may
+    /// pull everything that is published.
     pub fn dropped(&mut self, joiner: &NodeName, join: u64) {
         self.comes_to(joiner, Stage::Appending, join);
     }
 
-    /// `joiner` has persisted all that it pulled in its join `join`.
+    /// Notes that `joiner` has persisted all that it pulled in its join `join`.
     pub fn pulled(&mut self, joiner: &NodeName, join: u64) {
         self.comes_to(joiner, Stage::Pulled, join);
     }
@@ -329,7 +330,7 @@ impl<W> Primary<W> {
         self.copy.raised_floor()
     }
 
-    /// Takes note that the lineage which [`Primary::raised_floor`] gave is durable. Returns whether entries up to its floor
+    /// Notes that the lineage that [`Primary::raised_floor`] gave is durable. Returns whether entries up to its floor
     /// may go ([`ShardCopy::floor_kept`]).
     ///
     /// # Panics

@@ -10,7 +10,7 @@ use crate::copy::{Incomplete, ShardCopy};
 use crate::entry::Entry;
 use crate::primary::Primary;
 
-/// The end of the appends of a peer.
+/// The outcome of quiescing the appends of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Nothing of that peer lands any more.
@@ -73,8 +73,8 @@ enum Progress {
 ///
 /// The predecessor gives its consent after three steps, in this order: it hands over, revokes what its readers hold, and
 /// then changes the configuration by a compare-and-set of its own term. A predecessor that consents therefore answers
-/// nothing any more, even if its lease holds; no entry of it for which a call waits is on its way; and no other primary was
-/// between.
+/// nothing from then on, even if its lease holds; none of its entries for which a call waits is on its way; and no other
+/// primary led in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consent {
     /// The term of the heir.
@@ -163,8 +163,8 @@ impl Takeover {
         Step::Read
     }
 
-    /// The append queue pairs of `peer` have ended, as `fence` says. A report after a [consent](Takeover::consented) says
-    /// nothing: no peer is left to be fenced.
+    /// Notes that the append queue pairs of `peer` have ended, as `fence` says. A report after a
+    /// [consent](Takeover::consented) says nothing: no peer is left to be fenced.
     ///
     /// # Panics
     /// Without consent, after [`Takeover::decide`]: the heir has read the memory before that peer's appends ended.
@@ -175,14 +175,14 @@ impl Takeover {
         }
     }
 
-    /// All leases of earlier terms are over on the clock of this node: those of primaries, and those of their readers, which
-    /// end within them.
+    /// Notes that all leases of earlier terms are over on the clock of this node: those of primaries, and those of their
+    /// readers, which end within them.
     pub fn leases_over(&mut self) {
         self.leases_over = true;
     }
 
-    /// The predecessor consents. Its fences and leases stand for those of all earlier terms, so no peer is left to be fenced
-    /// or awaited. The consent to another heir says nothing.
+    /// Notes the consent of the predecessor. Its fences and leases stand for those of all earlier terms, so no peer is
+    /// left to be fenced or awaited. The consent to another heir says nothing.
     pub fn consented(&mut self, consent: Consent) {
         if consent.to == self.term || mutant!(ConsentOfAnyTerm) {
             self.leases_over = true;
@@ -190,7 +190,7 @@ impl Takeover {
         }
     }
 
-    /// A configuration without `copy` is in force: the heir does not wait for it.
+    /// Notes that a configuration without `copy` is in force: the heir does not wait for `copy`.
     pub fn removed(&mut self, copy: &NodeName) {
         self.unconfirmed.remove(copy);
         self.in_sync.remove(copy);
@@ -201,7 +201,8 @@ impl Takeover {
         &mut self.copy
     }
 
-    /// Decides by the heir's own log: everything without a gap is the history of the shard, and nothing else of earlier terms is.
+    /// Decides by the heir's own log: everything without a gap is the history of the shard, and nothing else of earlier
+    /// terms counts.
     ///
     /// # Errors
     /// The copy has lost entries, and must not lead: another copy takes over.
@@ -219,7 +220,7 @@ impl Takeover {
         Ok(())
     }
 
-    /// The entries that were found and the history are durable here.
+    /// Notes that the entries that were found and the history are durable here.
     ///
     /// # Panics
     /// Before [`Step::Keep`].
@@ -241,8 +242,8 @@ impl Takeover {
         (self.copy.lineage().clone(), entries)
     }
 
-    /// `copy` has entered `term`, and has persisted all of [`Takeover::history`]. A confirmation of another term, or of a
-    /// history that was not sent, says nothing.
+    /// Notes that `copy` has entered `term`, and has persisted all of [`Takeover::history`]. A confirmation of another
+    /// term, or of a history that was not sent, says nothing.
     pub fn confirmed(&mut self, copy: &NodeName, term: Term) {
         let is_ours = term == self.term || mutant!(ConfirmationOfAnyTerm);
         if is_ours && self.progress == Progress::Kept {
@@ -250,9 +251,9 @@ impl Takeover {
         }
     }
 
-    /// `copy` has taken the whole letter of `term`, and lacks entries ([`ShardCopy::all_came`]). `true`: that copy will
-    /// never confirm, so the heir has the configuration drop the copy, and then calls [`Takeover::removed`]. `false`: the
-    /// report is of another term, or the copy has confirmed.
+    /// Takes the report that `copy` has taken the whole letter of `term`, and lacks entries ([`ShardCopy::all_came`]).
+    /// `true`: that copy will never confirm, so the heir has the configuration drop the copy, and then calls
+    /// [`Takeover::removed`]. `false`: the report is of another term, or the copy has confirmed.
     pub fn lacks(&self, copy: &NodeName, term: Term) -> bool {
         let is_ours = term == self.term && self.progress == Progress::Kept;
         is_ours && self.unconfirmed.contains(copy)

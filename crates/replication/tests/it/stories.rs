@@ -125,7 +125,7 @@ fn a_write_waits_for_every_copy_until_the_configuration_is_without_it() {
 }
 
 #[test]
-fn a_report_of_what_was_not_sent_is_refused_by_name() {
+fn a_report_of_an_entry_that_was_not_sent_is_refused_by_name() {
     let mut primary = primary(1);
     primary.stamp(5, "put").unwrap();
     let wrong = ReportedOutOfOrder {
@@ -201,7 +201,7 @@ fn an_absent_key_is_told_when_everything_stamped_before_is_on_all_copies() {
 }
 
 #[test]
-fn a_joiner_is_appended_what_is_not_published_once_it_has_dropped_what_it_had() {
+fn a_joiner_gets_unpublished_entries_once_it_has_dropped_its_copy() {
     let mut primary = primary(1);
     let c = name("c");
     primary.stamp(5, "published").unwrap();
@@ -232,7 +232,7 @@ fn a_report_of_an_earlier_join_says_nothing() {
 }
 
 #[test]
-fn a_joiner_that_begins_anew_is_sent_to_and_heard_by_a_later_connection_alone() {
+fn a_joiner_that_begins_anew_is_served_by_a_later_connection_alone() {
     let mut primary = primary(1);
     let c = name("c");
     let (old, new) = (Connection(1), Connection(2));
@@ -315,7 +315,7 @@ fn a_primary_that_has_not_drained_hands_nothing_over() {
 }
 
 #[test]
-fn a_primary_that_resigns_gives_back_what_waited_and_stays_a_copy() {
+fn a_primary_that_resigns_gives_back_its_calls_and_stays_a_copy() {
     let mut primary = primary(1);
     primary.stamp(5, "put").unwrap();
     primary.refuse(Some(5), "conflict");
