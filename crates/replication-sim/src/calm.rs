@@ -66,7 +66,7 @@ impl World {
         has_lease && leads && group.in_sync.len() == NODES
     }
 
-    /// Every copy comes to have everything that its primary has stamped.
+    /// Waits until every copy has everything that its primary has stamped.
     fn copies_agree(&mut self) {
         for _ in 0..CALM_EVENTS {
             self.quiet_event();

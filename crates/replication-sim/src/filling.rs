@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// The joiner durably forgets its copy. Its memory still has entries of its earlier life.
+    /// Lets the joiner durably forget its copy. The joiner's memory still has entries of its earlier life.
     pub(crate) fn drop_copy(&mut self, way: Way, join: u64, lineage: Lineage) {
         if !self.is_present(way) || join <= self.nodes[way.to].held(way.shard).join {
             return;
@@ -96,14 +96,14 @@ impl World {
         self.nodes[way.to].known.group(way.shard).term == way.term
     }
 
-    /// The primary hears that the joiner has forgotten its copy, and appends to the joiner.
+    /// Lets the primary hear that the joiner has forgotten its copy, and append to the joiner.
     pub(crate) fn hear_dropped(&mut self, way: Way, join: u64) {
         if let Some(leader) = self.leader_in(way.to, way.shard, way.term) {
             leader.primary.dropped(&name(way.from), join);
         }
     }
 
-    /// The joiner takes the pulled words, unless it has later ones, and keeps them durably.
+    /// Lets the joiner take the pulled words, unless it has later ones, and keep them durably.
     pub(crate) fn take_pulled(&mut self, way: Way, join: u64, pulled: &State) {
         let held = self.nodes[way.to].held(way.shard);
         if held.join == join && held.lineage.term == way.term {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// The primary hears that the joiner has kept the pulled words.
+    /// Lets the primary hear that the joiner has kept the pulled words.
     pub(crate) fn hear_pulled(&mut self, way: Way, join: u64) {
         if let Some(leader) = self.leader_in(way.to, way.shard, way.term) {
             leader.primary.pulled(&name(way.from), join);

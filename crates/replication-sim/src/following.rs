@@ -19,7 +19,7 @@ pub struct Arriving {
 }
 
 impl World {
-    /// A copy hears the history of an heir: it takes the epoch, quiesces and adopts. The entries come later.
+    /// Lets a copy hear the history of an heir: the copy takes the epoch, quiesces and adopts. The entries come later.
     pub(crate) fn follow(&mut self, way: Way, lineage: &Lineage, cells: Vec<Cell>) {
         let (node, shard, term) = (way.to, way.shard, way.term);
         if self.nodes[node].known.group(shard).term != term {
@@ -39,7 +39,8 @@ impl World {
         }
     }
 
-    /// More of a letter lands, or the rest of the letter gets lost. A copy that has everything makes it durable and confirms.
+    /// Lets more of a letter land, or loses the rest of the letter. A copy that has everything makes it durable and
+    /// confirms.
     pub(crate) fn arrive(&mut self) {
         let receivers: Vec<_> = self.arriving.keys().copied().collect();
         if receivers.is_empty() {
@@ -63,7 +64,8 @@ impl World {
         }
     }
 
-    /// The copy keeps the history that it has adopted, if everything is there. Returns `false` if an entry is missing.
+    /// Lets the copy keep the history that it has adopted, if every entry is there. Returns `false` if an entry is
+    /// missing.
     fn keep_history(&mut self, way: Way) -> bool {
         let following = &mut self.nodes[way.to];
         following.scan(way.shard, &mut self.random);
@@ -84,7 +86,7 @@ impl World {
         true
     }
 
-    /// No message from `node` or to it arrives any more.
+    /// Loses the rest of all letters from `node` and to it.
     pub(crate) fn letters_end(&mut self, node: usize) {
         self.arriving
             .retain(|_, arriving| arriving.way.from != node && arriving.way.to != node);

@@ -65,7 +65,7 @@ impl Cell {
         decoded(&self.bytes[HEADER_SIZE..])
     }
 
-    /// A power cut tears the body.
+    /// Tears the body, as a power cut does.
     fn tear(&mut self) {
         let mut bytes = self.bytes.to_vec();
         bytes[HEADER_SIZE..].fill(0);
@@ -107,7 +107,7 @@ impl Memory {
         }
     }
 
-    /// A cell lands. Returns its place.
+    /// Lands a cell, and returns its place.
     pub fn land(&mut self, cell: Cell) -> u64 {
         self.next += 1;
         self.cells.insert(self.next, cell);
@@ -199,7 +199,7 @@ impl Memory {
             .retain(|_, cell| cell.entry.shard != shard || cell.entry.point() != point);
     }
 
-    /// The power fails: any of the cells that are not durable survive, torn or whole. Returns the number of torn
+    /// Lets the power fail: any of the cells that are not durable survive, torn or whole. Returns the number of torn
     /// cells.
     pub fn power_fails(&mut self, torn_percent: u32, random: &mut Random) -> u64 {
         let mut torn = 0;

@@ -9,7 +9,7 @@ use crate::state::Write;
 use crate::world::{NODES, SHARDS, World};
 
 impl World {
-    /// Perhaps something goes wrong.
+    /// Perhaps lets something go wrong.
     pub(crate) fn mishap(&mut self) {
         let node = any(&mut self.random, NODES);
         if self.chance(self.faults.power) && self.nodes[node].is_up {
@@ -76,7 +76,7 @@ impl World {
         self.letters_end(node);
     }
 
-    /// A device loses an entry that its node knows to be on all copies. No copy can notice any other loss.
+    /// Lets a device lose an entry that its node knows to be on all copies. No copy can notice any other loss.
     fn lose_entry(&mut self, node: usize, shard: u32) {
         let group = self.configuration.group(shard);
         let others = self.lossy.iter().any(|&(lossy, _)| lossy == shard);
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// An entry of the cluster before it was restored comes to lie in the memory of a node, behind the last one.
+    /// Puts an entry of the cluster before it was restored into the memory of a node, behind the last one.
     fn foreign_entry(&mut self, node: usize) {
         let shard = any(&mut self.random, SHARDS as usize) as u32;
         let Some(copy) = self.nodes[node].held(shard).copy() else {
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// The next configuration, by compare-and-set: a copy in sync becomes the primary. The old one may be removed.
+    /// Makes a copy in sync the primary of the next configuration, by compare-and-set. The old primary may be removed.
     pub(crate) fn change_primary(&mut self, shard: u32, with_removals: bool) {
         let group = self.configuration.group(shard);
         let old = group.primary;
@@ -177,7 +177,7 @@ impl World {
         ));
     }
 
-    /// The primary of the configuration has a copy removed.
+    /// Lets the primary of the configuration have a copy removed.
     fn remove_backup(&mut self, shard: u32) {
         let group = self.configuration.group(shard);
         let (primary, term) = (group.primary, group.term);

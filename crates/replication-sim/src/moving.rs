@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// The heir hears that its predecessor consents.
+    /// Lets the heir hear that its predecessor consents.
     pub(crate) fn take_consent(&mut self, way: Way, consent: Consent) {
         let Role::Heir(takeover) = &mut self.nodes[way.to].held(way.shard).role else {
             return;

@@ -175,7 +175,7 @@ impl Node {
         held.lineage = kept;
     }
 
-    /// The process is gone, and so is everything that is not in memory.
+    /// Ends the process, and with it everything that is not in memory.
     pub fn dies(&mut self) {
         self.is_up = false;
         self.stopped = false;
@@ -248,14 +248,14 @@ impl Held {
         self.raising = raised.map(|lineage| (lineage, self.state.clone()));
     }
 
-    /// The pulled state is durable. A floor that was on its way says nothing of that state.
+    /// Notes that the pulled state is durable. A floor that was on its way says nothing of that state.
     pub fn keep_pulled(&mut self, pulled: &State) {
         self.raising = None;
         self.base.merge(pulled);
         self.state.merge(pulled);
     }
 
-    /// The history is durable. A floor that was on its way before is durable earlier, and is written over.
+    /// Notes that the history is durable. A floor that was on its way before is durable earlier, and is written over.
     pub fn keep(&mut self, lineage: Lineage) {
         self.raising = None;
         self.lineage = lineage;

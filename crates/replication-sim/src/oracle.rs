@@ -28,7 +28,7 @@ impl Oracle {
         told.map(|word| word.point).unwrap_or_default()
     }
 
-    /// A primary of `term` tells something. No primary of a later term may have told anything before.
+    /// Notes that a primary of `term` tells something. No primary of a later term may have told anything before.
     pub fn tells(&mut self, shard: u32, term: Term) {
         let last = self.terms.entry(shard).or_insert(term);
         assert!(
@@ -38,14 +38,14 @@ impl Oracle {
         *last = term;
     }
 
-    /// A write is done, whether its client still waits or not.
+    /// Notes that a write is done, whether its client still waits or not.
     pub fn written(&mut self, word: Word) {
         let place = *self.places.entry(word.write.number).or_insert(word.point);
         let number = word.write.number;
         assert_eq!(place, word.point, "write {number} was done twice");
     }
 
-    /// A client is answered.
+    /// Judges the answer to a client.
     pub fn answered(&mut self, call: &Call, told: Told) {
         let before = call.told_before;
         match told {
@@ -79,7 +79,8 @@ impl Oracle {
         }
     }
 
-    /// A primary begins to serve with `state`: everything that clients were told is in `state`, or was overwritten.
+    /// Judges a primary that begins to serve with `state`: everything that clients were told is in `state`, or was
+    /// overwritten.
     pub fn served(&self, shard: u32, state: &State) {
         let of_shard = self.told.iter().filter(|((told, _), _)| *told == shard);
         for ((_, key), told) in of_shard {

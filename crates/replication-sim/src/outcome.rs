@@ -60,7 +60,7 @@ pub struct Counts {
 /// The record of a run.
 #[derive(Default)]
 pub struct Outcome {
-    /// The amount of what happened.
+    /// The counts of the run.
     pub counts: Counts,
     /// Number of times that each mishap befell a node, by the name of its class.
     pub mishaps: BTreeMap<&'static str, u64>,

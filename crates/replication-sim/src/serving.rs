@@ -11,7 +11,7 @@ use crate::state::{Word, Write};
 use crate::world::{SHARDS, World, name};
 
 impl World {
-    /// A client calls the primary of the configuration, or an earlier one; or it repeats its call.
+    /// Lets a client call the primary of the configuration, or an earlier one, or repeat its call.
     pub(crate) fn call(&mut self) {
         let client = any(&mut self.random, self.clients.count());
         let call = match self.clients.open(client) {
@@ -57,7 +57,7 @@ impl World {
         call
     }
 
-    /// A node that leads the shard decides the call, and stamps the write or keeps the answer.
+    /// Lets a node that leads the shard decide the call: the node stamps the write or keeps the answer.
     fn decide(&mut self, node: usize, call: Call) {
         let gap = self.random.random_range(1..3);
         let counter = self.nodes[node].counter;
@@ -109,7 +109,7 @@ impl World {
         });
     }
 
-    /// The primary's own persist.
+    /// Persists the node's own entries, and reports them to its primary.
     pub(crate) fn persist_here(&mut self, node: usize, shard: u32) {
         let Some(leader) = self.nodes[node].leader(shard) else {
             return;
@@ -163,7 +163,8 @@ impl World {
         }
     }
 
-    /// A write that is done is on at least the fewest copies, all named by the configuration that the primary knows.
+    /// Asserts that a write that is done is on at least the fewest copies, all named by the configuration that the
+    /// primary knows.
     fn assert_copies(&self, node: usize, shard: u32, word: Word) {
         let named = self.nodes[node].known.group(shard).in_sync.iter();
         let found = named.filter(|&&copy| self.nodes[copy].has_durably(shard, word));

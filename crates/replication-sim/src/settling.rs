@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// A node hears of the present configuration: its epoch is durable, and roles of earlier terms end.
+    /// Lets a node hear of the present configuration: the epoch is durable afterwards, and roles of earlier terms end.
     pub(crate) fn hear_configuration(&mut self, node: usize) {
         let hearing = &mut self.nodes[node];
         hearing.epoch = self.configuration.epoch;
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// The heir looks at its memory, and decides.
+    /// Lets the heir look at its memory and decide.
     fn look(&mut self, node: usize, shard: u32) {
         self.nodes[node].scan(shard, &mut self.random);
         let Role::Heir(takeover) = &mut self.nodes[node].held(shard).role else {
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// A copy that lost entries leaves the shard: it comes back with nothing.
+    /// Lets a copy that lost entries leave the shard: the copy comes back with nothing.
     pub(crate) fn withdraw(&mut self, node: usize, shard: u32, incomplete: Incomplete) {
         let is_lossy = self.lossy.contains(&(shard, node));
         assert!(is_lossy, "n{node} lost nothing, and {incomplete}");
@@ -272,7 +272,7 @@ impl World {
         self.hear_configuration(node);
     }
 
-    /// The primary of the present term is granted its lease, once.
+    /// Grants the primary of the present term its lease, once.
     pub(crate) fn grant_lease(&mut self, shard: u32) {
         let (primary, term) = {
             let group = self.configuration.group(shard);

@@ -7,7 +7,7 @@ use stonecast_replication::Point;
 /// A key.
 pub type Key = u8;
 
-/// A write, which its number tells from every other write. A client that repeats a write repeats the number.
+/// A write. Its number distinguishes it from every other write; a client that repeats a write repeats the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
     /// The number.
@@ -43,7 +43,7 @@ impl State {
         self.remember(word);
     }
 
-    /// Each write has one point.
+    /// Notes the point of a write, which has no other.
     fn remember(&mut self, word: Word) {
         let known = *self.done.entry(word.write.number).or_insert(word);
         assert_eq!(known, word, "a write was done twice");

@@ -63,7 +63,7 @@ impl Wires {
         self.links.retain(|_, link| *link != wire);
     }
 
-    /// The process of `node` ends, and all its connections with it.
+    /// Ends all connections of `node`, whose process has ended.
     pub fn process_ends(&mut self, node: usize) {
         self.wires
             .retain(|_, wire| wire.from != node && wire.to != node);
@@ -82,7 +82,7 @@ impl World {
         (!used.is_empty()).then(|| used[any(&mut self.random, used.len())])
     }
 
-    /// Some connection ends. Its sender does not know what has landed.
+    /// Ends some connection. The sender does not know what has landed.
     pub(crate) fn connection_ends(&mut self) {
         let links: Vec<_> = self.wires.links.values().copied().collect();
         if !links.is_empty() {
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// A primary appends unsent entries to another node, or connects again.
+    /// Lets a primary append unsent entries to another node, or connect again.
     pub(crate) fn send(&mut self, node: usize) {
         let to = any(&mut self.random, NODES);
         if to == node || !self.nodes[node].leads_something() {
@@ -155,8 +155,8 @@ impl World {
         Cell::new(&append_key(to), *entry, write)
     }
 
-    /// An entry lands. If entries of different sizes have queue pairs of their own, a later entry may land before
-    /// an earlier one.
+    /// Lets an entry land. If entries of different sizes have queue pairs of their own, a later entry may land before an
+    /// earlier one.
     pub(crate) fn land(&mut self) {
         let two_orders = self.chance(10 * self.faults.two_orders);
         let Some(number) = self.any_wire() else {
@@ -177,7 +177,7 @@ impl World {
         wire.landed.push((landed, sent));
     }
 
-    /// A flush: everything that has landed by this wire is durable, and its sender is told.
+    /// Flushes a wire: everything that has landed by it is durable, and its sender is told.
     pub(crate) fn flush(&mut self) {
         let Some(number) = self.any_wire() else {
             return;

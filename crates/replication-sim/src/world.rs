@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// The record of the run so far, also after a panic.
+    /// The record of the run so far, even after a panic.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
@@ -110,7 +110,7 @@ impl World {
         self.outcome.show(Step::Other(what));
     }
 
-    /// One thing happens.
+    /// Lets one event happen.
     pub(crate) fn event(&mut self) {
         self.outcome.counts.events += 1;
         let shard = any(&mut self.random, SHARDS as usize) as u32;

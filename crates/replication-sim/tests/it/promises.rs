@@ -12,7 +12,7 @@ pub fn run(seed: u64) -> Counts {
 }
 
 #[test]
-fn what_was_told_stays_true_whatever_befalls_the_nodes() {
+fn answers_stay_true_whatever_befalls_the_nodes() {
     let mut sum = Counts::default();
     for seed in 0..SEEDS {
         let counts = std::panic::catch_unwind(|| run(seed));
