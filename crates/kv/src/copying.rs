@@ -56,19 +56,20 @@ copying! {
     term_max,
     /// Time until the first lease on these shards ends, in nanoseconds.
     lease_left_ns,
-    /// Shards that the node keeps a copy of, and leads not.
+    /// Shards of which the node keeps a copy without leading them.
     copies,
     /// Shards of which the node is being filled with a copy.
     joins,
     /// Other nodes that get entries from this one.
     peers,
-    /// Those of them to which entries can be appended at this moment.
+    /// Peers to which entries can be appended at this moment.
     peers_linked,
-    /// Entries that other copies of the shards led here have not reported yet, added up.
+    /// Entries that the other copies of the shards led here have not reported yet, summed over
+    /// these copies.
     behind_entries,
-    /// The same, of the copy that lags most.
+    /// Entries that the copy that lags most has not reported yet.
     behind_entries_max,
-    /// Bytes of the entries that are stamped here and not on all copies.
+    /// Bytes of the entries that are stamped here and are not on all copies yet.
     unsettled_bytes,
     /// Copies on other nodes that this node fills.
     fills,
@@ -80,6 +81,6 @@ copying! {
     lost,
     /// Bytes of the entries that other nodes have appended here.
     appended_bytes,
-    /// Bytes of records of other nodes that were written into the own log.
+    /// Bytes of records of other nodes that were written into this node's log.
     digested_bytes,
 }

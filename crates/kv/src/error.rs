@@ -33,7 +33,8 @@ pub struct Refusal {
 
 /// The reason why an operation failed. [`StoreError::effect`] tells what the failure means for the data.
 ///
-/// A match may name every variant: a new one must then be sorted wherever errors get a meaning.
+/// The enum is exhaustive on purpose: a new variant does not compile until every match that gives
+/// errors a meaning names it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The key is empty or too long.
@@ -44,7 +45,7 @@ pub enum StoreError {
     KeySize {
         /// Its length.
         size: usize,
-        /// The longest.
+        /// The longest length.
         max: usize,
     },
     /// The value is too long.
@@ -54,7 +55,7 @@ pub enum StoreError {
     ValueSize {
         /// Its length.
         size: usize,
-        /// The longest.
+        /// The longest length.
         max: usize,
     },
     /// The pool is full.

@@ -1,6 +1,6 @@
 //! Counters of a server, as the server counts them and as a client reads them.
 
-/// A field of a report, on the wire a word.
+/// A field of a report: one word on the wire.
 trait Number: Copy {
     fn to_word(self) -> u64;
     fn from_word(word: u64) -> Self;

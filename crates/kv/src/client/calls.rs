@@ -315,14 +315,14 @@ impl Client {
         self.inner.connection.meter.location_counts()
     }
 
-    /// Reports the calls since the last report to the server. A busy client reports by itself, and so does a client that is
-    /// closed; this call is for clients that pause.
+    /// Reports the calls since the last report to the server. A busy client reports without this call, and so does a client
+    /// that is closed; the call is for clients that pause.
     pub async fn report(&self) -> Result<(), StoreError> {
         self.inner.connection.report().await
     }
 
-    /// The memory that this client reads one-sided. `None`: the index of the first shard is not open, as in a client of a node that has
-    /// entered other shards alone.
+    /// The memory that this client accesses with one-sided READs. `None`: the index of the first shard is not open, as in a
+    /// client that has entered only other shards of a node.
     pub fn yardstick(&self) -> Option<Yardstick> {
         let memory = &self.inner.memory;
         let index = memory.index(0)?;

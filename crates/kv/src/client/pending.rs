@@ -46,7 +46,7 @@ impl Pending {
         self.puts += 1;
     }
 
-    /// See `begin_conclusion`.
+    /// Ends the publication that [`Pending::begin_conclusion`] noted.
     pub fn end_conclusion(&mut self) {
         self.puts -= 1;
         self.requests.wake_crowd();

@@ -118,7 +118,7 @@ impl Lowest {
         }
     }
 
-    /// Takes over what was offered to `other`.
+    /// Takes over the records that were offered to `other`.
     fn take(&mut self, other: Self) {
         match self.found.is_empty() {
             true => self.found = other.found,

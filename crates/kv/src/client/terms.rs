@@ -20,7 +20,7 @@ struct Entered {
 }
 
 impl Terms {
-    /// This many shards, none entered.
+    /// The terms of this many shards, none entered.
     pub fn new(shards: u32) -> Self {
         let of_shards = (0..shards).map(|_| Cell::new(None)).collect();
         Self { of_shards }

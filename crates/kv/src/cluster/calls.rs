@@ -238,7 +238,8 @@ impl ClusterClient {
         ClusterEntries::find(self).await
     }
 
-    /// Everything that the nodes count which lead shards, by their names, and asked at once. A node that leads nothing is not asked.
+    /// The counts of all nodes that lead shards, by the names of the nodes. The nodes are asked at once. A node that leads
+    /// nothing is not asked.
     pub fn metrics<'a>(&'a self) -> Boxed<'a, Vec<(String, Result<Metrics, ClusterError>)>> {
         Box::pin(async move {
             let map = self.maps.latest();

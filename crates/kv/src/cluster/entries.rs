@@ -6,8 +6,8 @@
 //!               another primary or term meanwhile: the words are found anew, and keys that were given before are left out
 //! ```
 //!
-//! Words and records count only under a lease that is of the term in which they were read. The versions of several nodes have no common
-//! order, so the order is that of versions within each shard alone.
+//! Words and records count only under a lease of the term in which they were read. The versions of different nodes have no common
+//! order, so keys are in the order of their versions within each shard only.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ use crate::error::StoreError;
 /// The keys found by [`ClusterClient::entries`], without their records: 24 bytes each.
 pub struct ClusterEntries {
     shards: VecDeque<OfShard>,
-    /// The hashes of the keys of the first of `shards` that were given.
+    /// The hashes of those keys of the first of `shards` that were given out.
     given: BTreeSet<u128>,
     found: usize,
 }
@@ -149,8 +149,8 @@ impl Seen {
     }
 }
 
-/// Reads as `work` does in the term of `shard` that the client is in. What was read, and an error of reading, count only if the node
-/// still leads the shard in that term: a lease that it gives behind the last READ says so.
+/// Runs the READs of `work` in the term of `shard` that the client is in. Their result, or their error, counts only if the node
+/// still leads the shard in that term. A lease that the node gives after the last READ proves that.
 async fn under_lease<T>(
     client: &ClusterClient,
     node: &Node,

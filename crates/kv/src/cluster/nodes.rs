@@ -16,7 +16,7 @@ use crate::client::{Client, FairLock};
 use crate::error::StoreError;
 use crate::wire::KeyMap;
 
-/// The refusal that stands for a node without an answer.
+/// The reason in the error about a node that does not answer.
 const SILENT: &str = "the node did not answer in time";
 /// The pause of the task that renews leases while no GET needs one.
 const IDLE_NS: Nanoseconds = 20_000_000;

@@ -86,7 +86,7 @@ impl Table {
         (0..BUCKET_WORDS).map(move |slot| Word(self.memory.load(base + slot * 8)))
     }
 
-    /// The words in which the keys of `bucket` lie, with those of other keys: of that bucket, and of those behind it to which keys of it may have gone.
+    /// The words of `bucket`, and of the later buckets to which its keys may have overflowed. Words of other keys are among them.
     pub fn words_near(&self, bucket: u64) -> impl Iterator<Item = Word> {
         let mut goes_on = true;
         let near = (0..self.buckets()).map(move |step| (bucket + step) & (self.buckets() - 1));

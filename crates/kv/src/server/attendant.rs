@@ -12,7 +12,7 @@ use super::clients::{Clients, drain_intents, settle_returned};
 use super::node::ServerNode;
 use crate::error::StoreError;
 
-/// Does the work beside a batch. A batch that waits for copies lets it be done meanwhile.
+/// Does the work beside a batch. The work continues while a batch waits for copies.
 pub(super) struct Attendant {
     port: Rc<Port>,
     sweeper: Sweeper,

@@ -53,7 +53,7 @@ impl Sequences {
         self.0.fetch_add(0, 1)
     }
 
-    /// Goes on at `next`, which is above everything that was given.
+    /// Continues at `next`, which is above every sequence that was given.
     pub fn raise(&self, next: u64) {
         assert!(next > self.next(), "sequences ascend");
         self.0.store(0, next);
@@ -258,8 +258,8 @@ impl Journal {
         }
     }
 
-    /// Writes a record of another node, whose sequence is its version there, into the server's own segment for it, which has room. The record is stamped
-    /// like a moved one, and gets its word behind the next persist.
+    /// Writes a record of another node into the server's own segment for such records, which has room. The sequence of the record
+    /// is its version at the other node. The record is stamped like a moved one, and gets its word after the next persist.
     pub fn append_from_elsewhere(&mut self, record: Record<'_>, purpose: Purpose) -> Placed {
         let segment = self
             .own(purpose)
@@ -399,7 +399,7 @@ impl Journal {
             self.space
                 .note_durable_below(number, (generation, end), &*self.log);
         }
-        // The next persist takes up the memory again.
+        // The next persist uses this memory again.
         let Underway {
             mut spans,
             mut ends,

@@ -1,4 +1,5 @@
-//! The ledger of a pool of a cluster while the pool is served: up to which version the records of this node are settled.
+//! The ledger of a pool of a cluster while the pool is served. The ledger says up to which version the records of this
+//! node are settled.
 //!
 //! ```text
 //!   opening    what recovery found is settled; lead all shards in the next term     durable before the first record is stamped
@@ -96,8 +97,8 @@ impl Keeper {
         keeper
     }
 
-    /// Begins with the records that recovery found, for a node: whether they count is for the node to say. The caller [persists](Self::ledger) the ledger
-    /// before a record is stamped, and before a record that never counts is sealed.
+    /// Begins with the records that recovery found, for a node, which decides whether they count. The caller
+    /// [persists](Self::ledger) the ledger before a record is stamped, and before a record that never counts is sealed.
     pub fn of_node(ledger: SharedLedger, history: &History, (shards, given): (u32, u64)) -> Self {
         let mut noted = history.clone();
         noted.given = noted.given.max(given);
@@ -135,7 +136,8 @@ impl Keeper {
         });
     }
 
-    /// The node drops its copy of `shard`, and the counter has given `version` to the drop.
+    /// Notes that the node drops its copy of `shard`, and the counter has given `version` to the
+    /// drop.
     pub fn drop_shard(&mut self, shard: u32, version: u64) {
         self.ledger.change(|ledger| {
             let dropped = lineage_of(ledger, shard).dropped();
@@ -143,7 +145,8 @@ impl Keeper {
         });
     }
 
-    /// The node leads `shard` in `term`. The counter would have given the version `next`, and goes on above `last`, the end of the history.
+    /// Notes that the node leads `shard` in `term`. The counter would have given the version `next`, and goes on above `last`,
+    /// the end of the history.
     pub fn lead(&mut self, shard: u32, term: Term, (next, last): (u64, u64)) {
         self.ledger.change(|ledger| {
             let versions = ledger.versions_mut();
@@ -157,7 +160,7 @@ impl Keeper {
         }
     }
 
-    /// The ledger, whose changes in memory are durable behind [`SharedLedger::persist`].
+    /// The ledger. Its changes in memory are durable after [`SharedLedger::persist`].
     pub fn ledger(&self) -> &SharedLedger {
         &self.ledger
     }

@@ -65,7 +65,7 @@ impl Shards {
         &self.all[number as usize]
     }
 
-    /// The same, to change.
+    /// Like [`Shards::of`], to change the shard.
     pub fn of_mut(&mut self, number: u32) -> &mut Shard {
         &mut self.all[number as usize]
     }
@@ -93,7 +93,7 @@ impl Shards {
         &self.all[0]
     }
 
-    /// The same, to change.
+    /// Like [`Shards::published`], to change the shard.
     pub fn published_mut(&mut self) -> &mut Shard {
         &mut self.all[0]
     }

@@ -46,7 +46,7 @@ pub(crate) enum Request<'a> {
     ReaderLease,
 }
 
-/// See [`Request::Release`].
+/// The lease that a client gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Release {
     pub slot: u8,

@@ -49,7 +49,7 @@ const STORIES_OF_NODES: [(Mutant, fn()); 3] = [
     ),
     (
         Mutant::UnsettledPutUncounted,
-        nodes::unsettled::a_key_stays_deleted_whose_put_an_heir_has_settled,
+        nodes::unsettled::a_key_whose_put_an_heir_has_settled_stays_deleted,
     ),
 ];
 

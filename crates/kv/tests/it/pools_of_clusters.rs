@@ -141,7 +141,8 @@ fn a_pool_whose_ledger_has_lost_its_segment_is_refused_and_stays_as_it_is() {
     world.run(async |world| has_all(world, 0..10).await);
 }
 
-/// Fails if a pool of a cluster lets clients take versions of the counter: a missing one could not be noticed.
+/// Fails if a pool of a cluster lets clients take versions from the counter: a missing version could not be
+/// noticed.
 #[test]
 fn clients_do_not_publish_in_a_pool_of_a_cluster() {
     let world = World {

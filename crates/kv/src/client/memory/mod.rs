@@ -29,7 +29,7 @@ use scratch::Scratch;
 pub(super) use scratch::{Lent, SCRATCH_SIZE};
 use soon::SoonReads;
 
-/// READs of one batch that are posted together, so that other batches have room beside it.
+/// The most READs of one batch that are posted together, so that other batches have room too.
 const POSTED_TOGETHER_MAX: usize = POSTED_READS_MAX as usize / 4;
 
 /// The execution of a client's READs while the client waits for nothing else.

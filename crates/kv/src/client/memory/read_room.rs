@@ -1,8 +1,8 @@
-//! Counts the READs that are posted and not completed: the send queue has a bounded room for READs beside the writes in flight.
+//! Counts the READs that are posted and not completed: the send queue has bounded room for READs beside the writes in flight.
 //!
 //! ```text
 //!   posted      ----------------------------|     READs of a queue pair complete in the order of their posts,
-//!   completed   -----------------|                 so the end of one tells of all before it
+//!   completed   -----------------|                 so the end of one implies the end of all before it
 //! ```
 //!
 //! The completion of a READ that was given up is not seen; the completion of a later READ implies it. If no later READ is posted

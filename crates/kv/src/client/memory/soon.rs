@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! - The memory is not used while a late READ may still write to it. READs of a queue pair complete in the order of their posts,
-//!   so the completion of a later READ tells that the late READ has ended.
+//!   so the completion of a later READ shows that the late READ has ended.
 //! - A late READ of the index keeps the index open, like any other READ in flight.
 
 use std::cell::RefCell;

@@ -5,7 +5,7 @@
 //!   bucket -> a word with the fingerprint -> start of the record: the key's, not claimed
 //!      -> counter -> intent, record with stamp, word      done
 //!                                               '-> lost: void
-//!   anything else: nothing was done, and `Publisher::overwrite` does what there is to do
+//!   anything else: nothing was done, and `Publisher::overwrite` takes over
 //! ```
 //!
 //! Invariants: after the same READs, this path makes the same changes as `Publisher::overwrite`, in the same order. A put is done

@@ -202,8 +202,8 @@ impl Publisher {
         self.take_back(&attempt, place, &lent).await.map(|()| None)
     }
 
-    /// Makes the record of a publication that lost to a faster writer void, and announces that. The record has its sequence
-    /// already, and must not count beside the writes that came in between.
+    /// Makes void the record of a publication that lost to a faster writer, and announces the void record. The record has
+    /// its sequence already, and must not count beside the writes that came in between.
     async fn take_back(
         &self,
         attempt: &Attempt,

@@ -27,7 +27,7 @@ pub(super) enum Publishing {
     Granted(Box<Rights>),
 }
 
-/// See [`Publishing`].
+/// The rights that the server has granted, and their use so far.
 pub(super) struct Rights {
     pub(super) grant: RightsGrant,
     /// The format with the pool's secret.
@@ -37,9 +37,9 @@ pub(super) struct Rights {
     announced: u64,
     /// Intents that the server has taken, as far as the client knows.
     taken: u64,
-    /// Time at which the rights were last used, or of a use a few puts earlier.
+    /// Time of the last use of the rights, or of a use a few puts earlier.
     used_at: Nanoseconds,
-    /// The record that is being published, kept for its memory.
+    /// The record that is being published. Its memory is used again for the next one.
     pub(super) record: Vec<u8>,
 }
 
@@ -224,8 +224,10 @@ impl Rights {
     ) -> Attempt {
         let size = record_size(draft.key.len(), draft.value.len());
         let opening = memory.connection.welcome.opening.get();
-        let Extent { grant, unit, last } =
-            *self.extent.as_ref().expect("it was looked at in this turn");
+        let Extent { grant, unit, last } = *self
+            .extent
+            .as_ref()
+            .expect("the extent was checked in this turn");
         let position = self.format.position(grant.segment, unit);
         let tag = draft.encode(
             &self.format,
@@ -279,7 +281,10 @@ impl Rights {
 
     /// Notes that the record is in the log, or on its way there. From here on the record has to be concluded.
     pub(super) fn note_stamped(&mut self, attempt: &Attempt) {
-        let extent = self.extent.as_mut().expect("it was looked at in this turn");
+        let extent = self
+            .extent
+            .as_mut()
+            .expect("the extent was checked in this turn");
         extent.last = extent.unit;
         extent.unit += attempt.intent.units.1 as u32;
         self.announced = attempt.intent_number;

@@ -87,7 +87,8 @@ impl<'a> Get<'a> {
 impl Future for Get<'_> {
     type Output = Outcome;
 
-    // The function is small. Inlined where the caller awaits the future, the stages disappear.
+    // The function is small. Where the compiler inlines it into the caller's await, the stages
+    // disappear.
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let this = self.get_mut();

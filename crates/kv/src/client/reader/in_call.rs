@@ -4,10 +4,10 @@
 //!   place remembered    record, bucket -> the bucket has the word, the record checks      found
 //!   else, or not so     bucket -> a word with the fingerprint -> record, it checks        found
 //!                       bucket -> no such word, and no key lives further on               absent
-//!   anything else       nothing is said: `Reader::find` looks the key up anew and knows what to do
+//!   anything else       no answer: `Reader::find` looks the key up anew
 //! ```
 //!
-//! This path pays for two kinds of providers.
+//! This path pays off with two kinds of providers.
 //!
 //! *A READ is executed in the call* (shared memory). The latency of memory is nearly the whole cost of a GET. The processor hides
 //! part of that latency if the next GET's first load is among the few hundred instructions that the processor looks ahead, and if
@@ -155,7 +155,7 @@ impl Reader {
 /// Leaves the value `found` in `value`.
 #[inline(always)]
 fn leave_value(found: &[u8], value: &mut Vec<u8>) {
-    // If the value before was as long, only the copy remains.
+    // If the previous value has the same length, a plain copy suffices.
     if value.len() == found.len() {
         value.copy_from_slice(found);
     } else {

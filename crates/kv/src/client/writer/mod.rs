@@ -2,7 +2,7 @@
 //! durable and visible.
 //!
 //! If this client publishes its overwrites itself, the [`Publisher`] tries first: in the call if no write is before this one
-//! ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves go through the server.
+//! ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves alone go through the server.
 
 mod many;
 mod token;
@@ -53,7 +53,7 @@ pub(super) struct Writer {
     publisher: Option<Rc<Publisher>>,
     /// Held by each write until it is sent.
     turns: FairLock,
-    /// The record that is being sent, kept for its memory.
+    /// The record that is being sent. Its memory is used again for the next one.
     record: RefCell<Vec<u8>>,
     tokens_made: Cell<u64>,
 }

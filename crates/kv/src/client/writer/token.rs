@@ -30,7 +30,7 @@ use crate::wire::{Answer, Request, Verdict};
 pub struct Token {
     number: u64,
     /// Every attempt that was done has a later version: the lowest of the latest versions that the client knew of the key's shard
-    /// before each attempt. The nodes of a cluster count their versions apart.
+    /// before each attempt. Each node of a cluster counts versions of its own.
     since: u64,
     /// The connection of the latest attempt.
     session: u64,

@@ -369,8 +369,8 @@ impl WholeRecord<'_> {
     }
 }
 
-/// Bytes to read first of the record behind `word`: the size that the word tells, cut at the end of the segment. 0 if the word
-/// points outside the log.
+/// Bytes to read first of the record behind `word`: the size that the word states, cut at the end of the segment. 0 if the
+/// word points outside the log.
 #[inline(always)]
 pub(crate) fn first_read_size(format: &LogFormat, word: Word) -> usize {
     let segment_size = format.segment_size;

@@ -66,7 +66,7 @@ pub(super) struct Clients {
 
 /// One connected client.
 pub(super) struct Session {
-    /// See [`Welcome::session`](crate::wire::Welcome).
+    /// The number of the session; see [`Welcome::session`](crate::wire::Welcome).
     id: u64,
     /// The identity that the fabric vouches for.
     peer: PeerIdentity,
@@ -159,12 +159,12 @@ impl Sessions {
             .map(|(&named, _)| named)
     }
 
-    /// All of them.
+    /// All clients.
     pub fn iter(&self) -> impl Iterator<Item = &Session> + Clone {
         self.all.values()
     }
 
-    /// All of them, by queue pair.
+    /// All clients, by queue pair.
     fn iter_mut(&mut self) -> impl Iterator<Item = (QueuePair, &mut Session)> {
         self.all.iter_mut().map(|(&qp, session)| (qp, session))
     }

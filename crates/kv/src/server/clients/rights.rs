@@ -91,7 +91,8 @@ pub(in crate::server) fn publishing_refusal(
         Durability::Process if !atomic_with_processor => Some(
             "atomics of this fabric's devices are not atomic with those of the processor; listen on shared memory",
         ),
-        // Clients take versions of the counter, so a missing one could not be noticed.
+        // Clients take versions from the counter, so a version that is missing from the history
+        // could not be noticed.
         Durability::Process if pool.cluster_seed().is_some() => {
             Some("the pool is of a cluster; create a pool of one node")
         }

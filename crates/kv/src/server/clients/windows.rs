@@ -25,7 +25,7 @@ pub(in crate::server) struct Windows {
 }
 
 impl Doors {
-    /// Opens the memory of the log, and everything else that clients read.
+    /// Doors to the memory of the log, and to everything else that clients read.
     pub fn new(port: Rc<Port>, log: MemoryRegion) -> Self {
         Self { port, log }
     }
@@ -78,7 +78,8 @@ impl Windows {
         Some(self.index.swap_remove(left).1)
     }
 
-    /// Opens to the client of `qp` what is not open yet. Returns the keys of index, log and staging memory.
+    /// Opens to the client of `qp` the memory that is not open yet. Returns the keys of index, log and
+    /// staging memory.
     fn open(
         &mut self,
         device: &dyn Device,

@@ -52,13 +52,13 @@ impl Calls {
         self.fates.len()
     }
 
-    /// The node has taken the call of the next slot.
+    /// Notes that the node has taken the call of the next slot.
     pub fn begin(&mut self) {
         self.fates.push(Fate::Open);
         self.open += 1;
     }
 
-    /// A call ends.
+    /// Ends the call in `slot`.
     pub fn end(&mut self, slot: usize, fate: Fate) {
         let ended = std::mem::replace(&mut self.fates[slot], fate);
         assert!(ended == Fate::Open, "a call ends once");

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   arrive    an entry that is on all copies, or a record of a page     waits for room, in order
-//!   write     into the own log, like a moved record                     not durable, in no index
-//!   publish   behind a persist                                          durable, then in the index
+//!   write     into this node's log, like a moved record                 not durable, in no index
+//!   publish   after a persist                                          durable, then in the index
 //! ```
 //!
 //! Records wait in the order in which they have come, since a later record of a key replaces an earlier one. A crash before the persist leaves any part
@@ -103,7 +103,8 @@ fn write(state: &mut State, body: &RecordBody) -> Option<Written> {
         match state.journal.take_own(units, purpose) {
             Ok(()) => state.note_given(),
             Err(none) => {
-                // The answer is for a writer. What it asks for is done: cleaning is due, or leases are called back.
+                // Only the effect of the call counts here: cleaning is due, or leases are recalled. The answer
+                // would be for a writer.
                 let _refusal = no_place(state, none, units, purpose);
                 return None;
             }

@@ -54,7 +54,7 @@ impl Leading {
         }
     }
 
-    /// Opens the shards to clients that the node serves by now, and tells why the node has ended.
+    /// Opens to clients the shards that the node serves by now.
     ///
     /// # Errors
     /// The node has ended, or its medium has failed: the server ends.
@@ -99,12 +99,12 @@ impl Leading {
         Some(slot)
     }
 
-    /// Appends everything that was stamped to all copies. The own persist goes on meanwhile.
+    /// Appends everything that was stamped to all copies. This node's persist goes on meanwhile.
     pub fn send(&self) -> OwnBatch {
         self.node.send()
     }
 
-    /// The own persist that began after [`Leading::send`] has ended.
+    /// Notes that this node's persist, which began after [`Leading::send`], has ended.
     pub fn note_persisted(
         &self,
         state: &RefCell<State>,
@@ -117,7 +117,8 @@ impl Leading {
         self.node.persisted_here(own);
     }
 
-    /// The medium has failed: the node ends, and the outcome of everything that waits is unknown.
+    /// Ends the node, because the medium has failed. The outcome of everything that waits is
+    /// unknown.
     pub fn fail(&self, error: &StoreError) {
         let reason = error.to_string();
         self.node.fail(NotDurable { reason });

@@ -25,7 +25,8 @@ pub struct NodeOptions {
     /// Bytes of the longest message with which other nodes append. Longer records come in pieces. A device without multi-packet queues takes as much memory
     /// for every message.
     pub message_size_max: u32,
-    /// Nodes that append to this one at the same time, at most, those that are ending included.
+    /// The most nodes that append to this one at the same time, those whose sessions are ending
+    /// included.
     pub sessions_max: usize,
     /// Segments of the pool that are posted for appends at any time.
     pub ahead: usize,
@@ -41,7 +42,7 @@ pub struct NodeOptions {
     pub floor_after: u64,
     /// Time after which the floor rises even for fewer entries.
     pub floor_after_ns: Nanoseconds,
-    /// Longest rest of a node.
+    /// Longest rest of a node between two turns.
     pub rest_ns: Nanoseconds,
 }
 

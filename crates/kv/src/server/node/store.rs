@@ -53,7 +53,8 @@ impl NodeStore {
         &self.ledger
     }
 
-    /// Makes everything durable that was digested, noted or stamped before the call, and stores the words of what was digested.
+    /// Makes everything durable that was digested, noted or stamped before the call, and stores the words of the digested
+    /// records.
     async fn commit_all(&self) -> Result<(), NotDurable> {
         while !elsewhere::write_waiting(&mut self.state.borrow_mut()) {
             // The cleaner, or a client that gives a lease back, makes room. The node's patience bounds the wait.
@@ -91,7 +92,7 @@ impl NodeStore {
         Ok(())
     }
 
-    /// Opens the shards to clients that the node serves since the last call.
+    /// Opens to clients the shards that the node has begun to serve since the last call.
     ///
     /// # Errors
     /// The medium failed: the node ends.

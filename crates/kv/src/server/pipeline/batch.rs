@@ -26,7 +26,7 @@ pub(super) struct Item {
     pub owed: Owed,
 }
 
-/// See [`Item`].
+/// The answer that a batch owes for a request.
 pub(super) enum Owed {
     /// The verdict on the write with this number in the batch.
     Write(usize),

@@ -60,7 +60,7 @@ pub(super) enum Decided {
 }
 
 impl Stamped {
-    /// Empties it, for the next batch.
+    /// Clears the state for the next batch.
     pub fn clear(&mut self) {
         self.awaits_persist = false;
         self.decided = 0;
@@ -74,10 +74,10 @@ impl Stamped {
         self.durable = self.decided;
     }
 
-    /// Decides the writes that are not decided yet, in order, and stamps those that are to be done. A record that finds no
-    /// room because a segment is still being prepared waits for that, for a while, and everything behind it: if the record were
-    /// sent back, later writes of its client would overtake it. No record waits here for a segment that has to be cleaned first:
-    /// segments are cleaned between batches.
+    /// Decides the writes that are not decided yet, in order, and stamps those that are to be done. A record that finds no room
+    /// because a segment is still being prepared waits for that segment for a while, and all later writes wait with it: if the
+    /// record were sent back, later writes of its client would overtake it. No record waits here for a segment that has to be
+    /// cleaned first: segments are cleaned between batches.
     ///
     /// Returns how far the batch is decided. With [`Decided::UpToDurable`], the next write is done only because of a record that this batch has stamped: a
     /// delete removes that record's key, or a condition names its version. The caller makes the record durable first. A crash may keep any

@@ -155,7 +155,7 @@ impl Gather {
         }
     }
 
-    /// Posts again those own buffers of clients whose messages were taken over and are not answered
+    /// Posts again the clients' own buffers whose messages were taken over and are not answered
     /// yet.
     fn repost_own(&self, sessions: &Sessions, arrivals: &[Received]) {
         if self.receives.shared_buffers().is_some() {

@@ -330,7 +330,8 @@ impl Pipeline {
         }
     }
 
-    /// Stores the index words of the finished ones of `writes`. Takes the proof that their records are durable.
+    /// Stores the index words of those of `writes` that are done. Takes the proof that their records are
+    /// durable.
     fn publish(&self, state: &mut State, writes: Range<usize>, persisted: &Persisted) {
         let State {
             shards, journal, ..

@@ -7,7 +7,7 @@ use crate::server::shards::Shards;
 /// The room that a batch needs in the index of each shard.
 #[derive(Default)]
 pub(super) struct Room {
-    /// The writes that are counted: so many of the batch.
+    /// Number of the batch's writes that are counted, from the first on.
     counted: usize,
     /// The shards of the counted writes.
     touched: Vec<u32>,
@@ -27,7 +27,7 @@ struct Need {
 }
 
 impl Room {
-    /// Empties it, for the next batch.
+    /// Clears the counts for the next batch.
     pub fn clear(&mut self) {
         for shard in self.touched.drain(..) {
             self.needs[shard as usize] = Need::default();

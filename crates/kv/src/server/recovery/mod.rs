@@ -71,7 +71,7 @@ pub(crate) struct Recovered {
     pub next_sequence: u64,
     /// The keeper of a pool of a cluster.
     pub keeper: Option<Keeper>,
-    /// The own records of such a pool.
+    /// The records that this node has stamped, in a pool of a cluster.
     pub history: History,
     /// The segments that other nodes' appends fill.
     pub appended: Vec<SegmentState>,
@@ -194,7 +194,8 @@ pub(crate) async fn recover(
     Ok((recovered, report))
 }
 
-/// Outcomes that came to a copy in pages are in no record, so those at or below the floor of the copy may be missing.
+/// Forgets outcomes up to the floor of each copy: outcomes that came to a copy in pages are in no record, so they may
+/// be missing.
 fn forget_outcomes_of_copies(keys: &mut [Keys], keeper: Option<&Keeper>) {
     let Some(keeper) = keeper else {
         return;

@@ -93,7 +93,7 @@ impl Visitor for Nothing {
 pub(super) struct Judged<'a> {
     own: OwnRecords<'a>,
     rebuild: &'a mut Rebuild,
-    /// By position.
+    /// The records that wait for the history, by position.
     waiting: BTreeMap<u64, Waiting>,
 }
 

@@ -178,7 +178,8 @@ impl Rebuild {
         self.sequence_max = self.sequence_max.max(found.header.sequence());
         self.note_found(found);
         if found.header.kind() == Kind::Put {
-            // No word names it, and its copy gets another place: a later tombstone of the key is needed as long as it lies there.
+            // No word names the record, and its copy gets another place: a later tombstone of the key is needed as long as the
+            // record lies here.
             self.occupancy_at(found.position)
                 .note_death(0, found.header.sequence());
         }

@@ -172,7 +172,8 @@ fn was_unsynced(pool: &Pool) -> bool {
     pool.durability() == Durability::Process && !pool.same_power_cycle()
 }
 
-/// Whether the log may lack written records, with a checkpoint of another moment: also in a copy of a pool that was served.
+/// Whether the log may lack records that were acknowledged, with a checkpoint of another moment: after a power cycle of a pool
+/// that need only survive processes, or in a copy of a pool that was served meanwhile.
 pub(crate) fn lacks_what_was_told(pool: &Pool) -> bool {
     was_unsynced(pool) || pool.was_copied()
 }

@@ -186,7 +186,8 @@ impl Shard {
         self.tables.note_step(&step);
     }
 
-    /// Removes all keys and outcomes: the node drops its copy. The records are dead, and count no more once the ledger says so.
+    /// Removes all keys and outcomes: the node drops its copy. The records are dead, and no longer count once the ledger says
+    /// so.
     pub fn clear(&mut self, journal: &mut Journal) {
         let space = &mut journal.space;
         self.index.clear(&*self.log, self.keys, |position, size| {

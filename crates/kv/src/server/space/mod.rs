@@ -206,8 +206,9 @@ impl Space {
         Some((number, before))
     }
 
-    /// Called when segments run short: once the last writer of an earlier run is gone, the segments of that run are cleaned like
-    /// all others. The rests of these segments get no appender, since recovery cleared them before the last store of that writer.
+    /// Lets the segments of an earlier run be cleaned like all others, once the last writer of that run is gone. Called when
+    /// segments run short. The rests of these segments get no appender, since recovery cleared them before the last store of that
+    /// writer.
     pub fn release_earlier_run(&mut self) {
         if self.is_short() && self.waits_for_earlier_run() && self.medium.earlier_writers_are_gone()
         {

@@ -9,7 +9,7 @@ use super::occupancy::Occupancy;
 /// This number of generations of a segment takes at least `GENERATIONS_NS`. A word names a generation modulo 1024; a reader does
 /// not believe a word that it read longer ago than that time.
 const GENERATIONS_PER_MARK: u32 = 256;
-/// See `GENERATIONS_PER_MARK`.
+/// The least time that [`GENERATIONS_PER_MARK`] generations of a segment take.
 const GENERATIONS_NS: Nanoseconds = 500_000_000;
 
 /// The holder of a segment in use.
@@ -41,7 +41,7 @@ pub(super) struct Segment {
     pub is_lent: bool,
     /// The highest version that was stamped here in this run, in a pool with a ledger.
     pub newest_own: u64,
-    /// Records of other nodes that get their words behind a persist.
+    /// Records of other nodes that get their words after a persist.
     pub awaited_words: u32,
     /// Time of the segment's latest generation that is a multiple of `GENERATIONS_PER_MARK`.
     marked_at: Nanoseconds,

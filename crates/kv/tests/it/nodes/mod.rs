@@ -35,7 +35,7 @@ async fn put_if(client: &ClusterClient, value: &[u8], condition: Condition) -> W
 }
 
 #[test]
-fn what_is_put_is_read_back_and_what_is_deleted_is_gone() {
+fn values_are_read_back_and_deleted_keys_are_gone() {
     Cluster::tell(Shape::THREE, 1, async |_, client| {
         put_all(client, 0..60).await;
         has_all(client, 0..60).await;
@@ -51,7 +51,7 @@ fn what_is_put_is_read_back_and_what_is_deleted_is_gone() {
 }
 
 #[test]
-fn what_was_put_survives_the_power_of_any_one_node() {
+fn values_survive_a_power_cut_of_any_one_node() {
     for lost in 0..3 {
         Cluster::tell(Shape::THREE, 2 + lost as u64, async |cluster, client| {
             put_all(client, 0..40).await;
@@ -64,7 +64,7 @@ fn what_was_put_survives_the_power_of_any_one_node() {
 }
 
 #[test]
-fn what_was_put_survives_a_power_cut_of_all_nodes() {
+fn values_survive_a_power_cut_of_all_nodes() {
     for one_sided in [true, false] {
         let shape = Shape {
             one_sided,

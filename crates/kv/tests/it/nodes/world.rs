@@ -244,7 +244,7 @@ impl Place {
         self.lost_power.set(true);
     }
 
-    /// The process stands still for a while.
+    /// Lets the process stand still for a while.
     pub fn pause(&self, duration_ns: u64) {
         if let Some(running) = &*self.running.borrow() {
             running.process.pause(duration_ns);
