@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allocated_shows() {
+    fn allocated_memory_shows() {
         let before = ProcessMemory::now();
         assert!(0 < before.private && before.private <= before.resident);
         let block = vec![1_u8; 64 << 20];

@@ -1,4 +1,4 @@
-//! HTTP/1.1, as far as a port needs it that answers one request of each connection.
+//! The part of HTTP/1.1 that is needed at a port that answers one request of each connection.
 //!
 //! The head of a request decides the answer. A body is not read, so it need not be understood: the connection ends after the answer.
 

@@ -524,7 +524,7 @@ impl Snapshot {
             ),
             (
                 "cluster_term_max",
-                "Highest term of these shards.",
+                "Highest term of the shards that the node leads.",
                 copying.term_max,
             ),
             (
@@ -554,7 +554,7 @@ impl Snapshot {
             ),
             (
                 "cluster_behind_entries_max",
-                "The same, of the copy that lags most.",
+                "Entries that the copy that lags most has not reported.",
                 copying.behind_entries_max,
             ),
             (
@@ -564,7 +564,7 @@ impl Snapshot {
             ),
             (
                 "cluster_lease_left_nanoseconds",
-                "Rest of the shortest lease.",
+                "Time until the first lease of these shards ends.",
                 copying.lease_left_ns,
             ),
         ] {
@@ -578,7 +578,7 @@ impl Snapshot {
             ),
             (
                 "cluster_fill_left",
-                "Records that the copies lack which are filled, as an estimate.",
+                "Records that the copies being filled still lack, as an estimate.",
                 copying.fill_left_bytes,
             ),
         ] {
@@ -592,7 +592,7 @@ impl Snapshot {
             ),
             (
                 "cluster_digested_bytes",
-                "Bytes of records of other nodes, in the own log.",
+                "Bytes of records of other nodes, written to this node's log.",
                 copying.digested_bytes,
             ),
             (

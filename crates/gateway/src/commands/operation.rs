@@ -136,7 +136,7 @@ pub enum Describe<'a> {
 pub struct Scan<'a> {
     /// The cursor at which the iteration continues.
     pub cursor: u64,
-    /// The pattern of the keys; none for all.
+    /// The pattern of the keys; `None` for all keys.
     pub pattern: Option<&'a [u8]>,
     /// The approximate number of keys to look at.
     pub count: usize,

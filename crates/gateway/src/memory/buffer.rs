@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_a_buffer_moves_with_it() {
+    fn the_content_of_a_buffer_moves_with_the_buffer() {
         let mut buffer = Buffer::new(Rc::default());
         assert_eq!((buffer.len(), buffer.spare().len()), (0, 0));
         buffer.resize(4096).unwrap();

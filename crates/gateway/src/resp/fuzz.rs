@@ -1,7 +1,7 @@
 //! The request parser against hostile input: mutated requests, cut into random pieces.
 //!
-//! Runs for STONECAST_FUZZ_SECONDS seconds, from a seed taken from the clock; without that variable, for two seconds from
-//! seed zero. A failure prints its seed, and STONECAST_FUZZ_SEED sets the first seed to repeat it.
+//! The test runs for STONECAST_FUZZ_SECONDS seconds, from a seed taken from the clock; without that variable, for two
+//! seconds from seed zero. A failure prints its seed, and STONECAST_FUZZ_SEED sets the first seed to repeat it.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_grammar_is_named() {
+    fn errors_of_the_grammar_are_named() {
         for (input, error) in [
             (&b"*x\r\n"[..], ProtocolError::ArgumentCount),
             (b"*9999999999\r\n", ProtocolError::ArgumentCount),

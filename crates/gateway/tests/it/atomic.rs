@@ -187,7 +187,7 @@ fn in_a_full_pool_commands_that_free_room_are_done_beside_commands_that_need_roo
 }
 
 #[test]
-fn what_was_taken_is_taken_once() {
+fn each_item_is_taken_once() {
     let world = World::start();
     let mut client = world.client();
     for round in 0..20 {

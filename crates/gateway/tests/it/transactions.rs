@@ -31,7 +31,7 @@ fn no_command_of_a_pipelined_transaction_is_done() {
 
 /// Needs the refusal to outlive the batch.
 #[test]
-fn no_command_of_a_transaction_is_done_that_comes_command_by_command() {
+fn no_command_of_a_transaction_that_comes_command_by_command_is_done() {
     let mut options = options();
     options.limits.pipeline_depth = 1;
     let world = World::with(options);

@@ -40,7 +40,7 @@ impl Process {
         Self::within(Bounds::default(), directory, durability)
     }
 
-    /// Does the same, with these bounds.
+    /// Starts a process like [`Process::start`], with these bounds.
     pub fn within(bounds: Bounds, directory: &Path, durability: Durability) -> Self {
         let errors = directory.join("errors");
         let ready = directory.join("ready");
