@@ -23,7 +23,7 @@ impl Session {
     }
 
     /// Connects, for a command that has many operations in flight. The operations wait for each other, so the time of a
-    /// single operation says nothing about the server. The operations have no time limit, but on a cluster, where an
+    /// single operation says nothing about the server. The operations have no time limit except on a cluster, where an
     /// operation without a limit would wait for a node that never comes back.
     pub fn open_for_many(connection: &Connection) -> Result<Self, Failure> {
         let is_cluster = connection.address.is_cluster();

@@ -93,7 +93,7 @@ fn device(root: &Root, name: String) -> RdmaDevice {
 }
 
 impl RdmaDevice {
-    /// See [`Speaks`].
+    /// The protocols of the device; see [`Speaks`].
     pub fn speaks(&self) -> Speaks {
         match self
             .node_type

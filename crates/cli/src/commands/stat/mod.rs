@@ -84,7 +84,8 @@ fn ask(session: &Session) -> Result<Metrics, Failure> {
     session.run(async |client| Ok(client.metrics().await?))
 }
 
-/// Asks each node of a cluster, prints the answers, and fails as the last node that gave none.
+/// Asks each node of a cluster and prints the answers. Fails like the last node that gave no
+/// answer.
 fn print_nodes(flags: &Stat, session: &Session) -> Result<(), Failure> {
     let nodes = session.run(async |client| Ok(client.nodes().await))?;
     let (mut reports, mut text, mut failed) = (BTreeMap::new(), String::new(), Ok(()));

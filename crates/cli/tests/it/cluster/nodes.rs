@@ -225,7 +225,7 @@ impl Servers {
         process.kill();
     }
 
-    /// The process of a node stands still for a while.
+    /// Stops the process of a node for a while.
     fn stop(&self, node: &'static str, pause: Duration) {
         let process = &self.processes[node];
         process.signal(Signal::STOP);
@@ -386,7 +386,7 @@ fn mishaps() -> u32 {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_whichever_node_is_killed_or_stands_still() {
+fn acknowledged_writes_are_there_whichever_node_is_killed_or_stands_still() {
     goes_on(None);
 }
 

@@ -33,7 +33,8 @@ fn commands(block: &'static str) -> Vec<(&'static str, String)> {
     commands
 }
 
-/// The text without what differs from run to run: names of clusters, and numbers of processes.
+/// The text without the parts that differ from run to run: names of clusters, and numbers of
+/// processes.
 fn settled(text: &str) -> String {
     let mut settled = String::new();
     let mut before = "";

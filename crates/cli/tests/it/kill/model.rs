@@ -57,7 +57,7 @@ impl Model {
                 Note::Acknowledged { operation } => {
                     let key = under_way
                         .remove(&operation)
-                        .expect("what is acknowledged was asked for");
+                        .expect("an acknowledged operation was asked for");
                     let state = self.keys.get_mut(&key).expect("its key is known");
                     state.done = state.open.take().expect("its operation is open");
                     self.acknowledged += 1;
@@ -65,7 +65,7 @@ impl Model {
                 Note::NotDone { operation } => {
                     let key = under_way
                         .remove(&operation)
-                        .expect("what is refused was asked for");
+                        .expect("a refused operation was asked for");
                     self.keys.get_mut(&key).expect("its key is known").open = None;
                 }
                 Note::Saw { operation, key } => {

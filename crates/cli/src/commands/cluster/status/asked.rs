@@ -25,7 +25,7 @@ pub struct Asked {
     pub answers: bool,
     /// The reason why the node did not answer, or was not asked.
     pub trouble: Option<String>,
-    /// The node's own word about its copies.
+    /// The node's own report about its copies.
     pub copying: Option<CopyingReport>,
 }
 

@@ -19,7 +19,7 @@ pub struct Report<'a> {
     weakest: Vec<&'a NodeName>,
     nodes: Vec<NodeReport<'a>>,
     placements: Vec<PlacementReport<'a>>,
-    /// With --ask.
+    /// The answers of the nodes, with --ask only.
     #[serde(skip_serializing_if = "Option::is_none")]
     asked: Option<Vec<Asked>>,
     next: Vec<Next>,
