@@ -1,7 +1,7 @@
 //! A client of a cluster, with the operations and the errors of the library.
 //!
 //! The client of the store looks for the node of each key, and tries operations again, within the time limit of an
-//! operation. So no other limit is needed here.
+//! operation. No other limit is needed here.
 
 use std::rc::Rc;
 

@@ -30,7 +30,7 @@ use crate::open_device::OpenDevice;
 /// # Ok::<(), stonecast::Error>(())
 /// ```
 ///
-/// A program that knows how it waits and what it reads says so:
+/// A program that knows how it waits and what it reads sets more options:
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;

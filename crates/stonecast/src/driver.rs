@@ -99,12 +99,12 @@ impl Queue {
 pub(crate) struct Driver(Arc<Queue>);
 
 impl Driver {
-    /// See [`Queue::push`].
+    /// Hands `job` to the driver; see [`Queue::push`].
     pub fn push(&self, job: Job) -> bool {
         self.0.push(job)
     }
 
-    /// See [`Queue::close`].
+    /// Lets the driver end once it has done all queued jobs; see [`Queue::close`].
     pub fn close(&self) {
         self.0.close();
     }

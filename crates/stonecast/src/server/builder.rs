@@ -125,8 +125,8 @@ impl Builder {
         self
     }
 
-    /// Splits the keys of a new pool into so many shards, 1 to 32: even ranges of key hashes, each with an index of its
-    /// own. By default, one. The number is kept in the pool.
+    /// Splits the keys of a new pool into this many shards, 1 to 32: even ranges of key hashes, each with an index of
+    /// its own. By default, one. The number is kept in the pool.
     #[must_use]
     pub fn shards(mut self, shards: u32) -> Self {
         self.wanted.shards = Some(shards);

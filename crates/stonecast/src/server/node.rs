@@ -219,7 +219,7 @@ impl Joining {
         Err(NotANode::Configuration(refused.into()).into())
     }
 
-    /// The options of the node, for a pool with segments of so many bytes.
+    /// The options of the node, for a pool with segments of this many bytes.
     pub fn options(&self, segment_size: u64) -> NodeOptions {
         /// Nodes for which there is room in any case.
         const NODES_MIN: usize = 8;

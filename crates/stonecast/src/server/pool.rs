@@ -276,7 +276,8 @@ fn whole_segments(capacity: u64, segment_size: u64) -> u64 {
     capacity - capacity.checked_rem(segment_size).unwrap_or(0)
 }
 
-/// The pool of a node is served by that node alone, and a node has a pool of its cluster.
+/// Checks that the pool of a node is served by that node alone, and that a node has a pool of its
+/// cluster.
 fn check_cluster(wanted: &Wanted, pool: &Pool) -> Result<(), Error> {
     let data = || wanted.data.clone();
     let member = pool.membership().load();
@@ -301,7 +302,8 @@ fn check_cluster(wanted: &Wanted, pool: &Pool) -> Result<(), Error> {
     Err(refused.into())
 }
 
-/// The settings asked for must be those of the pool: a promise is declared once, at creation.
+/// Checks the settings asked for, which must be those of the pool: a promise is declared once, at
+/// creation.
 fn check_against(wanted: &Wanted, pool: &Pool) -> Result<(), Error> {
     let check = |setting, has: String, asked: Option<String>| match asked {
         Some(asked) if asked != has => Err(ErrorKind::OtherSetting {

@@ -96,7 +96,8 @@ impl Cluster {
         store_in(self.folder.path())
     }
 
-    /// Gives `shard` to the next node, whose predecessor leads it no longer once this call returns.
+    /// Gives `shard` to the next node. Once the call returns, the predecessor no longer leads the
+    /// shard.
     pub fn hand_over(&mut self, shard: u32) {
         let present = &self
             .configuration
