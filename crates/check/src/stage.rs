@@ -198,7 +198,7 @@ impl<S: Subject> Stage<S> {
         self.subject.testimony().history.borrow_mut().crash(node);
     }
 
-    /// Cuts the power of some machines, of all at times; any part of the stores that are not certain survives.
+    /// Cuts the power of some machines, sometimes of all. Any part of the undecided stores survives.
     pub fn cut_power_of_some(&mut self, random: &mut Random) {
         let wrecks = self.wrecks();
         let mut fates: Vec<Fate> = (0..wrecks.undecided())
@@ -418,7 +418,7 @@ impl<S: Subject> Stage<S> {
         self.report.violations.is_empty()
     }
 
-    /// The report of the run, with what the world and the clients counted.
+    /// The report of the run, with the counts of the world and of the clients.
     pub fn into_report(mut self) -> Report {
         let told = self.subject.testimony();
         let history = told.history.borrow();

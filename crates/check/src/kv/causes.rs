@@ -151,7 +151,7 @@ impl Run {
         }
     }
 
-    /// The power of the server's machine fails, or the machine is reset without its caches being written back.
+    /// Cuts the power of the server's machine, or resets the machine without writing its caches back.
     fn cut_power(&mut self, fault: Fault) {
         let wrecks = self.stage.wrecks();
         let torn_percent = self.work.setup.faults.torn_writes_percent;

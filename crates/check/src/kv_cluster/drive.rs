@@ -43,7 +43,7 @@ const PROGRESS: u32 = 3;
 const PROGRESS_NS: Nanoseconds = 20_000 * MS;
 /// Time between two looks at the copies.
 const LOOK_NS: Nanoseconds = MS;
-/// Events between two looks at what nodes lead.
+/// Events between two looks at the shards that nodes lead.
 const CLAIMS_AFTER: u64 = 50;
 
 struct Run {
@@ -251,7 +251,7 @@ impl Run {
         }
     }
 
-    /// The servers of nodes without a process are gone.
+    /// Forgets the servers of nodes without a process.
     fn forget_what_is_gone(&mut self) {
         for node in self.stage.subject.nodes() {
             if !self.stage.nodes[node as usize].is_running() {
@@ -413,7 +413,7 @@ impl Run {
         true
     }
 
-    /// The reason why the cluster is not as it has to be at the end, if it is not.
+    /// The fault of the cluster at the end of the run, if there is one.
     fn disagreement(&self) -> Option<Violation> {
         let subject = &self.stage.subject;
         let configuration = subject.configuration();

@@ -111,7 +111,7 @@ impl KvCluster {
         self.servers[node as usize].borrow().clone()
     }
 
-    /// The process of a node has ended.
+    /// Notes that the process of a node has ended.
     pub fn note_gone(&self, node: NodeId, lost_power: bool) {
         self.servers[node as usize].take();
         if lost_power {
@@ -119,7 +119,7 @@ impl KvCluster {
         }
     }
 
-    /// Notes what nodes lead at this moment.
+    /// Notes the shards that nodes lead at this moment.
     pub fn note_claims(&self) {
         for node in self.nodes() {
             let Some(server) = self.server(node) else {

@@ -36,7 +36,7 @@ pub(super) struct Search<'a, M: Model> {
 struct Done<S> {
     /// All answered operations before this one are done.
     base: usize,
-    /// The done ones of the answered operations from `base` on, one bit each.
+    /// The answered operations from `base` on that are done, one bit each.
     window: Window,
     /// The unanswered operations that are done.
     unanswered: Window,
