@@ -27,9 +27,9 @@ impl Answer {
 }
 
 impl Answers {
-    /// The peer has opened the streams of the term and the join of `stream` for the connection `by`, and has everything up to `has`. An answer that comes
-    /// behind one about a later connection, join or term says nothing. Returns whether the answer is the first one about the shard since the peer took that
-    /// connection.
+    /// Notes that the peer has opened the streams of the term and the join of `stream` for the connection `by`, and has
+    /// everything up to `has`. An answer that comes after one about a later connection, join or term says nothing. Returns
+    /// whether the answer is the first one about the shard since the peer took that connection.
     pub fn take(&mut self, stream: StreamName, by: u64, has: Point) -> bool {
         let StreamName { shard, term, join } = stream;
         let answer = Answer {

@@ -19,8 +19,8 @@ struct Found {
 }
 
 impl Bodies {
-    /// Takes what one entry carries of the record at `point`. Returns the body with the piece that makes it whole. The pieces come in any order, and more than
-    /// once.
+    /// Takes the piece of the record at `point` that one entry carries. Returns the body when this piece makes it whole. Pieces
+    /// may come in any order, and more than once.
     pub fn gather(&mut self, point: Point, piece: Piece, bytes: Vec<u8>) -> Option<Vec<u8>> {
         if piece.is_whole() {
             return Some(bytes);

@@ -22,7 +22,7 @@ pub struct Consents {
 }
 
 impl Consents {
-    /// A configuration in which `primary` leads in `term` is in force.
+    /// Notes that a configuration in which `primary` leads in `term` is in force.
     pub fn enter(&mut self, primary: &NodeName, term: Term) {
         if self.primary.as_ref().is_none_or(|known| known.1 < term) {
             let before = self.primary.replace((primary.clone(), term));
@@ -30,7 +30,8 @@ impl Consents {
         }
     }
 
-    /// `from` says that it has ended at that point, and consents to the primary of that term.
+    /// Notes that `from` says that it has ended at the point of `consent`, and consents to the
+    /// primary of its term.
     pub fn hear(&mut self, from: &NodeName, consent: (Term, Point)) {
         let known = self.said.entry(from.clone()).or_insert(consent);
         *known = consent.max(*known);

@@ -14,7 +14,7 @@ use crate::shard::{Followed, Following, Role, Shard};
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
 
-/// An heir, or the primary, tells its history, for entries that come by `connection`.
+/// Takes the history that an heir, or the primary, tells, for entries that come by `connection`.
 pub fn hear_history<C>(
     state: &mut State<C>,
     from: &NodeName,
@@ -95,7 +95,7 @@ fn answer<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, number: u32)
     }
 }
 
-/// A history that this copy follows is durable, after all entries of the history.
+/// Notes that the history that this copy follows is durable, after all entries of the history.
 pub fn kept_as_copy<S: Store>(
     state: &mut State<S::Call>,
     shared: &Shared<S>,
@@ -119,7 +119,7 @@ pub fn kept_as_copy<S: Store>(
     shared.say(state, &to, (number, history.term), Says::Confirmed);
 }
 
-/// A floor is durable: the memory of what lies below it may be used again.
+/// Notes that a floor is durable: the memory of the entries below it may be used again.
 pub fn floor_kept<C>(state: &mut State<C>, (number, history): (u32, Lineage), now: Nanoseconds) {
     let Some(shard) = state.shards.get_mut(&number) else {
         return;

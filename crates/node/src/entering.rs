@@ -149,7 +149,7 @@ fn enter_as_joiner<S: Store>(
     }
 }
 
-/// The node no longer keeps a copy of the shard.
+/// Ends the copy of a shard that the node no longer keeps.
 fn leave<S: Store>(
     state: &mut State<S::Call>,
     shared: &Shared<S>,

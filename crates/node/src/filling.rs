@@ -53,8 +53,8 @@ async fn finish_join<S: Store>(
 }
 
 impl<S: Store> Shared<S> {
-    /// A change of the configuration has ended. A change that was not done is decided again after a
-    /// pause.
+    /// Notes that a change of the configuration has ended. A change that was not done is decided
+    /// again after a pause.
     pub async fn end_change(&self, is_done: bool) {
         if !is_done {
             self.runtime.sleep(self.options.repeat_ns).await;
@@ -132,7 +132,7 @@ fn fill<S: Store>(
     }
 }
 
-/// A joiner asks for a page of what is published, from `offset` on.
+/// Takes a joiner's ask for a page of what is published, from `offset` on.
 pub fn hear_ask<S: Store>(
     state: &mut State<S::Call>,
     shared: &Shared<S>,
@@ -149,7 +149,7 @@ pub fn hear_ask<S: Store>(
     }
 }
 
-/// A joiner has everything that was published, durably.
+/// Notes that a joiner has everything that was published, durably.
 pub fn hear_pulled<C>(
     state: &mut State<C>,
     from: &NodeName,

@@ -64,7 +64,7 @@ pub fn step_heirs<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, inta
     }
 }
 
-/// The history of this heir is durable here.
+/// Notes that the history of this heir is durable here.
 pub fn kept_as_heir<C>(state: &mut State<C>, number: u32, history: &Lineage) {
     if let Some(heir) = heir(state, number)
         && heir.takeover.next() == Step::Keep(history.clone())
@@ -73,7 +73,7 @@ pub fn kept_as_heir<C>(state: &mut State<C>, number: u32, history: &Lineage) {
     }
 }
 
-/// A copy has all of the history of `term`.
+/// Notes that a copy has all of the history of `term`.
 pub fn hear_confirmed<C>(state: &mut State<C>, from: &NodeName, number: u32, term: Term) {
     if let Some(heir) = heir(state, number) {
         heir.takeover.confirmed(from, term);

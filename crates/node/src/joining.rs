@@ -21,7 +21,7 @@ use crate::shard::{Copies, Filling, Joins, Pull, Role, Shard};
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
 
-/// The primary begins to fill this node, by `connection`.
+/// Notes that the primary begins to fill this node, by `connection`.
 pub fn hear_drop<C>(
     state: &mut State<C>,
     from: &NodeName,
@@ -115,7 +115,8 @@ fn say_as_joiner<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, numbe
     }
 }
 
-/// The earlier copy of the joiner is dropped, and the history of its join is durable.
+/// Notes that the earlier copy of the joiner is dropped, and that the history of its join is
+/// durable.
 pub fn kept_as_joiner<C>(
     state: &mut State<C>,
     intake: &mut Intake,
@@ -146,7 +147,7 @@ pub fn kept_as_joiner<C>(
     shard.streams.insert(history.term, sender);
 }
 
-/// All that was pulled is durable.
+/// Notes that everything that was pulled is durable.
 pub fn pulled<C>(state: &mut State<C>, number: u32, history: &Lineage) {
     let shard = state.shards.get_mut(&number);
     let joins = shard.and_then(Shard::joins);
@@ -165,7 +166,8 @@ impl<C> Shard<C> {
         }
     }
 
-    /// The history that is to be durable: that of the join, when everything before it is dropped; and with it all that was pulled.
+    /// The history to make durable next: first the history of the join, with the drop of the earlier copy; in the end the history
+    /// of the copy, with everything that was pulled.
     fn joiner_to_keep(&mut self, store: &impl Store) -> Option<Keeping> {
         let shard = self.number;
         let filling = self.joins()?.filling.as_ref()?;

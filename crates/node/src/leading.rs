@@ -75,8 +75,9 @@ impl<S: Store> Node<S> {
         Ok(entry)
     }
 
-    /// Waits until the entries of earlier writes leave room for the write that was refused last, behind [`NotServed::NoRoom`]; returns at once if the node has
-    /// ended. One task at a time waits. A commit that the task has to make is made before: the entries wait for that, too.
+    /// Waits until the entries of earlier writes leave room for the write that was refused last, with [`NotServed::NoRoom`];
+    /// returns at once if the node has ended. One task at a time waits. A commit that the task has to make is made before: the
+    /// entries wait for that, too.
     pub async fn room(&self) {
         let shared = &self.shared;
         poll_fn(|context| {
@@ -172,8 +173,8 @@ impl<S: Store> Node<S> {
         batch
     }
 
-    /// The commit of the node's own log that began after the call of [`Node::send`] has ended. A
-    /// batch of a term that is over has no effect.
+    /// Notes that the commit of the node's own log that began after the call of [`Node::send`] has
+    /// ended. A batch of a term that is over has no effect.
     pub fn persisted_here(&self, batch: OwnBatch) {
         persisted_here(&mut self.shared.state.borrow_mut(), &batch);
         if batch.commit.is_some() {

@@ -107,7 +107,8 @@ pub fn step_leaving<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>
     }
 }
 
-/// Ends the drains that take too long, and the handovers of shards that this node is to leave no more.
+/// Ends the drains that take too long, and the handovers of shards that this node no longer has to
+/// leave.
 fn end_drains<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
     let now = shared.runtime.now();
     for number in state.numbers() {
@@ -196,7 +197,7 @@ fn heir_of<C>(state: &State<C>, number: u32, group: &Group) -> Option<NodeName> 
     staying.min_by_key(|&name| leads(name)).cloned()
 }
 
-/// A handover is over at `now`, and the node leads on.
+/// Ends a handover without an heir, if the node still leads the shard in `term`.
 fn go_on<C>(state: &mut State<C>, (number, term): (u32, Term), until: Nanoseconds) {
     let shard = state.shards.get_mut(&number);
     if let Some(Role::Leads(leads)) = shard.map(|shard| &mut shard.role)
@@ -252,7 +253,7 @@ pub fn step_consents<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
 }
 
 impl<C> Leads<C> {
-    /// A handover is over without an heir: the primary takes writes, and hands nothing over before `until`.
+    /// Ends a handover without an heir: the primary takes writes, and hands nothing over before `until`.
     fn go_on(&mut self, until: Nanoseconds) {
         self.primary.drain(false);
         self.handover = None;

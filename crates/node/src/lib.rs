@@ -8,7 +8,7 @@
 //!     rest       between two turns, until the next one has something to do
 //!     shard      the role of a shard, one value: absent, joins, copies, takes over, leads
 //!     peer       the way to another node: link, entries that wait for credit, streams that it has opened
-//!     fences     peers that are kept out while somebody looks at the memory
+//!     fences     peers that are kept out while a shard takes the entries that they left
 //!     join       pages of what is published, for a node that comes back with nothing
 //!     letter     histories, their confirmations, pages;   post: the sessions that carry them
 //! ```

@@ -6,7 +6,8 @@
 //!   a copy follows, and ends before what was on all copies         the primary, or the heir, says so of the copy
 //! ```
 //!
-//! A start judges its own pool, and a pool that is older than its node was looks whole. The other copies know better.
+//! A start judges its own pool, and a pool that went back to an earlier state looks whole. The other copies know
+//! better.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -70,8 +71,8 @@ pub fn step_lost<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
     }
 }
 
-/// A copy follows by a new connection, and has everything up to `has`. The entries that it had by earlier connections are found by then, and the
-/// primary has no entry left that is on all copies.
+/// Judges a copy that follows by a new connection, and has everything up to `has`. The entries that it had by earlier connections
+/// are found by then, and the primary has no entry left that is on all copies.
 pub fn judge_copy<C>(
     state: &mut State<C>,
     from: &NodeName,

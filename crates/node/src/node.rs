@@ -42,8 +42,8 @@ pub struct Counts {
     pub turns: u64,
     /// Looks at the memory that peers append to, in addition to the looks in turns.
     pub looks: u64,
-    /// Copies, here or on other nodes, that were found to lack entries which had been on all copies. The configuration drops such a copy, and its node is
-    /// filled anew. A pool is older than its node was, or damaged.
+    /// Copies, here or on other nodes, that were found to lack entries which had been on all copies. The configuration drops such
+    /// a copy, and its node is filled anew. The cause is a pool that went back to an earlier state, or that is damaged.
     pub lost: u64,
     /// Bytes of the entries that other nodes have appended here, with their headers.
     pub appended_bytes: u64,
@@ -245,7 +245,8 @@ impl<S: Store> Node<S> {
         trouble.as_ref().map(ToString::to_string)
     }
 
-    /// The medium of the store has failed, outside of a call of the node: the node ends, so that others lead its shards.
+    /// Ends the node because the medium of the store has failed outside of a call of the node: others lead its shards
+    /// then.
     pub fn fail(&self, failed: NotDurable) {
         self.shared.fail(failed.into());
     }

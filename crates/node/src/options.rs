@@ -15,9 +15,9 @@ pub struct Options {
     /// Bytes of the longest record that is stamped, at most [`BODY_SIZE_MAX`](stonecast_replication::BODY_SIZE_MAX). Records that are longer than a message of
     /// a copy go there in pieces.
     pub record_size_max: u32,
-    /// Most bytes of the entries, of all shards that this node leads, that are stamped and not on all copies. A copy digests no entry before a later one says that
-    /// the entry is on all copies. So each copy has room for as much of each node, beside what awaits a floor; otherwise a shard that is offered too much
-    /// stands still.
+    /// Most bytes of the entries, of all shards that this node leads, that are stamped and not on all copies. A copy digests no
+    /// entry before a later one says that the entry is on all copies. Each copy therefore needs room for this many bytes of each
+    /// node, beside the entries that await a floor; otherwise a shard that is offered too much stands still.
     pub unsettled_max: u64,
     /// Longest pause between two turns while there is something to do.
     pub pause_ns: Nanoseconds,
@@ -34,7 +34,7 @@ pub struct Options {
     pub floor_after: u64,
     /// Time after which the floor rises even for fewer entries.
     pub floor_after_ns: Nanoseconds,
-    /// Longest rest of a node.
+    /// Longest rest of a node between two turns.
     pub rest_ns: Nanoseconds,
 }
 

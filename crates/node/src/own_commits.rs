@@ -16,7 +16,7 @@ pub struct OwnCommits {
 }
 
 impl OwnCommits {
-    /// A commit begins. Returns its number.
+    /// Notes that a commit begins. Returns the number of the commit.
     pub fn begin(&mut self, now: Nanoseconds) -> u64 {
         if self.open.is_empty() {
             self.counted_at = now;
@@ -30,7 +30,7 @@ impl OwnCommits {
         self.open.remove(&commit);
     }
 
-    /// When the next part of the patience is over; `None`: no commit goes on.
+    /// The time at which the next part of the patience is over; `None`: no commit goes on.
     pub fn due(&self, patience_ns: Nanoseconds) -> Option<Nanoseconds> {
         let is_open = !self.open.is_empty();
         is_open.then_some(self.counted_at + patience_ns / PATIENCE_PARTS)

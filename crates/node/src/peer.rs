@@ -71,7 +71,7 @@ impl Peer {
         self.is_unflushed = false;
     }
 
-    /// See [`Answers::take`].
+    /// Takes the peer's answer that its streams are open; see [`Answers::take`].
     pub fn followed(&mut self, stream: StreamName, by: u64, has: Point) -> bool {
         self.answers.take(stream, by, has)
     }
@@ -87,7 +87,8 @@ impl Peer {
         connection.is_some_and(|connection| self.answers.is_about((shard, term), connection))
     }
 
-    /// Whether the history of `shard` in `term` is to be told at `now`, and notes that it is.
+    /// Returns whether the history of `shard` in `term` is to be told at `now`. If so, notes that
+    /// it is told.
     pub fn is_to_be_told(
         &mut self,
         (shard, term): (u32, Term),

@@ -38,7 +38,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Follows no node.
+    /// A copy that follows no node.
     pub fn new(copy: ShardCopy) -> Self {
         Self {
             copy,
@@ -86,7 +86,7 @@ impl Joins {
 /// The state that a joiner has received from a primary.
 pub struct Filling {
     pub from: NodeName,
-    /// The history with which it began.
+    /// The history with which the joiner begins.
     pub begun: Lineage,
     /// The connection whose letter waits for an answer.
     pub asked_by: Option<u64>,
@@ -170,7 +170,7 @@ impl<C> Shard<C> {
         self.role = Role::Copies(Box::new(Copies::new(copy)));
     }
 
-    /// A joiner that was named is a copy.
+    /// Turns a joiner that was named into a copy.
     pub fn joined(&mut self) {
         if let Role::Joins(joins) = &mut self.role
             && let Some(filling) = &mut joins.filling

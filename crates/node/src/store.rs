@@ -26,22 +26,23 @@ pub trait Store: 'static {
     /// The medium failed, and any of these may be durable or not. The node ends.
     fn commit(&self) -> Pending<'_, Result<(), NotDurable>>;
 
-    /// The node serves `shard` in `term`, and the history of the shard ends at the version `last`: later versions are above it.
+    /// Tells the store that the node serves `shard` in `term`. The history of the shard ends at the version `last`: later
+    /// versions are above it.
     fn serves(&self, shard: u32, term: Term, last: u64);
 
-    /// A call of a shard that is served may go on: its write is on all copies, so it is published and answered; or its refusal is answered.
+    /// Tells the store that a call of a shard that is served may go on: its write is on all copies, so it is published and
+    /// answered; or its refusal is answered.
     fn settled(&self, shard: u32, settled: Settled<Self::Call>);
 
-    /// The node no longer serves `shard`. The copy stays with the node.
-    /// Another node may serve the shard as soon as this has returned: no client reads here under a
-    /// lease of this node any more.
+    /// Tells the store that the node no longer serves `shard`. The copy stays with the node.
+    /// Another node may serve the shard as soon as the call has returned: no client reads here
+    /// under a lease of this node any more.
     fn resigned(&self, shard: u32, resigned: Ended<Self::Call>);
 
-    /// The node keeps no copy of `shard` any more: its records, its history and its outcomes go.
-    /// The drop is durable after the next [`Store::commit`]. A [`Store::keep`] that follows begins
-    /// an empty copy.
-    /// Until then the ledger of the intake has a [dropped](Lineage::dropped) history: no entry of
-    /// the shard is needed.
+    /// Tells the store that the node keeps no copy of `shard` any more: its records, its history
+    /// and its outcomes go. The drop is durable after the next [`Store::commit`]. A [`Store::keep`]
+    /// that follows begins an empty copy. Until then the ledger of the intake has a
+    /// [dropped](Lineage::dropped) history: no entry of the shard is needed.
     fn dropped(&self, shard: u32);
 
     /// A part of everything that is published in `shard` at this moment, for the store of a joiner:

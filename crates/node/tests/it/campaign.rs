@@ -88,7 +88,7 @@ impl Run {
         self.in_sync = in_sync;
     }
 
-    /// A client writes, deletes, repeats a write, or reads, at a node that may serve the shard.
+    /// Has a client write, delete, repeat a write, or read, at a node that may serve the shard.
     fn call(&mut self) {
         let (shard, key) = (self.any(3) as u32, self.any(5) as u8);
         let repeated = (self.any(3) == 0).then(|| self.any(self.open.len() as u64 + 1) as usize);
@@ -140,7 +140,7 @@ impl Run {
         }
     }
 
-    /// An operator asks for a move to the node at `index`, if that is allowed.
+    /// Has an operator ask for a move to the node at `index`, if that is allowed.
     fn ask_for_move(&self, index: usize) {
         let scene = &self.scene;
         let (to, shard) = (scene.places[index].name.clone(), self.any(3) as usize);
@@ -154,7 +154,8 @@ impl Run {
         }
     }
 
-    /// Everything comes back, all calls are repeated until they are answered, and the copies agree.
+    /// Brings everything back, repeats all calls until they are answered, and checks that the
+    /// copies agree.
     fn end(mut self) -> Counts {
         self.heal();
         self.count_joins();
@@ -206,7 +207,7 @@ pub fn a_few_seeds() {
 }
 
 #[test]
-fn what_was_answered_stays_true_whatever_befalls_the_nodes() {
+fn answers_stay_true_whatever_befalls_the_nodes() {
     let first = std::env::var("NODE_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());

@@ -13,12 +13,12 @@ pub struct Doubt {
 }
 
 impl Doubt {
-    /// The next peer that is asked to be quiet is in doubt from then on.
+    /// Puts the next peer that is asked to be quiet in doubt.
     pub fn begin(&self) {
         self.is_awaited.set(true);
     }
 
-    /// The peer has left its write.
+    /// Ends the doubt: the peer has left its write.
     pub fn end(&self) {
         self.is_awaited.set(false);
         self.of.set(None);

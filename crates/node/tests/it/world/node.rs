@@ -316,7 +316,7 @@ impl Place {
         self.lost_power.set(true);
     }
 
-    /// The process ends, and the pool loses the entries of other nodes that were not digested, and forgets that it had them.
+    /// Ends the process. The pool loses the entries of other nodes that were not digested, and forgets that it had them.
     pub fn lose_entries(&self) {
         self.kill();
         self.has_lost.set(true);
@@ -332,7 +332,7 @@ impl Place {
         self.runs.set(0);
     }
 
-    /// The process stands still for a while.
+    /// Lets the process stand still for a while.
     pub fn pause(&self, duration_ns: u64) {
         if let Some(running) = &*self.running.borrow() {
             running.process.pause(duration_ns);

@@ -34,7 +34,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// A client calls, or repeats a call.
+    /// Notes that a client makes a call, or repeats one.
     pub fn calls(&mut self, call: Call) {
         let told = self.told.get(&(call.shard, call.key)).copied();
         self.open.insert(call.attempt, (call, told));
@@ -92,7 +92,7 @@ impl Oracle {
         }
     }
 
-    /// Every write that was answered is in the map of its shard, in its place.
+    /// Checks that every write that was answered is in the map of its shard, in its place.
     pub fn judge(&self, shard: u32, map: &Map, whose: &str) {
         for (number, (of, _, point)) in &self.done {
             if *of == shard {

@@ -30,7 +30,7 @@ pub enum Item {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ballast {
     pub size: u64,
-    /// Pages are as many times longer than the node asks for.
+    /// The factor by which pages are longer than the node asks for.
     pub stretch: usize,
 }
 

@@ -236,7 +236,8 @@ impl Scene {
         panic!("write {number} of shard {} is done in the end", call.shard);
     }
 
-    /// The copies that the configuration names have every write that was answered, and agree.
+    /// Checks that the copies that the configuration names have every write that was answered, and
+    /// agree.
     pub fn assert_agreement(&self) {
         let nodes = self.places.iter().filter_map(Place::node);
         let found: u64 = nodes.map(|node| node.counts().lost).sum();
