@@ -1,4 +1,4 @@
-//! When an intake is to be looked at.
+//! The time at which the owner of an intake looks again.
 
 use std::task::{Context, Poll};
 

@@ -131,8 +131,9 @@ pub(super) struct Debts {
 }
 
 impl Debts {
-    /// A session ended with `credits`, and may have written into the segments with the numbers `until`. Connections that
-    /// begin later have numbers above `newest`: entries of earlier connections may lie before those of the session.
+    /// Notes that a session ended with `credits`, and that it may have written into the segments with the numbers
+    /// `until`. Connections that begin later have numbers above `newest`: entries of earlier connections may lie before
+    /// those of the session.
     pub fn add(&mut self, newest: u64, credits: u64, until: Vec<u32>) {
         if credits > 0 {
             self.open.push_back(Debt {
@@ -148,7 +149,8 @@ impl Debts {
         self.open.iter().map(|debt| debt.credits).sum()
     }
 
-    /// A segment is settled: `taken` grains of it were used, and found entries explain `explained`.
+    /// Notes that a segment is settled: `taken` grains of it were used, and found entries explain
+    /// `explained`.
     pub fn note_settled(&mut self, number: u32, (taken, explained): (u64, u64)) {
         self.unexplained += taken.saturating_sub(explained);
         for debt in self.open.iter_mut().chain([&mut self.lost]) {
@@ -159,8 +161,8 @@ impl Debts {
         }
     }
 
-    /// An entry of `connection` was found, and `open` grains of unsettled segments have none. Returns the credits that
-    /// sessions which ended before cannot have used.
+    /// Notes that an entry of `connection` was found, and that `open` grains of unsettled segments have none. Returns
+    /// the credits that sessions which ended before cannot have used.
     pub fn bound(&mut self, connection: u64, open: u64) -> u64 {
         if self.lost.newest < connection {
             self.lost = Debt::default();
@@ -193,7 +195,8 @@ impl Debts {
         }
     }
 
-    /// Places for `credits` stay empty in the segments `until`, and no session owes them; see [`Debts::add`].
+    /// Notes that places for `credits` stay empty in the segments `until`, and no session owes them; see
+    /// [`Debts::add`].
     pub fn lose(&mut self, newest: u64, credits: u64, until: Vec<u32>) {
         let lost = &mut self.lost;
         lost.newest = lost.newest.max(newest);
@@ -211,7 +214,7 @@ impl Debts {
         }
     }
 
-    /// Credits that were not used after all.
+    /// Takes the credits that were not used after all.
     pub fn take_unused(&mut self) -> u64 {
         let mut unused = 0;
         while let Some(debt) = self.open.pop_front_if(|debt| debt.until.is_empty()) {
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_session_held_comes_back_less_the_places_that_nothing_explains() {
+    fn the_credits_of_an_ended_session_come_back_less_the_places_that_nothing_explains() {
         let mut debts = Debts::default();
         debts.add(1, 10, vec![1, 2]);
         debts.add(2, 4, vec![2]);

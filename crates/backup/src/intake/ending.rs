@@ -131,9 +131,9 @@ impl Intake {
         unsettled.all(|number| self.room.holds(number))
     }
 
-    /// No process of an earlier run can write any more. The store asks the medium while
-    /// [`Pool::earlier_writers_are_gone`](super::Pool::earlier_writers_are_gone) was false: until then no peer is silent, and segments of the
-    /// earlier run are not used again.
+    /// Notes that no process of an earlier run can write any more. The store asks the medium while
+    /// [`Pool::earlier_writers_are_gone`](super::Pool::earlier_writers_are_gone) was false: until then no peer is silent, and
+    /// segments of the earlier run are not used again.
     pub fn trust_earlier_writers(&mut self) {
         self.space.buffers().trust_adopted();
     }

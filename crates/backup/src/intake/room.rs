@@ -90,7 +90,7 @@ impl Room {
         consumed.into_iter().map(|number| number as u32).collect()
     }
 
-    /// An entry of a session was found in a segment.
+    /// Notes that an entry of a session was found in a segment.
     pub fn explain(&mut self, number: u32, size: u32) {
         let cost = self.terms().cost(size);
         if let Some(explained) = self.explained.get_mut(&number) {
@@ -98,7 +98,7 @@ impl Room {
         }
     }
 
-    /// A segment is settled. A segment that an earlier run posted gives no credits back.
+    /// Notes that a segment is settled. A segment that an earlier run posted gives no credits back.
     pub fn settle(&mut self, format: &LogFormat, consumption: &Consumption) {
         let &Consumption { number, units, .. } = consumption;
         let Some(explained) = self.explained.remove(&number) else {
@@ -113,7 +113,8 @@ impl Room {
         self.queue.give_back(self.debts.take_unused());
     }
 
-    /// An entry of `connection` was found, and `open_units` below the last entries hold no entry.
+    /// Notes that an entry of `connection` was found, and that `open_units` below the last entries
+    /// hold no entry.
     pub fn bound(&mut self, connection: u64, open_units: u64) {
         self.queue
             .give_back(self.debts.bound(connection, open_units));

@@ -205,7 +205,7 @@ impl Terms {
         })
     }
 
-    /// The connection of a session is established: the peer gets its window, and hears the terms of this backup.
+    /// Gives the peer of an established session its window, and tells the peer the terms of this backup.
     pub fn begin(&self, port: &Rc<Port>, session: &mut Session) {
         if !matches!(session.stage, Stage::Accepted) {
             return;

@@ -88,7 +88,7 @@ impl Found {
 struct Closed {
     name: StreamName,
     peer: NodeName,
-    /// Whether the peer's session has heard it.
+    /// Whether the peer's session has heard of the close.
     is_told: bool,
 }
 
@@ -184,7 +184,7 @@ impl Streams {
         Noted::New
     }
 
-    /// All that was handed on is durable.
+    /// Notes that all entries that were handed on are durable.
     pub fn note_durable(&mut self) {
         for (&name, stream) in &mut self.open {
             if stream.durable < stream.reached {

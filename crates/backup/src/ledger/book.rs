@@ -12,7 +12,7 @@ use super::LedgerError;
 
 pub(super) struct Book {
     ledger: Ledger,
-    /// The floors in it.
+    /// The floors in the ledger.
     floors: Lineages,
     home: Option<SegmentState>,
     /// Counts the changes.
@@ -28,7 +28,7 @@ pub(super) struct Book {
 #[derive(Clone, Copy)]
 struct Written {
     span: Span,
-    /// The last change in it.
+    /// The last change in this ledger.
     changed: u64,
 }
 

@@ -124,7 +124,7 @@ impl SharedLedger {
         Change(self.shared.book.borrow().changed())
     }
 
-    /// All changes up to this one are durable.
+    /// The last change up to which all changes are durable.
     pub fn durable(&self) -> Change {
         Change(self.shared.book.borrow().durable())
     }

@@ -211,7 +211,7 @@ fn where_debts_leave_no_room_the_next_session_gets_what_the_oldest_one_held() {
 }
 
 /// Needs the account of each session: the sender has the room of four windows, and other nodes would wait.
-pub fn who_uses_more_than_it_was_given_is_ended_with_the_numbers_and_others_go_on() {
+pub fn a_session_that_uses_more_than_it_was_given_is_ended_with_the_numbers_and_others_go_on() {
     for (features, longest) in [(Features::ALL, 16), (Features::COMMON, 1)] {
         let setup = Setup {
             features,
@@ -245,5 +245,5 @@ pub fn who_uses_more_than_it_was_given_is_ended_with_the_numbers_and_others_go_o
 
 #[test]
 fn nobody_takes_the_room_of_others() {
-    who_uses_more_than_it_was_given_is_ended_with_the_numbers_and_others_go_on();
+    a_session_that_uses_more_than_it_was_given_is_ended_with_the_numbers_and_others_go_on();
 }

@@ -16,7 +16,7 @@ fn silence(backup: &Backup, node: &'static str) -> Silence {
 
 /// Needs the search behind the quiet: READs make entries durable long before a slow search finds them, and an heir that reads the
 /// backup's log must see every reported entry.
-pub fn who_is_silent_has_nothing_left_that_was_reported_and_not_found() {
+pub fn a_silent_peer_has_nothing_left_that_was_reported_and_not_found() {
     let setup = Setup {
         look_units: 1,
         ..Setup::one_sided()
@@ -50,7 +50,7 @@ pub fn who_is_silent_has_nothing_left_that_was_reported_and_not_found() {
 
 #[test]
 fn a_fence_ends_behind_the_search() {
-    who_is_silent_has_nothing_left_that_was_reported_and_not_found();
+    a_silent_peer_has_nothing_left_that_was_reported_and_not_found();
 }
 
 /// Needs the question to be asked again: the peer has left its write, and sends no word of that.

@@ -9,7 +9,7 @@ use crate::{closings, credits, ends, pipeline, restarts, segments};
 const STORIES: [(Mutant, fn()); 17] = [
     (
         Mutant::FencedBeforeSearch,
-        ends::who_is_silent_has_nothing_left_that_was_reported_and_not_found,
+        ends::a_silent_peer_has_nothing_left_that_was_reported_and_not_found,
     ),
     (
         Mutant::DoubtAskedOnce,
@@ -25,7 +25,7 @@ const STORIES: [(Mutant, fn()); 17] = [
     ),
     (
         Mutant::OverdraftUnnoticed,
-        credits::who_uses_more_than_it_was_given_is_ended_with_the_numbers_and_others_go_on,
+        credits::a_session_that_uses_more_than_it_was_given_is_ended_with_the_numbers_and_others_go_on,
     ),
     (
         Mutant::EndedCreditsKept,
@@ -69,7 +69,7 @@ const STORIES: [(Mutant, fn()); 17] = [
     ),
     (
         Mutant::EarlierWritersTrusted,
-        restarts::who_may_have_outlived_the_run_is_in_doubt_and_the_last_write_is_found,
+        restarts::a_writer_that_may_have_outlived_the_run_is_in_doubt_and_its_last_write_is_found,
     ),
     (
         Mutant::ReturnedBeforeFloors,

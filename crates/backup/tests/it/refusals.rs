@@ -18,7 +18,7 @@ fn refusal(primary: &Primary) -> String {
 }
 
 #[test]
-fn who_may_not_append_is_refused_by_name_with_the_reason() {
+fn a_node_that_may_not_append_is_refused_by_name_with_the_reason() {
     let setup = Setup {
         sessions_max: 1,
         ..Setup::one_sided()
@@ -51,7 +51,7 @@ fn who_may_not_append_is_refused_by_name_with_the_reason() {
 
 /// Needs the check of the failure that entries have to outlive.
 #[test]
-fn a_backup_whose_entries_outlive_processes_alone_is_refused_by_who_survives_power_cuts() {
+fn a_backup_whose_entries_outlive_processes_alone_is_refused_by_a_node_that_survives_power_cuts() {
     let setup = Setup {
         durability: Durability::Process,
         ..Setup::answered()

@@ -50,7 +50,7 @@ fn nobody_is_silent_before_what_an_earlier_run_left_is_searched() {
 
 /// Needs the doubt: a process that was stopped inside a write goes on after the restart, and its entry lands in a segment
 /// that was searched.
-pub fn who_may_have_outlived_the_run_is_in_doubt_and_the_last_write_is_found() {
+pub fn a_writer_that_may_have_outlived_the_run_is_in_doubt_and_its_last_write_is_found() {
     let (backup, _primary, writer) = restarted(Setup::one_sided(), 12, true);
     backup.with(|intake| intake.fence(&name("a")));
     backup.wait(|backup| backup.versions(1).len() == 12);
@@ -69,7 +69,7 @@ pub fn who_may_have_outlived_the_run_is_in_doubt_and_the_last_write_is_found() {
 
 #[test]
 fn writers_that_outlived_the_run_are_doubted() {
-    who_may_have_outlived_the_run_is_in_doubt_and_the_last_write_is_found();
+    a_writer_that_may_have_outlived_the_run_is_in_doubt_and_its_last_write_is_found();
 }
 
 /// Needs the look at the segment: the stream alone would name the peer's present session.

@@ -61,7 +61,7 @@ impl Primary {
         let credited = link.credited(&self.runtime, size, 5_000_000);
         self.world
             .block_on(credited)
-            .expect("who waits gets credit");
+            .expect("a link that waits gets credit");
     }
 
     /// Appends one entry and sends it, once there are credits for it.
