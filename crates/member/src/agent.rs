@@ -192,7 +192,8 @@ impl Agent {
         self.leads.advance(now, &mut self.events);
     }
 
-    /// See [`Grants::consented`]. The next round begins at `now`.
+    /// Notes the consent of the predecessor of `heir`; see [`Grants::consented`]. The next round
+    /// begins at `now`.
     pub fn consented(&mut self, subject: &Subject, heir: &NodeName, term: Term, now: Nanoseconds) {
         self.grants.consented(subject, heir, term);
         self.next_round = now;

@@ -112,7 +112,8 @@ impl Leads {
         }
     }
 
-    /// See [`PrimaryLease::admit`]. Returns false if the node does not lead.
+    /// Admits `joiner` to the lease of `subject`; see [`PrimaryLease::admit`]. Returns false if the
+    /// node does not lead.
     pub fn admit(&mut self, subject: &Subject, joiner: &NodeName, now: Nanoseconds) -> bool {
         let led = self.led.get_mut(subject);
         led.filter(|led| led.stage == Stage::Leading)

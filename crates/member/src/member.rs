@@ -235,8 +235,9 @@ impl Member {
         Ok(group.is_some_and(|group| group.in_sync.contains(joiner)))
     }
 
-    /// The predecessor of `heir`, the primary of `subject` in `term`, has ended and consents: this node grants `heir` its
-    /// lease at once, and asks for its own leases again. The caller has the word of the predecessor.
+    /// Notes that the predecessor of `heir` has ended and consents to `heir` as the primary of `subject` in `term`: this
+    /// node grants `heir` its lease at once, and asks for its own leases again. The caller has heard the consent of the
+    /// predecessor.
     pub fn consented(&self, subject: &Subject, heir: &NodeName, term: Term) {
         let (shared, now) = (&self.shared, self.shared.now());
         shared

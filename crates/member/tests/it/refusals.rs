@@ -55,7 +55,7 @@ fn said(scene: &Scene, port: &Rc<Port>, hello: &[u8]) -> String {
 }
 
 #[test]
-fn who_is_not_the_node_of_that_name_is_refused_by_name() {
+fn a_peer_that_is_not_the_node_of_its_name_is_refused_by_name() {
     let scene = Scene::settled(THREE, 21);
     let stranger = scene.world.process(scene.seats[0]);
     let port = stranger.port(64).unwrap();

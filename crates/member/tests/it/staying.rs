@@ -310,7 +310,7 @@ fn a_node_that_starts_again_tells_so_to_a_copy_that_does_not_reach_the_store() {
 }
 
 #[test]
-fn what_died_during_an_outage_of_the_store_is_succeeded_when_that_is_over() {
+fn a_node_that_dies_during_an_outage_of_the_store_is_succeeded_when_the_outage_is_over() {
     let scene = Scene::settled(THREE, 8);
     scene.service.fail_over_for(100 * MS);
     scene.kill(2);
