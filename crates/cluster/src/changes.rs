@@ -422,7 +422,7 @@ impl Configuration {
     }
 
     /// Takes `node` out of this group, because its copy lacks versions that were on all copies, as `reason` says. If `node`
-    /// led the group, another node in sync leads it. The pool of `node` may be older than the cluster knows it: its start
+    /// led the group, another node in sync leads it. The pool of `node` may have gone back to an earlier state: its start
     /// found nothing missing.
     ///
     /// # Errors

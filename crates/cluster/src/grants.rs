@@ -115,8 +115,9 @@ impl Grants {
         Ok(self.timing.held(duration))
     }
 
-    /// The predecessor of `heir`, primary from `term` on, has ended and consents. The grants of this copy in earlier terms
-    /// no longer bind it, and the heir's first lease waits for none of them. A consent to an earlier heir says nothing.
+    /// Notes that the predecessor of `heir`, primary from `term` on, has ended and consents. The grants of this copy in
+    /// earlier terms no longer bind it, and the heir's first lease waits for none of them. A consent to an earlier heir
+    /// says nothing.
     pub fn consented(&mut self, subject: &Subject, heir: &NodeName, term: Term) {
         let last = self.last.get(subject);
         if last.is_none_or(|grant| grant.term < term) {

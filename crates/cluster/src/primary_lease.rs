@@ -89,9 +89,9 @@ impl PrimaryLease {
         self.joining = with_end(not_yet);
     }
 
-    /// From here on, the lease needs a grant of `joiner`, too. A primary includes a joiner before the joiner is named
-    /// as in sync. So each node that is ever in sync has granted every lease that an earlier primary may still hold. A
-    /// joiner that was asked before interrupts no lease.
+    /// Includes `joiner`: from here on, the lease needs a grant of `joiner`, too. A primary includes a joiner before
+    /// the joiner is named as in sync. So each node that is ever in sync has granted every lease that an earlier
+    /// primary may still hold. A joiner that was asked before interrupts no lease.
     pub fn include(&mut self, joiner: NodeName) {
         let before = self.end();
         let end = self.joining.remove(&joiner).unwrap_or(0);

@@ -119,10 +119,12 @@ impl Configuration {
         self.missing_on(node).next().is_some()
     }
 
-    /// `node`, which is there, takes copies that groups lack and that no node joins for: its share, if other nodes may take
-    /// some, too. A spare that takes some is a member from here on. `None`: there are none for it, or it drains.
+    /// Lets `node`, which is there, take copies that groups lack and that no node joins for: the share of `node`, if other
+    /// nodes may take some, too. A spare that takes copies is a member from here on. `None`: no copies are missing for
+    /// `node`, or `node` drains.
     ///
-    /// The others may not be there. A node that repeats the change takes what they leave in a few changes.
+    /// The other nodes may not be there. A node that repeats the change takes the copies that they leave
+    /// in a few changes.
     ///
     /// # Errors
     /// [`Refusal::NoSuchNode`].
@@ -141,8 +143,8 @@ impl Configuration {
         Ok(Some(next.checked()))
     }
 
-    /// The number of copies that `node` takes of those that are missing: as many as make it equal to the others that may
-    /// take some. If it has its share already, it takes some of those that the others leave.
+    /// The number of missing copies that `node` takes: as many as make `node` equal to the other nodes that may take
+    /// some. A node that has its share already takes some of the copies that the others leave.
     fn share_of(&self, node: &NodeName, missing: usize) -> usize {
         let loads = self.loads();
         let takers = loads.iter().filter(|(name, _)| self.lacks_copy_of(name));

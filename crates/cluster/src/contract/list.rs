@@ -29,7 +29,7 @@ macro_rules! __store_contract_list {
                 a_watch_sees_the_next_value_or_a_later_one,
                 a_watch_of_an_old_revision_brings_the_newest_value_at_once,
                 a_watch_that_was_dropped_is_harmless,
-                what_was_watched_is_not_older_than_what_this_handle_stored,
+                a_watched_value_is_not_older_than_a_value_that_this_handle_stored,
             }
         }
     };

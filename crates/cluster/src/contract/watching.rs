@@ -68,7 +68,7 @@ pub async fn a_watch_that_was_dropped_is_harmless(scene: Scene) {
     }
 }
 
-pub async fn what_was_watched_is_not_older_than_what_this_handle_stored(scene: Scene) {
+pub async fn a_watched_value_is_not_older_than_a_value_that_this_handle_stored(scene: Scene) {
     let handle = scene.handle();
     let first = handle.store(None, &[0]).await;
     let mut last = first;

@@ -62,7 +62,7 @@ fn a_writer_that_knows_the_newest_value_asks_the_store_once() {
 }
 
 #[test]
-fn what_a_writer_knows_from_before_neither_refuses_a_change_nor_does_without_it() {
+fn the_known_configuration_of_a_writer_neither_refuses_a_change_nor_makes_it_needless() {
     let store = Faulty::with(&placed(), 1, 0);
     let registered = register(&placed()).unwrap().unwrap();
     store.swap(Some(Revision(1)), &registered.encode());
@@ -121,7 +121,7 @@ fn a_change_that_is_not_needed_stores_nothing() {
 }
 
 #[test]
-fn what_is_in_the_store_is_named_where_it_is_not_this_cluster() {
+fn the_content_of_a_store_without_this_cluster_is_named() {
     let attempt = |store: &Faulty| {
         finish(change(store, &runtime(), &mut writer(1), NONCE, register)).unwrap_err()
     };

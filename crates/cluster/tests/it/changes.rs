@@ -104,7 +104,7 @@ fn an_heir_is_in_sync_and_its_predecessor_stays_a_copy() {
     let refused = joining.take_lead(&subject, &name("d")).unwrap_err();
     assert!(
         matches!(refused, Refusal::NotInSync { .. }),
-        "who joins is never promoted"
+        "a joiner is never promoted"
     );
 }
 

@@ -304,7 +304,7 @@ fn every_broken_promise_is_noticed_by_its_story() {
         ),
         (
             Fault::BringsTheNextValueOnly,
-            "what_was_watched_is_not_older_than_what_this_handle_stored",
+            "a_watched_value_is_not_older_than_a_value_that_this_handle_stored",
         ),
     ] {
         let told = catch_unwind(AssertUnwindSafe(|| check(story, in_memory(fault))));

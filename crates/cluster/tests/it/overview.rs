@@ -124,7 +124,7 @@ fn the_nodes_that_promise_least_are_named_unless_all_promise_the_same() {
     assert!(overview.weakest.is_empty(), "all promise the same");
 }
 
-/// Every group stands in one placement, and every copy is counted once.
+/// Checks that every group stands in one placement, and that every copy is counted once.
 fn assert_complete(configuration: &Configuration, overview: &Overview<'_>) {
     let placements = &overview.placements;
     let shards: usize = placements.iter().map(|one| one.shard_count()).sum();

@@ -91,7 +91,7 @@ fn a_node_that_was_removed_and_is_there_again_takes_what_is_missing_and_nothing_
     assert_eq!(drained.take_missing(&name("c")), Ok(None), "its copies go");
 }
 
-/// The nodes of `names` take what is missing, one after the other.
+/// Lets the nodes of `names` take the missing copies, one after the other.
 fn take_all(mut present: Configuration, names: &[&str]) -> Configuration {
     for turn in 0..16 {
         let taker = name(names[turn % names.len()]);
