@@ -34,7 +34,7 @@ impl Default for ServiceOptions {
     }
 }
 
-/// A configuration store in a world, for the driver of the world. See the crate documentation.
+/// A configuration store in a world, as the driver of the world controls it.
 pub struct ConfigService {
     name: String,
     options: ServiceOptions,

@@ -162,7 +162,7 @@ impl EtcdError {
         self.is_passing() || self.is_of_no_etcd() || matches!(self, Self::Tls { .. })
     }
 
-    /// Whether the answer has not the shape of any answer of etcd. etcd refuses with a code of gRPC.
+    /// Whether the answer has the shape of no answer of etcd. etcd refuses with a code of gRPC.
     fn is_of_no_etcd(&self) -> bool {
         matches!(self, Self::Garbage { .. } | Self::Refused { code: 0, .. })
     }

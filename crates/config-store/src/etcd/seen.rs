@@ -53,14 +53,14 @@ impl Seen {
         self.members[member].is_known
     }
 
-    /// `member` proved in a read that it belongs to the cluster. The proof counts unless the member failed since the read
-    /// began: another server may have taken its place after that answer.
+    /// Notes that `member` proved in a read that it belongs to the cluster. The proof counts unless the member failed
+    /// since the read began: another server may have taken its place after that answer.
     pub fn proven(&mut self, member: usize, before: Before) {
         let standing = &mut self.members[member];
         standing.is_known |= standing.failures == before.failures;
     }
 
-    /// A request to `member` failed.
+    /// Notes that a request to `member` failed.
     pub fn failed(&mut self, member: usize) {
         let standing = &mut self.members[member];
         standing.failures += 1;

@@ -1,4 +1,4 @@
-//! Authorities, and what they have signed, as files in a temporary directory.
+//! Authorities, and the certificates that they have signed, as files in a temporary directory.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
