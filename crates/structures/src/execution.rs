@@ -15,7 +15,7 @@
 use stonecast_base::Span;
 
 use crate::shapes::{
-    Answer, CreateFault, Description, ExecuteFault, ItemRead, ItemReader, NewResult, Place,
+    Answer, CreateFault, Description, ExecuteFault, ItemRead, ItemReader, NewResult, Place, Places,
     Reclaim, Repeated, Results, Roots, Stale, Step, Travel, Traversal, results_size,
 };
 use crate::space::{Allocator, Draft, Workspace};
@@ -196,7 +196,7 @@ type Ended<'a> = Result<Executed<'a>, ExecuteFault>;
 
 /// The next step of an execution that meets no fault.
 enum Next<'a> {
-    Read(Vec<Place>),
+    Read(Places),
     End(Executed<'a>),
 }
 
@@ -218,7 +218,7 @@ impl<'a> Execution<'a> {
                 ItemRead::Stale(stale) => Err(stale.into()),
                 ItemRead::Longer(place) => {
                     self.stage = Stage::Repeated(repeated, items, pointer);
-                    Ok(Next::Read(vec![Place::last(place)]))
+                    Ok(Next::Read(Places::from_iter([Place::last(place)])))
                 }
                 ItemRead::Whole(item) => before(&repeated, Answer::parse(&item.value)),
             },
@@ -241,7 +241,7 @@ impl<'a> Execution<'a> {
             None => {
                 self.stage = Stage::Results;
                 let place = block.span(results_size(slab_size));
-                return Ok(Next::Read(vec![Place::last(place)]));
+                return Ok(Next::Read(Places::from_iter([Place::last(place)])));
             }
         };
         let Some(repeated) = results.repeated(&operation)? else {
@@ -252,7 +252,7 @@ impl<'a> Execution<'a> {
             Some((items, pointer)) => {
                 let place = items.first(pointer);
                 self.stage = Stage::Repeated(repeated, items, pointer);
-                Ok(Next::Read(vec![Place::last(place)]))
+                Ok(Next::Read(Places::from_iter([Place::last(place)])))
             }
         }
     }

@@ -25,7 +25,7 @@ use crate::tenure::LogArea;
 use crate::wire::DomainName;
 
 const MAGIC: [u8; 8] = *b"stonstru";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const SERVING_OFFSET: u64 = 64;
 /// Words that say which domains exist.
 const DOMAINS_OFFSET: u64 = 512;
@@ -547,7 +547,7 @@ fn read_geometry(medium: &Medium) -> Result<PoolGeometry, DomainError> {
     }
     if header.version.get() != VERSION {
         let found = format!("version {}", header.version.get());
-        return Err(corrupt(what, 8, found, "version 1"));
+        return Err(corrupt(what, 8, found, "version 2"));
     }
     let geometry = PoolGeometry {
         domains: header.domains.get(),

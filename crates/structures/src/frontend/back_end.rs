@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use smallvec::SmallVec;
 use stonecast_base::Span;
 use stonecast_fabric::{
     DeviceError, LocalSpan, MemoryRegion, Port, ReadInto, RemoteAddress, Rkey, Status,
@@ -15,6 +16,7 @@ use stonecast_persist::execute::LentAgreement;
 use stonecast_session::{Endpoint, Queues, Side};
 
 use super::appends::{Appends, PIECES_MAX, STAGING_SIZE};
+use super::buffers::Buffers;
 use super::cache::PlaceCache;
 use super::error::FrontEndError;
 use super::reader::Reader;
@@ -22,7 +24,7 @@ use super::session_writer::Writer;
 use super::talk::Talk;
 use super::writer::DomainWriter;
 use crate::backend::{DomainPlace, Grant, PoolGeometry, Territory};
-use crate::shapes::{Place, ReadRoots, Stale, Step, Traversal};
+use crate::shapes::{Place, Places, ReadRoots, Stale, Step, Traversal};
 use crate::wire::{self, DomainName, GREETING, LogKey, REQUESTS_MAX, Request};
 
 /// Outstanding work requests of a front-end: pieces of records, READs of a call, and requests.
@@ -182,31 +184,58 @@ impl BackEnd {
         self.spare_staging.borrow_mut().push(memory);
     }
 
-    /// Reads places of the pool, as many as the queue takes with one doorbell.
-    pub(super) async fn read(&self, spans: &[Span]) -> Result<Vec<Vec<u8>>, FrontEndError> {
+    /// Reads a place of the pool.
+    pub(super) async fn read_one(&self, span: Span) -> Result<Vec<u8>, FrontEndError> {
+        let mut bytes = Buffers::default();
+        self.read(&[span], &mut bytes).await?;
+        Ok(bytes.into_first())
+    }
+
+    /// Reads places of the pool into buffers, one for each place: in the call where the device can, and else as many as the queue takes with one
+    /// doorbell.
+    pub(super) async fn read(
+        &self,
+        spans: &[Span],
+        into: &mut Buffers,
+    ) -> Result<(), FrontEndError> {
+        let buffers = into.of_sizes(spans.iter().map(|span| span.size as usize));
+        let reads = spans.iter().zip(buffers);
+        let mut reads: SmallVec<[ReadInto<'_>; 2]> = reads
+            .map(|(span, into)| ReadInto {
+                remote: self.address_of(*span),
+                into,
+            })
+            .collect();
+        self.read_into(&mut reads).await
+    }
+
+    /// Reads in the call, if the device can at this moment. The caller lets others run now and then ([`Port::take_turn`]).
+    pub(super) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> bool {
+        let qp = self.talk.endpoint.qp();
+        let status = self.port().device().read_now(qp, reads);
+        status == Some(Status::Success)
+    }
+
+    pub(super) async fn read_into(
+        &self,
+        mut rest: &mut [ReadInto<'_>],
+    ) -> Result<(), FrontEndError> {
+        if rest.is_empty() || self.read_now(rest) {
+            self.port().take_turn().await;
+            return Ok(());
+        }
         let turn = self.turns.take().await;
-        let mut read = Vec::new();
-        let mut rest = spans;
         while !rest.is_empty() {
             let mut size = 0;
-            let count = rest.iter().take(READS_MAX).take_while(|span| {
-                size += span.size.next_multiple_of(8);
+            let count = rest.iter().take(READS_MAX).take_while(|read| {
+                size += (read.into.len() as u64).next_multiple_of(8);
                 size <= SCRATCH_SIZE
             });
-            let (now, later) = rest.split_at(count.count());
-            if now.is_empty() {
+            let count = count.count();
+            if count == 0 {
                 return Err(FrontEndError::Protocol);
             }
-            let mut bytes: Vec<Vec<u8>> =
-                now.iter().map(|span| vec![0; span.size as usize]).collect();
-            let mut reads: Vec<ReadInto<'_>> = now
-                .iter()
-                .zip(&mut bytes)
-                .map(|(span, into)| ReadInto {
-                    remote: self.address_of(*span),
-                    into,
-                })
-                .collect();
+            let (now, later) = rest.split_at_mut(count);
             let scratch = LocalSpan {
                 region: self.scratch,
                 offset: 0,
@@ -214,22 +243,16 @@ impl BackEnd {
             };
             let qp = self.talk.endpoint.qp();
             let held: Rc<dyn Any> = turn.clone();
-            match self
-                .port()
-                .read(qp, &mut reads, scratch, Some(held))
-                .await?
-            {
+            match self.port().read(qp, now, scratch, Some(held)).await? {
                 Status::Success => {}
                 status => {
                     self.talk.check()?;
                     return Err(FrontEndError::Failed(status));
                 }
             }
-            drop(reads);
-            read.append(&mut bytes);
             rest = later;
         }
-        Ok(read)
+        Ok(())
     }
 
     /// Drives a traversal over the memory of a domain. `patch` changes what was read.
@@ -239,19 +262,19 @@ impl BackEnd {
         mut traversal: T,
         patch: impl Fn(Span, &mut [u8]),
     ) -> Result<Result<T::End, Stale>, FrontEndError> {
-        let mut bytes = Vec::new();
+        let mut bytes = Buffers::default();
         loop {
-            let places = match traversal.step(&bytes) {
+            let places = match traversal.step(bytes.used()) {
                 Step::Done(end) => return Ok(Ok(end)),
                 Step::Stale(stale) => return Ok(Err(stale)),
                 Step::Read(places) => places,
             };
-            let spans: Vec<Span> = places.iter().map(|Place { span, .. }| *span).collect();
-            if let Some(stale) = outside(territory, &spans) {
+            let spans: SmallVec<[Span; 2]> = places.iter().map(|place| place.span).collect();
+            if let Some(stale) = outside(territory, spans.iter().copied()) {
                 return Ok(Err(stale));
             }
-            bytes = self.read(&spans).await?;
-            for (span, bytes) in spans.iter().zip(&mut bytes) {
+            self.read(&spans, &mut bytes).await?;
+            for (span, bytes) in spans.iter().zip(bytes.used_mut()) {
                 patch(*span, bytes);
             }
         }
@@ -264,38 +287,49 @@ impl BackEnd {
         mut traversal: T,
         (cache, trusts): (&mut PlaceCache, bool),
     ) -> Result<Result<T::End, Stale>, FrontEndError> {
-        let mut bytes: Vec<Vec<u8>> = Vec::new();
-        loop {
-            let places = match traversal.step(&bytes) {
-                Step::Done(end) => return Ok(Ok(end)),
-                Step::Stale(stale) => return Ok(Err(stale)),
+        let mut places = Places::new();
+        let mut bytes: Vec<Vec<u8>> = cache.spare();
+        let ended = loop {
+            let step = traversal.step(&bytes);
+            let is_stale = matches!(step, Step::Stale(_));
+            // What the traversal has found to be whole is remembered.
+            for (place, bytes) in places.drain(..).zip(bytes.drain(..)) {
+                match place.may_be_old && !is_stale {
+                    true => cache.put(place.span, bytes),
+                    false => cache.give_back(bytes),
+                }
+            }
+            places = match step {
+                Step::Done(end) => break Ok(end),
+                Step::Stale(stale) => break Err(stale),
                 Step::Read(places) => places,
             };
-            bytes.clear();
-            let mut missing = Vec::new();
-            for Place { span, may_be_old } in &places {
-                let known = match *may_be_old && trusts {
-                    true => cache.get(*span),
-                    false => None,
-                };
-                if known.is_none() {
-                    missing.push(*span);
-                }
-                bytes.push(known.map(<[u8]>::to_vec).unwrap_or_default());
+            let mut missing: SmallVec<[(usize, Span); 2]> = SmallVec::new();
+            for (index, Place { span, may_be_old }) in places.iter().enumerate() {
+                let known = (*may_be_old && trusts).then(|| cache.lend(*span)).flatten();
+                bytes.push(known.unwrap_or_else(|| {
+                    missing.push((index, *span));
+                    cache.buffer(span.size as usize)
+                }));
             }
-            if let Some(stale) = outside(territory, &missing) {
-                return Ok(Err(stale));
+            if let Some(stale) = outside(territory, missing.iter().map(|(_, span)| *span)) {
+                break Err(stale);
             }
-            let mut read = self.read(&missing).await?.into_iter();
-            for (place, bytes) in places.iter().zip(&mut bytes) {
-                if bytes.is_empty() {
-                    *bytes = read.next().expect("one for each missing place");
-                    if place.may_be_old {
-                        cache.put(place.span, bytes);
-                    }
+            let mut reads: SmallVec<[ReadInto<'_>; 2]> = SmallVec::new();
+            let mut spans = missing.iter().peekable();
+            for (index, into) in bytes.iter_mut().enumerate() {
+                if let Some((_, span)) = spans.next_if(|(missing, _)| *missing == index) {
+                    let remote = self.address_of(*span);
+                    reads.push(ReadInto { remote, into });
                 }
             }
-        }
+            if !reads.is_empty() && !self.read_now(&mut reads) {
+                self.read_into(&mut reads).await?;
+            }
+        };
+        cache.give_spare_back(bytes);
+        self.port().take_turn().await;
+        Ok(ended)
     }
 
     pub(super) async fn territory(&self, domain: u32) -> Result<Territory, FrontEndError> {
@@ -333,14 +367,16 @@ impl BackEnd {
     /// # Errors
     /// [`FrontEndError`]; [`FrontEndError::Protocol`]: a name is damaged.
     pub async fn domains(&self) -> Result<Vec<(u32, DomainName)>, FrontEndError> {
-        let words = self.read(&[self.geometry.domain_words()]).await?;
-        let (words, _) = words[0].as_chunks::<8>();
+        let words = self.read_one(self.geometry.domain_words()).await?;
+        let (words, _) = words.as_chunks::<8>();
         let exists = |(number, word): (u32, &[u8; 8])| (*word != [0; 8]).then_some(number);
         let numbers: Vec<u32> = (0..).zip(words).filter_map(exists).collect();
         let places = numbers.iter().map(|number| self.place(*number).name());
-        let names = self.read(&places.collect::<Vec<_>>()).await?;
+        let mut names = Buffers::default();
+        self.read(&places.collect::<Vec<_>>(), &mut names).await?;
+        let names = names.used().iter();
         let named = numbers.into_iter().zip(names).map(|(number, name)| {
-            let name = DomainName::decode(self.log_key, &name);
+            let name = DomainName::decode(self.log_key, name);
             name.map(|name| (number, name))
                 .ok_or(FrontEndError::Protocol)
         });
@@ -394,11 +430,13 @@ impl BackEnd {
         let geometry = territory.geometry;
         let bits = |slab: &u64| Span::new(geometry.slab(*slab).offset, geometry.bits_size());
         let spans: Vec<Span> = territory.slabs.iter().map(bits).collect();
-        let bits = self.read(&spans).await?;
+        let mut bits = Buffers::default();
+        self.read(&spans, &mut bits).await?;
         let roots = ReadRoots::new(self.log_key, domain, territory.root);
         let roots = self.drive(&territory, roots, |_, _| {}).await?;
         let roots = roots.map_err(FrontEndError::Stale)?;
-        let slabs = territory.slabs.iter().copied().zip(bits);
+        let slabs = territory.slabs.iter().copied();
+        let slabs = slabs.zip(bits.used().iter().map(|bits| &**bits));
         let writer = DomainWriter::with(self.log_key, grant, geometry, slabs, roots);
         let rkey = rkey.try_into().map_err(|_| FrontEndError::Protocol)?;
         let appends = Rc::new(Appends::new(self, domain, grant, Rkey(rkey))?);
@@ -428,12 +466,11 @@ impl BackEnd {
 }
 
 /// A place that a reader may not read, as a traversal would meet it.
-fn outside(territory: &Territory, spans: &[Span]) -> Option<Stale> {
+fn outside(territory: &Territory, mut spans: impl Iterator<Item = Span>) -> Option<Stale> {
     let serving = PoolGeometry::serving_word();
-    let mut spans = spans.iter();
-    let place = spans.find(|span| **span != serving && !territory.holds(**span))?;
+    let place = spans.find(|span| *span != serving && !territory.holds(*span))?;
     Some(Stale {
-        place: *place,
+        place,
         what: "memory of the domain",
     })
 }

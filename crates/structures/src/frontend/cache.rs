@@ -4,24 +4,54 @@
 //! age the places behind them show.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use stonecast_base::Span;
 
 /// Bytes of places with their contents. A reader reads everything each time if no place fits.
+///
+/// A place is lent while a traversal looks at it, and belongs to nobody then: a traversal that is dropped takes it along.
 #[derive(Debug)]
 pub(super) struct PlaceCache {
     size_max: u64,
     size: u64,
-    index: HashMap<Span, usize>,
+    index: HashMap<Span, usize, BuildHasherDefault<Mixer>>,
     slots: Vec<Slot>,
     hand: usize,
+    /// Memory for the next reads.
+    buffers: Vec<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
 struct Slot {
     place: Span,
+    /// None at all while the place is lent.
     bytes: Vec<u8>,
     was_asked: bool,
+}
+
+/// Buffers that are kept for the next reads, and bytes of the longest of them.
+const BUFFERS_MAX: usize = 8;
+const BUFFER_SIZE_MAX: usize = 1 << 16;
+
+/// A hash of few words. Places are those of the own domain, so nobody chooses them in order to make them collide.
+#[derive(Debug, Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word ^ 0x5851_f42d_4c95_7f2d) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
 }
 
 impl PlaceCache {
@@ -30,26 +60,58 @@ impl PlaceCache {
         Self {
             size_max,
             size: 0,
-            index: HashMap::new(),
+            index: HashMap::default(),
             slots: Vec::new(),
             hand: 0,
+            buffers: Vec::new(),
+            spare: Vec::new(),
         }
     }
 
-    /// What was read there.
-    pub fn get(&mut self, place: Span) -> Option<&[u8]> {
+    /// Takes what was read there. [`PlaceCache::put`] gives it back.
+    pub fn lend(&mut self, place: Span) -> Option<Vec<u8>> {
         let slot = &mut self.slots[*self.index.get(&place)?];
         slot.was_asked = true;
-        Some(&slot.bytes)
+        let bytes = std::mem::take(&mut slot.bytes);
+        (!bytes.is_empty()).then_some(bytes)
+    }
+
+    /// Memory for a read of this size, with any content.
+    pub fn buffer(&mut self, size: usize) -> Vec<u8> {
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        buffer.resize(size, 0);
+        buffer
+    }
+
+    /// Takes memory of a read back.
+    pub fn give_back(&mut self, buffer: Vec<u8>) {
+        if self.buffers.len() < BUFFERS_MAX && buffer.capacity() <= BUFFER_SIZE_MAX {
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// A list for the buffers of a step.
+    pub fn spare(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.spare)
+    }
+
+    /// Takes the list back.
+    pub fn give_spare_back(&mut self, mut spare: Vec<Vec<u8>>) {
+        spare.drain(..).for_each(|buffer| self.give_back(buffer));
+        self.spare = spare;
     }
 
     /// Remembers what was read there.
-    pub fn put(&mut self, place: Span, bytes: &[u8]) {
+    pub fn put(&mut self, place: Span, bytes: Vec<u8>) {
         if let Some(slot) = self.index.get(&place) {
-            self.slots[*slot].bytes.copy_from_slice(bytes);
+            let before = std::mem::replace(&mut self.slots[*slot].bytes, bytes);
+            if !before.is_empty() {
+                self.give_back(before);
+            }
             return;
         }
         if place.size > self.size_max {
+            self.give_back(bytes);
             return;
         }
         while self.size + place.size > self.size_max {
@@ -59,7 +121,7 @@ impl PlaceCache {
         self.index.insert(place, self.slots.len());
         self.slots.push(Slot {
             place,
-            bytes: bytes.to_vec(),
+            bytes,
             was_asked: false,
         });
     }
@@ -96,18 +158,21 @@ mod tests {
     fn places_that_are_asked_for_stay_and_the_cache_never_outgrows_its_size() {
         let mut cache = PlaceCache::new(4 * 64);
         for number in 0..100 {
-            cache.put(place(number), &[number as u8; 64]);
+            cache.put(place(number), vec![number as u8; 64]);
             assert!(cache.slots.len() <= 4 && cache.size <= 4 * 64);
             if number > 0 {
-                assert_eq!(cache.get(place(0)), Some(&[0; 64][..]), "{number}");
+                let kept = cache.lend(place(0));
+                assert_eq!(kept, Some(vec![0; 64]), "{number}");
+                assert_eq!(cache.lend(place(0)), None);
+                cache.put(place(0), vec![0; 64]);
             }
             let newest = &cache.slots[cache.index[&place(number)]];
             assert_eq!(newest.bytes, [number as u8; 64]);
         }
-        cache.put(place(0), &[7; 64]);
-        assert_eq!(cache.get(place(0)), Some(&[7; 64][..]));
+        cache.put(place(0), vec![7; 64]);
+        assert_eq!(cache.lend(place(0)), Some(vec![7; 64]));
         let mut none = PlaceCache::new(0);
-        none.put(place(1), &[1; 64]);
-        assert_eq!(none.get(place(1)), None);
+        none.put(place(1), vec![1; 64]);
+        assert_eq!(none.lend(place(1)), None);
     }
 }

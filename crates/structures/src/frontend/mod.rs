@@ -2,6 +2,7 @@
 
 mod appends;
 mod back_end;
+mod buffers;
 mod cache;
 mod error;
 mod reader;

@@ -111,9 +111,10 @@ impl Reader {
         structure: &Structure,
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, FrontEndError> {
-        match structure.find(key) {
-            Some(find) => self.end_of(|| find.clone()).await,
-            None => Ok(None),
+        if !structure.has_keys() {
+            return Ok(None);
         }
+        let find = || structure.find(key).expect("the structure has keys");
+        self.end_of(find).await
     }
 }

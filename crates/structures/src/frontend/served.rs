@@ -31,10 +31,7 @@ impl<T: Traversal> Served<T> {
     }
 
     fn look(&self) -> Step<T::End> {
-        Step::Read(vec![Place {
-            span: self.word,
-            may_be_old: false,
-        }])
+        Step::one(Place::last(self.word))
     }
 
     fn word_in(bytes: &[Vec<u8>]) -> Option<u64> {

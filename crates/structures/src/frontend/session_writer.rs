@@ -167,10 +167,10 @@ impl Writer {
     /// Looks at the tenure word after something stale was read. While the tenure lasts, nobody else changes the memory of the domain.
     async fn check_tenure(&self) -> Result<(), FrontEndError> {
         let word = PoolGeometry::place(self.domain).tenure_word();
-        let found = self.back_end.read(&[word]).await?;
+        let found = self.back_end.read_one(word).await?;
         let tenure = u64::from(self.grant.tenure).to_le_bytes();
         let domain = self.domain;
-        match found[0] == tenure {
+        match found == tenure {
             true => Ok(()),
             false => Err(FrontEndError::Over { domain }),
         }

@@ -91,12 +91,12 @@ impl DomainWriter {
         key: LogKey,
         grant: Grant,
         geometry: SlabGeometry,
-        slabs: impl IntoIterator<Item = (u64, Vec<u8>)>,
+        slabs: impl IntoIterator<Item = (u64, impl AsRef<[u8]>)>,
         roots: Roots,
     ) -> Self {
         let mut allocator = Allocator::new(geometry);
         for (slab, bits) in slabs {
-            allocator.add_slab(slab, &bits);
+            allocator.add_slab(slab, bits.as_ref());
         }
         let start = grant.start;
         Self {

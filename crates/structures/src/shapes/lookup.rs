@@ -11,9 +11,9 @@ use super::traversal::{Step, Traversal};
 #[derive(Clone, Debug)]
 pub enum Lookup {
     /// In a hash table.
-    HashTable(Box<hash::Find>),
+    HashTable(hash::Find),
     /// In a tree.
-    BTree(Box<btree::Find>),
+    BTree(btree::Find),
 }
 
 /// A walk over all of a structure.
@@ -32,12 +32,20 @@ pub enum Walk {
 }
 
 impl Structure {
+    /// Whether the structure has keys.
+    pub fn has_keys(&self) -> bool {
+        match self {
+            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) => true,
+            Self::Stack(_) | Self::Queue(_) | Self::Cursor(_) => false,
+        }
+    }
+
     /// Looks an encoded key up; `None`: the structure has no keys.
     pub fn find(&self, key: &[u8]) -> Option<Lookup> {
         Some(match self {
-            Self::HashTable(table) => Lookup::HashTable(Box::new(table.find(key))),
-            Self::BTree(tree) => Lookup::BTree(Box::new(tree.find(key))),
-            Self::MvBTree(version) => Lookup::BTree(Box::new(version.tree().find(key))),
+            Self::HashTable(table) => Lookup::HashTable(table.find(key)),
+            Self::BTree(tree) => Lookup::BTree(tree.find(key)),
+            Self::MvBTree(version) => Lookup::BTree(version.tree().find(key)),
             Self::Stack(_) | Self::Queue(_) | Self::Cursor(_) => return None,
         })
     }

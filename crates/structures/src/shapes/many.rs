@@ -1,6 +1,6 @@
 //! Many traversals at once: each step reads what all of them need, so a driver makes one round trip for each level and not for each key.
 
-use super::traversal::{Stale, Step, Traversal};
+use super::traversal::{Places, Stale, Step, Traversal};
 
 /// Drives traversals together. The end has the result of each, in their order: a traversal that met a stale place has to begin again.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl<T: Traversal> Traversal for Many<T> {
     type End = Vec<Result<T::End, Stale>>;
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Self::End> {
-        let (mut places, mut rest) = (Vec::new(), bytes);
+        let (mut places, mut rest) = (Places::new(), bytes);
         let ends = &mut self.ends;
         self.under_way.retain_mut(|one| {
             let (own, others) = rest.split_at(one.asked);

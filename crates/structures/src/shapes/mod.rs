@@ -53,4 +53,4 @@ pub(crate) use structure::Read;
 pub use structure::{ExecuteFault, Structure};
 pub use tag::TagKey;
 pub use travel::{Plan, Travel};
-pub use traversal::{Answer, Place, Stale, Step, Traversal, drive};
+pub use traversal::{Answer, Place, Places, Stale, Step, Traversal, drive};

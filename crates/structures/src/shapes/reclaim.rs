@@ -3,7 +3,7 @@
 use super::roots::Roots;
 use super::scrap::{Heap, Scrap};
 use super::structure::{ExecuteFault, Structure};
-use super::traversal::{Answer, Place, Stale, Step, Traversal};
+use super::traversal::{Answer, Place, Places, Stale, Step, Traversal};
 use crate::space::Draft;
 
 /// Blocks of an ended structure that one operation takes apart.
@@ -50,7 +50,7 @@ impl Reclaim {
         }
     }
 
-    fn chunk_places(&self) -> Vec<Place> {
+    fn chunk_places(&self) -> Places {
         let chain = &self.roots.chain;
         let head = chain.head.span(super::retired::CHUNK_SIZE);
         let chain = (self.retired > 0 && !chain.head.is_null()).then_some(head);
@@ -98,7 +98,7 @@ impl Traversal for Reclaim {
                     return Step::Stale(Stale { place, what });
                 };
                 let places = scraps.iter().filter_map(Scrap::place);
-                let places: Vec<Place> = places.map(Place::last).collect();
+                let places: Places = places.map(Place::last).collect();
                 self.stage = Stage::Scraps(scraps);
                 match places.is_empty() {
                     true => self.step(&[]),

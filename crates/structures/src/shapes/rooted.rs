@@ -98,7 +98,7 @@ impl<T: Traversal> Traversal for Rooted<T> {
             Step::Done(end) if known => Step::Done(end),
             Step::Done(end) => {
                 self.stage = Stage::End(end);
-                Step::Read(vec![Place::last(self.word)])
+                Step::one(Place::last(self.word))
             }
         }
     }

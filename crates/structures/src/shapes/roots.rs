@@ -599,7 +599,7 @@ impl Traversal for ReadRoots {
         match self.stage {
             Stage::Begin => {
                 self.stage = Stage::Word;
-                Step::Read(vec![Place::last(self.roots.word)])
+                Step::one(Place::last(self.roots.word))
             }
             Stage::Word => {
                 self.roots.table = Pointer::from_word(word_at(&bytes[0], 0));
@@ -608,7 +608,7 @@ impl Traversal for ReadRoots {
                 }
                 self.stage = Stage::Count;
                 let head = self.roots.table.span(HEADER_SIZE as u64);
-                Step::Read(vec![Place::last(head)])
+                Step::one(Place::last(head))
             }
             Stage::Count => {
                 let count = word_at(&bytes[0], 1);
@@ -618,7 +618,7 @@ impl Traversal for ReadRoots {
                 self.stage = Stage::Table;
                 let size = HEADER_SIZE + count as usize * ROW_SIZE;
                 let table = self.roots.table.span(size as u64);
-                Step::Read(vec![Place::last(table)])
+                Step::one(Place::last(table))
             }
             Stage::Table => match self.roots.parse(&bytes[0]) {
                 Some(()) => Step::Done(self.roots.clone()),

@@ -55,6 +55,7 @@ impl TagKey {
 }
 
 /// The word at `index` of bytes that hold it.
+#[inline]
 pub(super) fn word_at(bytes: &[u8], index: usize) -> u64 {
     let word = bytes[index * 8..].first_chunk().expect("the bytes hold it");
     u64::from_le_bytes(*word)

@@ -1,12 +1,16 @@
 //! What traversals and their drivers agree on.
 
+use smallvec::SmallVec;
 use stonecast_base::Span;
+
+/// Places to read. Most steps ask for one, which takes no memory of its own.
+pub type Places = SmallVec<[Place; 2]>;
 
 /// The next need of a traversal, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<T> {
     /// Read these places, all at once, and hand the bytes over in the same order.
-    Read(Vec<Place>),
+    Read(Places),
     /// The end.
     Done(T),
     /// A place holds something else than what was named: begin again.
@@ -14,6 +18,11 @@ pub enum Step<T> {
 }
 
 impl<T> Step<T> {
+    /// The step that reads one place.
+    pub(crate) fn one(place: Place) -> Self {
+        Self::Read(Places::from_iter([place]))
+    }
+
     /// The same step with another end.
     pub fn map<U>(self, end: impl FnOnce(T) -> U) -> Step<U> {
         match self {

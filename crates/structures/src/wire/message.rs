@@ -11,7 +11,7 @@ use crate::tenure::{LogArea, Mark};
 pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
     magic: *b"stonstru",
     name: "data structures",
-    version: 1,
+    version: 2,
 });
 /// Bytes of the longest message.
 pub(crate) const MESSAGE_SIZE_MAX: u64 = 4096;

@@ -10,12 +10,12 @@ use crate::wire::{Pointer, Verb};
 use super::BTree;
 use super::geometry::NODE_SIZE;
 use super::node::{Node, Slot, Value};
-use super::seek::{Descent, Path, Seek};
+use super::seek::{Path, Seek, WayDown};
 
 /// The walk before a change of one key.
 #[derive(Clone, Debug)]
 pub struct Change {
-    descent: Descent,
+    way: WayDown,
     change: KeyChange,
     /// A plan whose value in a block is being read, and the block.
     compared: Option<(ChangePlan, Pointer)>,
@@ -42,7 +42,7 @@ impl BTree {
     pub fn change(&self, verb: Verb, key: &[u8], value: &[u8]) -> Change {
         assert!(key.len() <= self.geometry.key_size_max());
         Change {
-            descent: Descent::new(*self, Seek::At(key.to_vec())),
+            way: WayDown::new(*self, Seek::At(key.to_vec())),
             change: KeyChange::new(verb, key, value),
             compared: None,
         }
@@ -67,7 +67,7 @@ impl BTree {
 
 impl Change {
     fn planned(&self, path: Path) -> Result<ChangePlan, Stale> {
-        let tree = self.descent.tree;
+        let tree = self.way.tree();
         let slot = path.leaf().find(tree.tags, &self.change.key)?;
         let mut full = Vec::new();
         for node in path.nodes.iter().rev().take_while(|node| node.is_full()) {
@@ -94,7 +94,7 @@ impl Change {
         {
             let place = Place::last(plan.tree.values().first(block));
             self.compared = Some((plan, block));
-            return Ok(Step::Read(vec![place]));
+            return Ok(Step::one(place));
         }
         Ok(Step::Done(plan))
     }
@@ -109,7 +109,7 @@ impl Traversal for Change {
                 ItemRead::Stale(stale) => Step::Stale(stale),
                 ItemRead::Longer(place) => {
                     self.compared = Some((plan, block));
-                    Step::Read(vec![Place::last(place)])
+                    Step::one(Place::last(place))
                 }
                 ItemRead::Whole(item) => {
                     plan.current = item.value;
@@ -117,7 +117,7 @@ impl Traversal for Change {
                 }
             };
         }
-        match self.descent.step(bytes) {
+        match self.way.step(bytes) {
             Step::Read(places) => Step::Read(places),
             Step::Stale(stale) => Step::Stale(stale),
             Step::Done(path) => self.compared(path).unwrap_or_else(Step::Stale),
@@ -144,8 +144,8 @@ impl ChangePlan {
             (Effect::Nothing, _) | (Effect::Remove, None) => {}
             (Effect::Remove, Some(slot)) => {
                 let mut leaf = self.path.nodes.pop().expect("a tree has a leaf");
-                leaf.take(slot.index);
-                leaf.write_word(draft, tags, slot.index);
+                let words = leaf.take(slot.index);
+                leaf.write_words(draft, tags, words);
                 free_value(draft, &slot)?;
                 let mut root = self.path.root;
                 root.length = root.length.saturating_sub(1);
@@ -214,8 +214,8 @@ impl ChangePlan {
         let mut right = Node::new(geometry, pointer, node.level, fences, node.right);
         for slot in moved {
             right.put(tags, None, &slot.key, &slot.value);
-            node.take(slot.index);
         }
+        node.truncate(middle);
         node.high = Some(separator.clone());
         node.right = pointer;
         match *key >= *separator {

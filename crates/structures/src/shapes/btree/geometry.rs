@@ -18,8 +18,8 @@ pub(super) const POINTER_SIZE: usize = 8;
 /// Sizes in the nodes of a tree. They follow from the longest key and the usual value, and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    key_size: usize,
-    value_size: usize,
+    leaf: NodeGeometry,
+    inner: NodeGeometry,
 }
 
 impl Geometry {
@@ -30,40 +30,27 @@ impl Geometry {
     /// If keys are longer than 256 bytes.
     pub fn new(key_size_max: usize, value_size: usize) -> Self {
         assert!((1..=KEY_SIZE_MAX).contains(&key_size_max));
-        let mut geometry = Self {
-            key_size: key_size_max.next_multiple_of(8),
-            value_size: value_size.min(INLINE_MAX).next_multiple_of(8),
-        };
-        geometry.value_size = geometry.value_size.max(POINTER_SIZE);
-        while geometry.leaf().slots() < SLOTS_MIN {
-            geometry.value_size -= 8;
+        let key_size = key_size_max.next_multiple_of(8);
+        let mut value_size = value_size.min(INLINE_MAX).next_multiple_of(8);
+        value_size = value_size.max(POINTER_SIZE);
+        while NodeGeometry::new(key_size, value_size).slots < SLOTS_MIN {
+            value_size -= 8;
         }
-        geometry
+        Self {
+            leaf: NodeGeometry::new(key_size, value_size),
+            inner: NodeGeometry::new(key_size, POINTER_SIZE),
+        }
     }
 
     /// Bytes of the longest encoded key.
     pub fn key_size_max(&self) -> usize {
-        self.key_size
-    }
-
-    pub(super) fn leaf(&self) -> NodeGeometry {
-        NodeGeometry {
-            key_size: self.key_size,
-            value_size: self.value_size,
-        }
-    }
-
-    pub(super) fn inner(&self) -> NodeGeometry {
-        NodeGeometry {
-            key_size: self.key_size,
-            value_size: POINTER_SIZE,
-        }
+        self.leaf.key_size
     }
 
     pub(super) fn of_level(&self, level: u32) -> NodeGeometry {
         match level {
-            0 => self.leaf(),
-            _ => self.inner(),
+            0 => self.leaf,
+            _ => self.inner,
         }
     }
 }
@@ -75,31 +62,47 @@ pub(super) struct NodeGeometry {
     pub key_size: usize,
     /// Bytes of the longest value in a slot.
     pub value_size: usize,
+    slots: usize,
 }
 
 impl NodeGeometry {
+    fn new(key_size: usize, value_size: usize) -> Self {
+        let mut geometry = Self {
+            key_size,
+            value_size,
+            slots: 0,
+        };
+        let room = NODE_SIZE as usize - geometry.words_offset() - geometry.slot_size();
+        geometry.slots = (room / (8 + geometry.slot_size())).min(255);
+        geometry
+    }
+
     /// Bytes of a slot.
+    #[inline]
     pub fn slot_size(&self) -> usize {
         SLOT_HEADER_SIZE + self.key_size + self.value_size
     }
 
     /// Bytes before the words.
+    #[inline]
     pub fn words_offset(&self) -> usize {
         HEADER_SIZE + 2 * self.key_size
     }
 
     /// Keys of a full node. One slot more than words is there, so that a full node takes another value for a key.
+    #[inline]
     pub fn slots(&self) -> usize {
-        let room = NODE_SIZE as usize - self.words_offset() - self.slot_size();
-        (room / (8 + self.slot_size())).min(255)
+        self.slots
     }
 
     /// Bytes that the tag of the node covers, and the tag.
+    #[inline]
     pub fn head_size(&self) -> usize {
         self.words_offset() + 8 * self.slots()
     }
 
     /// Bytes before a slot.
+    #[inline]
     pub fn slot_offset(&self, slot: usize) -> usize {
         self.head_size() + slot * self.slot_size()
     }
@@ -122,6 +125,6 @@ mod tests {
             }
         }
         let usual = Geometry::new(8, 100);
-        assert_eq!((usual.leaf().slots(), usual.inner().slots()), (14, 62));
+        assert_eq!((usual.leaf.slots(), usual.inner.slots()), (14, 62));
     }
 }

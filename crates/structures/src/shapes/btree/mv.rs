@@ -11,7 +11,7 @@ use crate::wire::{Pointer, Verb};
 use super::change::word_of;
 use super::geometry::{Geometry, NODE_SIZE};
 use super::node::{BIRTH_BITS, Node, Slot, Value};
-use super::seek::{Descent, Path, Seek};
+use super::seek::{Path, Seek, WayDown};
 use super::{BTree, TreePlace, new_root};
 
 /// One version of a multi-version B+tree.
@@ -24,7 +24,7 @@ pub struct MvBTree {
 /// The walk before a change of one key.
 #[derive(Clone, Debug)]
 pub struct MvChange {
-    descent: Descent,
+    way: WayDown,
     change: KeyChange,
     /// The way to the key, and the block of the key's value that is being read.
     compared: Option<(Path, Slot, Pointer)>,
@@ -89,7 +89,7 @@ impl MvBTree {
     pub fn change(&self, verb: Verb, key: &[u8], value: &[u8]) -> MvChange {
         assert!(key.len() <= self.tree.geometry.key_size_max());
         MvChange {
-            descent: Descent::new(self.tree, Seek::At(key.to_vec())),
+            way: WayDown::new(self.tree, Seek::At(key.to_vec())),
             change: KeyChange::new(verb, key, value),
             compared: None,
         }
@@ -103,7 +103,7 @@ impl MvChange {
         slot: Option<Slot>,
         current: Vec<u8>,
     ) -> Result<MvChangePlan, Stale> {
-        let tree = self.descent.tree;
+        let tree = self.way.tree();
         let slots = path.nodes.iter().map(|node| node.slots(tree.tags));
         Ok(MvChangePlan {
             tree,
@@ -116,18 +116,18 @@ impl MvChange {
     }
 
     fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<MvChangePlan>, Stale> {
-        let tree = self.descent.tree;
+        let tree = self.way.tree();
         if let Some((path, slot, block)) = self.compared.take() {
             return match tree.values().judge(block, &bytes[0]) {
                 ItemRead::Stale(stale) => Err(stale),
                 ItemRead::Longer(place) => {
                     self.compared = Some((path, slot, block));
-                    Ok(Step::Read(vec![Place::last(place)]))
+                    Ok(Step::one(Place::last(place)))
                 }
                 ItemRead::Whole(item) => self.planned(path, Some(slot), item.value).map(Step::Done),
             };
         }
-        let path = match self.descent.step(bytes) {
+        let path = match self.way.step(bytes) {
             Step::Read(places) => return Ok(Step::Read(places)),
             Step::Stale(stale) => return Err(stale),
             Step::Done(path) => path,
@@ -142,7 +142,7 @@ impl MvChange {
                 Value::Block(block, _) => {
                     let place = Place::last(tree.values().first(block));
                     self.compared = Some((path, slot, block));
-                    Ok(Step::Read(vec![place]))
+                    Ok(Step::one(place))
                 }
             },
             slot => self.planned(path, slot, Vec::new()).map(Step::Done),

@@ -1,5 +1,7 @@
 //! Nodes of a tree.
 
+use std::ops::Range;
+
 use stonecast_base::{Span, hash, mutant};
 
 use crate::shapes::tag::{TagKey, word_at};
@@ -43,16 +45,277 @@ impl Slot {
     /// The child, if the node is an inner one.
     pub fn child(&self) -> Pointer {
         match &self.value {
-            Value::Inline(bytes) => match bytes.first_chunk() {
-                Some(word) => Pointer::from_word(u64::from_le_bytes(*word)),
-                None => Pointer::NULL,
-            },
+            Value::Inline(bytes) => pointer_in(bytes),
             Value::Block(..) => Pointer::NULL,
         }
     }
 }
 
-/// A node whose head was checked.
+/// A slot that was checked, in the bytes of its node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotView<'a> {
+    /// The index of its word.
+    pub index: usize,
+    pub key: &'a [u8],
+    pub value: ValueView<'a>,
+}
+
+/// A value in a slot, in the bytes of its node.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ValueView<'a> {
+    Inline(&'a [u8]),
+    Block(Pointer, usize),
+}
+
+impl SlotView<'_> {
+    pub fn to_slot(self) -> Slot {
+        Slot {
+            index: self.index,
+            key: self.key.to_vec(),
+            value: match self.value {
+                ValueView::Inline(bytes) => Value::Inline(bytes.to_vec()),
+                ValueView::Block(pointer, size) => Value::Block(pointer, size),
+            },
+        }
+    }
+}
+
+fn pointer_in(bytes: &[u8]) -> Pointer {
+    let word = bytes.first_chunk();
+    word.map_or(Pointer::NULL, |word| {
+        Pointer::from_word(u64::from_le_bytes(*word))
+    })
+}
+
+/// Words and slots of a node, in the bytes of the node. Nothing of a slot is checked before it is handed out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots<'a> {
+    pointer: Pointer,
+    geometry: NodeGeometry,
+    bytes: &'a [u8],
+}
+
+impl<'a> Slots<'a> {
+    fn stale(&self) -> Stale {
+        Stale {
+            place: Node::place(self.pointer),
+            what: "slot of a node",
+        }
+    }
+
+    /// The word at `index`; 0: no slot.
+    fn word(&self, index: usize) -> u64 {
+        word_at(self.bytes, self.geometry.words_offset() / 8 + index)
+    }
+
+    fn words(self) -> impl Iterator<Item = u64> + use<'a> {
+        let words = self.bytes[self.geometry.words_offset()..].as_chunks().0;
+        let words = words[..self.geometry.slots()].iter();
+        let words = words.map(|word| u64::from_le_bytes(*word));
+        words.take_while(|word| *word != 0)
+    }
+
+    /// The number of keys. Words without a slot are behind all others.
+    pub fn count(&self) -> usize {
+        partition_point(self.geometry.slots(), |index| self.word(index) != 0)
+    }
+
+    /// The used bytes of the slot with this number.
+    fn used(&self, number: usize) -> Option<&'a [u8]> {
+        let start = self.geometry.slot_offset(number);
+        let bytes = self.bytes.get(start..start + self.geometry.slot_size())?;
+        let sizes = word_at(bytes, 0);
+        let key_size = (sizes & 0xffff) as usize;
+        let value_size = match sizes >> 32 & IN_BLOCK {
+            0 => (sizes >> 32) as usize,
+            _ => 8,
+        };
+        bytes.get(..SLOT_HEADER_SIZE + key_size + value_size)
+    }
+
+    /// The key of the slot behind a word, of which no tag was checked; empty: there is no such slot.
+    fn key(&self, word: u64) -> &'a [u8] {
+        let start = self.geometry.slot_offset((word >> 8 & 0xff) as usize);
+        let slot = self.bytes.get(start..start + self.geometry.slot_size());
+        let key = slot.and_then(|slot| {
+            let size = u16::from_le_bytes([slot[0], slot[1]]);
+            slot[SLOT_HEADER_SIZE..].get(..size.into())
+        });
+        key.unwrap_or_default()
+    }
+
+    /// The word for the slot with this number, whose content is in place.
+    fn word_of(&self, tags: TagKey, number: usize) -> Option<u64> {
+        let bytes = self.used(number)?;
+        let key_size = (word_at(bytes, 0) & 0xffff) as usize;
+        let key = &bytes[SLOT_HEADER_SIZE..][..key_size];
+        let word = self.tag_of(tags, number, bytes);
+        Some(word | fingerprint(key))
+    }
+
+    /// The word for a slot with these bytes, but for the fingerprint.
+    fn tag_of(&self, tags: TagKey, number: usize, bytes: &[u8]) -> u64 {
+        let part = FIRST_SLOT_PART + number as u64;
+        let tag = tags.tag(self.pointer, part, bytes);
+        tag & !0xffff | TAKEN | (number as u64) << 8
+    }
+
+    /// The slot behind a word.
+    pub fn slot(&self, tags: TagKey, index: usize) -> Result<SlotView<'a>, Stale> {
+        let word = self.word(index);
+        let number = (word >> 8 & 0xff) as usize;
+        let bytes = self.used(number).filter(|bytes| {
+            let is_whole = self.tag_of(tags, number, bytes) == word & !0xff;
+            is_whole || mutant!(SlotTagNotChecked)
+        });
+        let bytes = bytes.ok_or(self.stale())?;
+        let sizes = word_at(bytes, 0);
+        let key_size = (sizes & 0xffff) as usize;
+        if key_size > self.geometry.key_size {
+            return Err(self.stale());
+        }
+        let (key, value) = bytes[SLOT_HEADER_SIZE..].split_at(key_size);
+        let value = match sizes >> 32 & IN_BLOCK {
+            0 => ValueView::Inline(value),
+            _ => {
+                let size = (sizes >> 32 & !IN_BLOCK) as usize;
+                ValueView::Block(pointer_in(value), size)
+            }
+        };
+        Ok(SlotView { index, key, value })
+    }
+
+    /// All slots, by key.
+    pub fn all(self, tags: TagKey) -> impl Iterator<Item = Result<SlotView<'a>, Stale>> {
+        (0..self.count()).map(move |index| self.slot(tags, index))
+    }
+
+    /// The slot of `key`.
+    pub fn find(&self, tags: TagKey, key: &[u8]) -> Result<Option<SlotView<'a>>, Stale> {
+        let fingerprint = fingerprint(key);
+        for (index, word) in self.words().enumerate() {
+            if word & 0xff == fingerprint {
+                let slot = self.slot(tags, index)?;
+                if slot.key == key {
+                    return Ok(Some(slot));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The child of an inner node with the highest separator that `is_low_enough`. The separators that lead to it were not checked: the fences of the child
+    /// show whether it is the right one.
+    pub fn child(
+        &self,
+        tags: TagKey,
+        is_low_enough: impl Fn(&[u8]) -> bool,
+    ) -> Result<Pointer, Stale> {
+        let end = partition_point(self.geometry.slots(), |index| match self.word(index) {
+            0 => false,
+            word => is_low_enough(self.key(word)),
+        });
+        let index = end.checked_sub(1).ok_or(self.stale())?;
+        match self.slot(tags, index)?.value {
+            ValueView::Inline(bytes) => Ok(pointer_in(bytes)),
+            ValueView::Block(..) => Ok(Pointer::NULL),
+        }
+    }
+}
+
+/// The first of `count` indices for which `is_below` does not hold. It holds for none behind it, or any index is the answer.
+fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low.midpoint(high);
+        match is_below(middle) {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    low
+}
+
+/// A node whose head was checked, in bytes of somebody else.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeView<'a> {
+    pub level: u32,
+    pub low: &'a [u8],
+    /// Above all keys of the node; `None`: no key is too high.
+    pub high: Option<&'a [u8]>,
+    pub right: Pointer,
+    /// The record whose operation has made the node, in 48 bits.
+    pub birth: u64,
+    pub slots: Slots<'a>,
+}
+
+impl<'a> NodeView<'a> {
+    /// Checks the head of a node of `level` that was read from behind `pointer`.
+    pub fn parse(
+        (geometry, tags): (Geometry, TagKey),
+        pointer: Pointer,
+        level: u32,
+        bytes: &'a [u8],
+    ) -> Result<Self, Stale> {
+        let stale = Stale {
+            place: Node::place(pointer),
+            what: "node",
+        };
+        let geometry = geometry.of_level(level);
+        let head = bytes.get(..geometry.head_size()).ok_or(stale)?;
+        if bytes.len() as u64 != NODE_SIZE || !tags.is_sealed(pointer, HEAD_PART, head) {
+            return Err(stale);
+        }
+        let sizes = word_at(head, 1);
+        let (low_size, high_size) = (sizes & 0xffff, sizes >> 16 & 0xffff);
+        let fence = |at: usize, size: u64| {
+            let size = size as usize;
+            let is_key = size <= geometry.key_size;
+            let start = HEADER_SIZE + at * geometry.key_size;
+            is_key.then(|| &head[start..start + size]).ok_or(stale)
+        };
+        if sizes >> 32 & 0xff != level.into() {
+            return Err(stale);
+        }
+        Ok(Self {
+            level,
+            low: fence(0, low_size)?,
+            high: match high_size {
+                NO_FENCE => None,
+                size => Some(fence(1, size)?),
+            },
+            right: Pointer::from_word(word_at(head, 2)),
+            birth: sizes >> 40 << BIRTH_BITS | pointer.generation(),
+            slots: Slots {
+                pointer,
+                geometry,
+                bytes,
+            },
+        })
+    }
+
+    /// Whether the node holds `key`, if any node of its level does.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        let is_low = self.high.is_none_or(|high| key < high);
+        (self.low <= key && is_low) || mutant!(FenceIgnored)
+    }
+
+    /// The node, to be changed.
+    pub fn to_node(self) -> Node {
+        Node {
+            pointer: self.slots.pointer,
+            level: self.level,
+            low: self.low.to_vec(),
+            high: self.high.map(<[u8]>::to_vec),
+            right: self.right,
+            birth: self.birth,
+            geometry: self.slots.geometry,
+            bytes: self.slots.bytes.to_vec(),
+        }
+    }
+}
+
+/// A node that is being changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub pointer: Pointer,
@@ -94,160 +357,24 @@ impl Node {
         pointer.span(NODE_SIZE)
     }
 
-    /// Checks the head of a node of `level` that was read from behind `pointer`.
-    pub fn parse(
-        (geometry, tags): (Geometry, TagKey),
-        pointer: Pointer,
-        level: u32,
-        bytes: &[u8],
-    ) -> Result<Self, Stale> {
-        let stale = Stale {
-            place: Self::place(pointer),
-            what: "node",
-        };
-        let geometry = geometry.of_level(level);
-        let head = bytes.get(..geometry.head_size()).ok_or(stale)?;
-        if bytes.len() as u64 != NODE_SIZE || !tags.is_sealed(pointer, HEAD_PART, head) {
-            return Err(stale);
+    fn view(&self) -> Slots<'_> {
+        Slots {
+            pointer: self.pointer,
+            geometry: self.geometry,
+            bytes: &self.bytes,
         }
-        let sizes = word_at(head, 1);
-        let (low_size, high_size) = (sizes & 0xffff, sizes >> 16 & 0xffff);
-        let fence = |at: usize, size: u64| {
-            let size = size as usize;
-            let is_key = size <= geometry.key_size;
-            let start = HEADER_SIZE + at * geometry.key_size;
-            is_key
-                .then(|| head[start..start + size].to_vec())
-                .ok_or(stale)
-        };
-        if sizes >> 32 & 0xff != level.into() {
-            return Err(stale);
-        }
-        Ok(Self {
-            pointer,
-            level,
-            low: fence(0, low_size)?,
-            high: match high_size {
-                NO_FENCE => None,
-                size => Some(fence(1, size)?),
-            },
-            right: Pointer::from_word(word_at(head, 2)),
-            birth: sizes >> 40 << BIRTH_BITS | pointer.generation(),
-            geometry,
-            bytes: bytes.to_vec(),
-        })
-    }
-
-    fn stale(&self) -> Stale {
-        Stale {
-            place: Self::place(self.pointer),
-            what: "slot of a node",
-        }
-    }
-
-    /// Whether the node holds `key`, if any node of its level does.
-    pub fn holds(&self, key: &[u8]) -> bool {
-        let is_low = self.high.as_deref().is_none_or(|high| key < high);
-        (*self.low <= *key && is_low) || mutant!(FenceIgnored)
-    }
-
-    /// The word at `index`; 0: no slot.
-    fn word(&self, index: usize) -> u64 {
-        word_at(&self.bytes, self.geometry.words_offset() / 8 + index)
-    }
-
-    fn set_word(&mut self, index: usize, word: u64) {
-        let at = self.geometry.words_offset() + index * 8;
-        self.bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
-    }
-
-    /// The used bytes of the slot with this number.
-    fn slot_bytes(&self, number: usize) -> Option<&[u8]> {
-        let start = self.geometry.slot_offset(number);
-        let bytes = self.bytes.get(start..start + self.geometry.slot_size())?;
-        let sizes = word_at(bytes, 0);
-        let key_size = (sizes & 0xffff) as usize;
-        let value_size = match sizes >> 32 & IN_BLOCK {
-            0 => (sizes >> 32) as usize,
-            _ => 8,
-        };
-        bytes.get(..SLOT_HEADER_SIZE + key_size + value_size)
-    }
-
-    /// The word for the slot with this number, whose content is in place.
-    fn word_of(&self, tags: TagKey, number: usize) -> Option<u64> {
-        let bytes = self.slot_bytes(number)?;
-        let key_size = (word_at(bytes, 0) & 0xffff) as usize;
-        let key = &bytes[SLOT_HEADER_SIZE..][..key_size];
-        let part = FIRST_SLOT_PART + number as u64;
-        let tag = tags.tag(self.pointer, part, bytes);
-        Some(tag & !0xffff | TAKEN | (number as u64) << 8 | fingerprint(key))
-    }
-
-    /// The slot behind a word.
-    fn slot(&self, tags: TagKey, index: usize) -> Result<Slot, Stale> {
-        let word = self.word(index);
-        let number = (word >> 8 & 0xff) as usize;
-        let is_whole = self.word_of(tags, number) == Some(word) || mutant!(SlotTagNotChecked);
-        let bytes = self.slot_bytes(number).filter(|_| is_whole);
-        let bytes = bytes.ok_or(self.stale())?;
-        let sizes = word_at(bytes, 0);
-        if (sizes & 0xffff) as usize > self.geometry.key_size {
-            return Err(self.stale());
-        }
-        let (key, value) = bytes[SLOT_HEADER_SIZE..].split_at((sizes & 0xffff) as usize);
-        let value = match sizes >> 32 & IN_BLOCK {
-            0 => Value::Inline(value.to_vec()),
-            _ => {
-                let size = (sizes >> 32 & !IN_BLOCK) as usize;
-                let word = value.first_chunk().expect("a pointer has 8 bytes");
-                Value::Block(Pointer::from_word(u64::from_le_bytes(*word)), size)
-            }
-        };
-        Ok(Slot {
-            index,
-            key: key.to_vec(),
-            value,
-        })
-    }
-
-    fn taken(&self) -> impl Iterator<Item = usize> {
-        (0..self.geometry.slots()).filter(|index| self.word(*index) != 0)
     }
 
     /// All slots, by key.
     pub fn slots(&self, tags: TagKey) -> Result<Vec<Slot>, Stale> {
-        let mut slots = Vec::new();
-        for index in self.taken() {
-            slots.push(self.slot(tags, index)?);
-        }
-        slots.sort_by(|one, other| one.key.cmp(&other.key));
-        Ok(slots)
+        let slots = self.view().all(tags);
+        slots.map(|slot| Ok(slot?.to_slot())).collect()
     }
 
     /// The slot of `key`.
     pub fn find(&self, tags: TagKey, key: &[u8]) -> Result<Option<Slot>, Stale> {
-        let fingerprint = fingerprint(key);
-        for index in self.taken() {
-            if self.word(index) & 0xff == fingerprint {
-                let slot = self.slot(tags, index)?;
-                if slot.key == key {
-                    return Ok(Some(slot));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// The child of an inner node with the highest separator that `is_low_enough`.
-    pub fn child(
-        &self,
-        tags: TagKey,
-        is_low_enough: impl Fn(&[u8]) -> bool,
-    ) -> Result<Pointer, Stale> {
-        let slots = self.slots(tags)?;
-        let child = slots.iter().rev().find(|slot| is_low_enough(&slot.key));
-        child.map(Slot::child).ok_or(self.stale())
+        let slot = self.view().find(tags, key)?;
+        Ok(slot.map(SlotView::to_slot))
     }
 
     /// The number of keys that a node of this level has room for.
@@ -257,7 +384,7 @@ impl Node {
 
     /// Whether there is no room for another key.
     pub fn is_full(&self) -> bool {
-        self.taken().count() == self.geometry.slots()
+        self.view().count() == self.geometry.slots()
     }
 
     /// Whether a value of this size lies in a slot.
@@ -265,111 +392,151 @@ impl Node {
         value_size <= self.geometry.value_size
     }
 
+    /// The bytes of the word at `index`.
+    fn word_range(&self, index: usize) -> Range<usize> {
+        let start = self.geometry.words_offset() + index * 8;
+        start..start + 8
+    }
+
+    /// The number of a slot that no word names.
+    fn free_slot(&self) -> usize {
+        let mut used = [0_u64; 4];
+        for word in self.view().words() {
+            let number = (word >> 8 & 0xff) as usize;
+            used[number / 64] |= 1 << (number % 64);
+        }
+        let is_free = |number: &usize| used[number / 64] >> (number % 64) & 1 == 0;
+        let free = (0..=self.geometry.slots()).find(is_free);
+        free.expect("there is a slot more than words")
+    }
+
     /// Puts a key into a free slot, in these bytes alone. `index` is the word of the key's slot, if the key has one.
     ///
     /// # Panics
     /// If the node is full and the key is new.
     pub fn put(&mut self, tags: TagKey, index: Option<usize>, key: &[u8], value: &Value) -> Placed {
-        let used: Vec<u64> = self
-            .taken()
-            .map(|index| self.word(index) >> 8 & 0xff)
-            .collect();
-        let number = (0..=self.geometry.slots())
-            .find(|number| !used.contains(&(*number as u64)))
-            .expect("there is a slot more than words");
-        let index = index.unwrap_or_else(|| {
-            let free = (0..self.geometry.slots()).find(|index| self.word(*index) == 0);
-            free.expect("the node has room")
-        });
-        let (value_word, value_bytes) = match value {
-            Value::Inline(bytes) => (bytes.len() as u64, bytes.clone()),
-            Value::Block(pointer, size) => (
-                *size as u64 | IN_BLOCK,
-                pointer.word().to_le_bytes().to_vec(),
-            ),
+        let number = self.free_slot();
+        let (value_word, pointer);
+        let value_bytes = match value {
+            Value::Inline(bytes) => {
+                value_word = bytes.len() as u64;
+                &**bytes
+            }
+            Value::Block(block, size) => {
+                value_word = *size as u64 | IN_BLOCK;
+                pointer = block.word().to_le_bytes();
+                &pointer
+            }
         };
         let sizes = key.len() as u64 | value_word << 32;
-        let mut bytes = [&sizes.to_le_bytes()[..], key, &value_bytes].concat();
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
         let start = self.geometry.slot_offset(number);
-        self.bytes[start..start + bytes.len()].copy_from_slice(&bytes);
-        let word = self.word_of(tags, number).expect("the slot fits");
-        self.set_word(index, word);
+        let mut end = start;
+        for part in [&sizes.to_le_bytes(), key, value_bytes] {
+            self.bytes[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        }
+        let slot_end = end.next_multiple_of(8);
+        self.bytes[end..slot_end].fill(0);
+        let slots = self.view();
+        let word = slots.word_of(tags, number).expect("the slot fits");
+        let words = match index {
+            Some(index) => index..index + 1,
+            None => {
+                let count = slots.count();
+                assert!(count < self.geometry.slots(), "the node has room");
+                let index = partition_point(count, |index| slots.key(slots.word(index)) < key);
+                let (first, last) = (self.word_range(index).start, self.word_range(count).start);
+                self.bytes.copy_within(first..last, first + 8);
+                index..count + 1
+            }
+        };
+        let place = self.word_range(words.start);
+        self.bytes[place].copy_from_slice(&word.to_le_bytes());
         Placed {
-            index,
-            slot: start..start + bytes.len(),
+            words,
+            slot: start..slot_end,
         }
     }
 
-    /// Takes the word of a slot out, in these bytes alone.
-    pub fn take(&mut self, index: usize) {
-        self.set_word(index, 0);
+    /// Takes the word of a slot out, in these bytes alone. Returns the words that changed.
+    pub fn take(&mut self, index: usize) -> Range<usize> {
+        let end = self.view().count();
+        let (first, behind) = (self.word_range(index), self.word_range(end).start);
+        self.bytes.copy_within(first.end..behind, first.start);
+        let last = self.word_range(end - 1);
+        self.bytes[last].fill(0);
+        index..end
+    }
+
+    /// Takes all words from `index` on out, in these bytes alone.
+    pub fn truncate(&mut self, index: usize) {
+        let words = self.word_range(index).start..self.geometry.head_size();
+        self.bytes[words].fill(0);
     }
 
     /// Brings the head in line with the fields.
-    fn head(&self, tags: TagKey) -> Vec<u8> {
-        let mut head = self.bytes[..self.geometry.head_size()].to_vec();
-        head[..self.geometry.words_offset()].fill(0);
-        let high_size = self
-            .high
-            .as_ref()
-            .map_or(NO_FENCE, |high| high.len() as u64);
+    fn seal(&mut self, tags: TagKey) {
+        let high_size = self.high.as_ref();
+        let high_size = high_size.map_or(NO_FENCE, |high| high.len() as u64);
         let sizes = self.low.len() as u64 | high_size << 16 | u64::from(self.level) << 32;
         let sizes = sizes | self.birth >> BIRTH_BITS << 40;
+        let head = &mut self.bytes[..self.geometry.head_size()];
         head[8..16].copy_from_slice(&sizes.to_le_bytes());
         head[16..24].copy_from_slice(&self.right.word().to_le_bytes());
+        head[HEADER_SIZE..self.geometry.words_offset()].fill(0);
         let fences = [Some(&self.low), self.high.as_ref()];
         for (at, fence) in fences.into_iter().enumerate() {
             let Some(fence) = fence else { continue };
             let start = HEADER_SIZE + at * self.geometry.key_size;
             head[start..start + fence.len()].copy_from_slice(fence);
         }
-        tags.seal(self.pointer, HEAD_PART, &mut head);
-        head
+        tags.seal(self.pointer, HEAD_PART, head);
     }
 
     /// Writes a new node.
-    pub fn write_whole(&self, draft: &mut Draft<'_>, tags: TagKey) {
-        let head = self.head(tags);
+    pub fn write_whole(&mut self, draft: &mut Draft<'_>, tags: TagKey) {
+        self.seal(tags);
         let end = self.used_end();
-        let bytes = [&head[..], &self.bytes[head.len()..end]].concat();
-        draft.write(self.pointer.offset(), &bytes);
+        draft.write(self.pointer.offset(), &self.bytes[..end]);
     }
 
     /// The end of the last slot that is in use.
     fn used_end(&self) -> usize {
-        let numbers = self.taken().map(|index| self.word(index) >> 8 & 0xff);
+        let numbers = self.view().words().map(|word| word >> 8 & 0xff);
         let end = numbers.max().map_or(0, |number| number as usize + 1);
         self.geometry.slot_offset(end)
     }
 
     /// Writes fences, right link and words of a node whose slots stay.
-    pub fn write_head(&self, draft: &mut Draft<'_>, tags: TagKey) {
-        draft.write(self.pointer.offset(), &self.head(tags));
+    pub fn write_head(&mut self, draft: &mut Draft<'_>, tags: TagKey) {
+        self.seal(tags);
+        let head = &self.bytes[..self.geometry.head_size()];
+        draft.write(self.pointer.offset(), head);
     }
 
-    /// Writes what [`Node::put`] has changed: the slot, its word, the tag, in this order.
-    pub fn write_placed(&self, draft: &mut Draft<'_>, tags: TagKey, placed: &Placed) {
+    /// Writes what [`Node::put`] has changed: the slot, the words, the tag, in this order.
+    pub fn write_placed(&mut self, draft: &mut Draft<'_>, tags: TagKey, placed: &Placed) {
         let offset = self.pointer.offset() + placed.slot.start as u64;
         draft.write(offset, &self.bytes[placed.slot.clone()]);
-        self.write_word(draft, tags, placed.index);
+        self.write_words(draft, tags, placed.words.clone());
     }
 
-    /// Writes the word at `index`, and the tag.
-    pub fn write_word(&self, draft: &mut Draft<'_>, tags: TagKey, index: usize) {
-        let at = (self.geometry.words_offset() + index * 8) as u64;
+    /// Writes some words, and the tag.
+    pub fn write_words(&mut self, draft: &mut Draft<'_>, tags: TagKey, words: Range<usize>) {
+        self.seal(tags);
         let offset = self.pointer.offset();
-        draft.write_word(offset + at, self.word(index));
-        draft.write(offset, &self.head(tags)[..8]);
+        let words = self.word_range(words.start).start..self.word_range(words.end).start;
+        draft.write(offset + words.start as u64, &self.bytes[words]);
+        draft.write(offset, &self.bytes[..8]);
     }
 }
 
 /// Where [`Node::put`] has put a key.
 pub(super) struct Placed {
-    /// The index of the word.
-    pub index: usize,
+    /// Indices of the words that changed.
+    words: Range<usize>,
     /// Bytes of the node.
-    slot: std::ops::Range<usize>,
+    slot: Range<usize>,
 }
 
 fn fingerprint(key: &[u8]) -> u64 {

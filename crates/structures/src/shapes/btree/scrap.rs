@@ -6,7 +6,7 @@ use crate::shapes::scrap::{Part, Scrap};
 use crate::shapes::traversal::Stale;
 
 use super::geometry::NODE_SIZE;
-use super::node::{Node, Value};
+use super::node::{NodeView, Slot, SlotView, Value};
 use super::{BTree, LEVEL_MAX};
 
 impl BTree {
@@ -28,8 +28,12 @@ impl BTree {
         level: u32,
         bytes: &[u8],
     ) -> Result<Vec<Scrap>, Stale> {
-        let node = Node::parse((self.geometry, self.tags), scrap.pointer, level, bytes)?;
-        let slots = node.slots(self.tags)?;
+        let node = NodeView::parse((self.geometry, self.tags), scrap.pointer, level, bytes)?;
+        let slots = node
+            .slots
+            .all(self.tags)
+            .map(|slot| slot.map(SlotView::to_slot));
+        let slots: Vec<Slot> = slots.collect::<Result<_, _>>()?;
         let parts = slots.iter().filter_map(|slot| match (level, &slot.value) {
             (0, Value::Inline(_)) => None,
             (0, Value::Block(block, size)) => {

@@ -4,10 +4,10 @@ use stonecast_base::mutant;
 
 use crate::shapes::item::{ItemRead, ItemReader};
 use crate::shapes::root::{ROOT_LINE_SIZE, Root};
-use crate::shapes::traversal::{Place, Stale, Step, Traversal};
+use crate::shapes::traversal::{Place, Places, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
-use super::node::{Node, Slot, Value};
+use super::node::{Node, NodeView, SlotView, ValueView};
 use super::{BTree, LEVEL_MAX, TreePlace};
 
 /// Nodes that one way down may read. A tree that grows all the time sends a reader to the right again and again.
@@ -35,11 +35,20 @@ impl Seek {
     }
 
     /// Whether what is wanted lies behind the right link of `node`.
-    fn is_right_of(&self, node: &Node) -> bool {
-        let Some(high) = &node.high else { return false };
+    fn is_right_of(&self, node: &NodeView<'_>) -> bool {
+        let Some(high) = node.high else { return false };
         match self {
-            Self::At(key) => !node.holds(key) && high <= key,
-            Self::Below(Some(key)) => high < key,
+            Self::At(key) => !node.holds(key) && high <= &**key,
+            Self::Below(Some(key)) => high < &**key,
+            Self::Below(None) => true,
+        }
+    }
+
+    /// Whether `node` holds what is wanted.
+    fn is_at(&self, node: &NodeView<'_>) -> bool {
+        match self {
+            Self::At(key) => node.holds(key),
+            Self::Below(Some(key)) => node.low < &**key || node.low.is_empty(),
             Self::Below(None) => true,
         }
     }
@@ -54,7 +63,95 @@ pub(super) struct Descent {
     /// The node that was asked for, and its level.
     wanted: Option<(Pointer, u32)>,
     hops: u32,
-    path: Vec<Node>,
+}
+
+/// The next step of a way down.
+pub(super) enum Down<'a> {
+    Read(Places),
+    /// The leaf that is wanted.
+    Leaf(NodeView<'a>),
+}
+
+impl Descent {
+    pub fn new(tree: BTree, seek: Seek) -> Self {
+        Self {
+            tree,
+            seek,
+            root: None,
+            wanted: None,
+            hops: 0,
+        }
+    }
+
+    fn ask(&mut self, pointer: Pointer, level: u32) -> Result<Down<'static>, Stale> {
+        self.hops += 1;
+        let span = Node::place(pointer);
+        if self.hops > HOPS_MAX || pointer.is_null() {
+            let (place, what) = (span, "way to the key");
+            return Err(Stale { place, what });
+        }
+        self.wanted = Some((pointer, level));
+        Ok(Down::Read(Places::from_iter([match level {
+            0 if !self.tree.is_version() => Place::last(span),
+            _ => Place::inner(span),
+        }])))
+    }
+
+    /// Takes the next step. `inner` sees the nodes on the way, one of each level.
+    pub fn advance<'a>(
+        &mut self,
+        bytes: &'a [Vec<u8>],
+        inner: impl FnOnce(NodeView<'a>),
+    ) -> Result<Down<'a>, Stale> {
+        let BTree {
+            place,
+            tags,
+            geometry,
+        } = self.tree;
+        let Some((pointer, level)) = self.wanted else {
+            let root = match (place, bytes.first()) {
+                (TreePlace::Version(root, _), _) => root,
+                (TreePlace::Line(anchor), None) => {
+                    let line = anchor.span(ROOT_LINE_SIZE);
+                    return Ok(Down::Read(Places::from_iter([Place::inner(line)])));
+                }
+                (TreePlace::Line(anchor), Some(bytes)) => {
+                    Root::parse(tags, anchor, LEVEL_MAX, bytes)?
+                }
+            };
+            self.root = Some(root);
+            return self.ask(root.top, root.level);
+        };
+        let node = NodeView::parse((geometry, tags), pointer, level, &bytes[0])?;
+        if let TreePlace::Version(_, youngest) = place
+            && node.birth > youngest
+            && !mutant!(BirthNotChecked)
+        {
+            let (place, what) = (Node::place(pointer), "node of the version");
+            return Err(Stale { place, what });
+        }
+        if self.seek.is_right_of(&node) {
+            return self.ask(node.right, level);
+        }
+        if !self.seek.is_at(&node) {
+            let (place, what) = (Node::place(pointer), "node of the key");
+            return Err(Stale { place, what });
+        }
+        if level == 0 {
+            return Ok(Down::Leaf(node));
+        }
+        let may_begin_at = |separator: &[u8]| self.seek.may_begin_at(separator);
+        let child = node.slots.child(tags, may_begin_at)?;
+        inner(node);
+        self.ask(child, level - 1)
+    }
+}
+
+/// The way down before a change, with the nodes on it.
+#[derive(Clone, Debug)]
+pub(super) struct WayDown {
+    descent: Descent,
+    nodes: Vec<Node>,
 }
 
 /// The end of a way down.
@@ -71,92 +168,36 @@ impl Path {
     }
 }
 
-impl Descent {
+impl WayDown {
     pub fn new(tree: BTree, seek: Seek) -> Self {
         Self {
-            tree,
-            seek,
-            root: None,
-            wanted: None,
-            hops: 0,
-            path: Vec::new(),
+            descent: Descent::new(tree, seek),
+            nodes: Vec::new(),
         }
     }
 
-    fn ask(&mut self, pointer: Pointer, level: u32) -> Step<Path> {
-        self.hops += 1;
-        let span = Node::place(pointer);
-        if self.hops > HOPS_MAX || pointer.is_null() {
-            let (place, what) = (span, "way to the key");
-            return Step::Stale(Stale { place, what });
-        }
-        self.wanted = Some((pointer, level));
-        Step::Read(vec![match level {
-            0 if !self.tree.is_version() => Place::last(span),
-            _ => Place::inner(span),
-        }])
-    }
-
-    fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Path>, Stale> {
-        let BTree {
-            place,
-            tags,
-            geometry,
-        } = self.tree;
-        let Some((pointer, level)) = self.wanted else {
-            let root = match (place, bytes.first()) {
-                (TreePlace::Version(root, _), _) => root,
-                (TreePlace::Line(anchor), None) => {
-                    let line = anchor.span(ROOT_LINE_SIZE);
-                    return Ok(Step::Read(vec![Place::inner(line)]));
-                }
-                (TreePlace::Line(anchor), Some(bytes)) => {
-                    Root::parse(tags, anchor, LEVEL_MAX, bytes)?
-                }
-            };
-            self.root = Some(root);
-            return Ok(self.ask(root.top, root.level));
-        };
-        let node = Node::parse((geometry, tags), pointer, level, &bytes[0])?;
-        if let TreePlace::Version(_, youngest) = place
-            && node.birth > youngest
-            && !mutant!(BirthNotChecked)
-        {
-            let (place, what) = (Node::place(pointer), "node of the version");
-            return Err(Stale { place, what });
-        }
-        if self.seek.is_right_of(&node) {
-            return Ok(self.ask(node.right, level));
-        }
-        let is_home = match &self.seek {
-            Seek::At(key) => node.holds(key),
-            Seek::Below(Some(key)) => node.low < *key || node.low.is_empty(),
-            Seek::Below(None) => true,
-        };
-        if !is_home {
-            let (place, what) = (Node::place(pointer), "node of the key");
-            return Err(Stale { place, what });
-        }
-        let child = match level {
-            0 => None,
-            _ => Some(node.child(tags, |separator| self.seek.may_begin_at(separator))?),
-        };
-        self.path.push(node);
-        Ok(match child {
-            Some(child) => self.ask(child, level - 1),
-            None => Step::Done(Path {
-                root: self.root.expect("the root came first"),
-                nodes: std::mem::take(&mut self.path),
-            }),
-        })
+    pub fn tree(&self) -> BTree {
+        self.descent.tree
     }
 }
 
-impl Traversal for Descent {
+impl Traversal for WayDown {
     type End = Path;
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Path> {
-        self.advance(bytes).unwrap_or_else(Step::Stale)
+        let nodes = &mut self.nodes;
+        let inner = |node: NodeView<'_>| nodes.push(node.to_node());
+        match self.descent.advance(bytes, inner) {
+            Err(stale) => Step::Stale(stale),
+            Ok(Down::Read(places)) => Step::Read(places),
+            Ok(Down::Leaf(leaf)) => {
+                self.nodes.push(leaf.to_node());
+                Step::Done(Path {
+                    root: self.descent.root.expect("the root came first"),
+                    nodes: std::mem::take(&mut self.nodes),
+                })
+            }
+        }
     }
 }
 
@@ -164,7 +205,6 @@ impl Traversal for Descent {
 #[derive(Clone, Debug)]
 pub struct Find {
     descent: Descent,
-    key: Vec<u8>,
     block: Option<Pointer>,
 }
 
@@ -193,7 +233,6 @@ impl BTree {
     pub fn find(&self, key: &[u8]) -> Find {
         Find {
             descent: Descent::new(*self, Seek::At(key.to_vec())),
-            key: key.to_vec(),
             block: None,
         }
     }
@@ -215,55 +254,61 @@ impl BTree {
     }
 }
 
+impl Find {
+    fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Option<Vec<u8>>>, Stale> {
+        let tree = self.descent.tree;
+        if let Some(block) = self.block {
+            return Ok(match tree.values().judge(block, &bytes[0]) {
+                ItemRead::Whole(item) => Step::Done(Some(item.value)),
+                ItemRead::Longer(place) => Step::one(Place::last(place)),
+                ItemRead::Stale(stale) => Step::Stale(stale),
+            });
+        }
+        let leaf = match self.descent.advance(bytes, |_| {})? {
+            Down::Read(places) => return Ok(Step::Read(places)),
+            Down::Leaf(leaf) => leaf,
+        };
+        let Seek::At(key) = &self.descent.seek else {
+            unreachable!("a look-up has a key")
+        };
+        let slot = leaf.slots.find(tree.tags, key)?;
+        Ok(match slot.map(|slot| slot.value) {
+            None => Step::Done(None),
+            Some(ValueView::Inline(value)) => Step::Done(Some(value.to_vec())),
+            Some(ValueView::Block(block, _)) => {
+                self.block = Some(block);
+                Step::one(Place::last(tree.values().first(block)))
+            }
+        })
+    }
+}
+
 impl Traversal for Find {
     type End = Option<Vec<u8>>;
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Self::End> {
-        let tree = self.descent.tree;
-        if let Some(block) = self.block {
-            return match tree.values().judge(block, &bytes[0]) {
-                ItemRead::Whole(item) => Step::Done(Some(item.value)),
-                ItemRead::Longer(place) => Step::Read(vec![Place::last(place)]),
-                ItemRead::Stale(stale) => Step::Stale(stale),
-            };
-        }
-        let path = match self.descent.step(bytes) {
-            Step::Read(places) => return Step::Read(places),
-            Step::Stale(stale) => return Step::Stale(stale),
-            Step::Done(path) => path,
-        };
-        match path.leaf().find(tree.tags, &self.key) {
-            Err(stale) => Step::Stale(stale),
-            Ok(None) => Step::Done(None),
-            Ok(Some(Slot { value, .. })) => match value {
-                Value::Inline(value) => Step::Done(Some(value)),
-                Value::Block(block, _) => {
-                    self.block = Some(block);
-                    Step::Read(vec![Place::last(tree.values().first(block))])
-                }
-            },
-        }
+        self.advance(bytes).unwrap_or_else(Step::Stale)
     }
 }
 
 impl PageOf {
-    fn leaf(&mut self, path: &Path) -> Result<Step<Page>, Stale> {
-        let leaf = path.leaf();
+    fn leaf(&mut self, leaf: &NodeView<'_>) -> Result<Step<Page>, Stale> {
         let tree = self.descent.tree;
         let mut page = Page {
-            items: Vec::new(),
-            low: leaf.low.clone(),
-            high: leaf.high.clone(),
+            items: Vec::with_capacity(leaf.slots.count()),
+            low: leaf.low.to_vec(),
+            high: leaf.high.map(<[u8]>::to_vec),
         };
-        for slot in leaf.slots(tree.tags)? {
-            let value = match slot.value {
-                Value::Inline(value) => value,
-                Value::Block(block, _) => {
+        for slot in leaf.slots.all(tree.tags) {
+            let SlotView { key, value, .. } = slot?;
+            let value = match value {
+                ValueView::Inline(value) => value.to_vec(),
+                ValueView::Block(block, _) => {
                     self.blocks.push((page.items.len(), block));
                     Vec::new()
                 }
             };
-            page.items.push((slot.key, value));
+            page.items.push((key.to_vec(), value));
         }
         if self.blocks.is_empty() {
             return Ok(Step::Done(page));
@@ -276,7 +321,7 @@ impl PageOf {
 
     fn values(&mut self, mut page: Page, bytes: &[Vec<u8>]) -> Step<Page> {
         let values = self.descent.tree.values();
-        let mut longer = Vec::new();
+        let mut longer = Places::new();
         for ((index, block), bytes) in std::mem::take(&mut self.blocks).into_iter().zip(bytes) {
             match values.judge(block, bytes) {
                 ItemRead::Whole(item) => page.items[index].1 = item.value,
@@ -302,10 +347,10 @@ impl Traversal for PageOf {
         if let Some(page) = self.page.take() {
             return self.values(page, bytes);
         }
-        match self.descent.step(bytes) {
-            Step::Read(places) => Step::Read(places),
-            Step::Stale(stale) => Step::Stale(stale),
-            Step::Done(path) => self.leaf(&path).unwrap_or_else(Step::Stale),
+        match self.descent.advance(bytes, |_| {}) {
+            Err(stale) => Step::Stale(stale),
+            Ok(Down::Read(places)) => Step::Read(places),
+            Ok(Down::Leaf(leaf)) => self.leaf(&leaf).unwrap_or_else(Step::Stale),
         }
     }
 }

@@ -3,11 +3,11 @@
 use crate::shapes::contents::Contents;
 use crate::shapes::item::ItemRead;
 use crate::shapes::root::{ROOT_LINE_SIZE, Root};
-use crate::shapes::traversal::{Place, Stale, Step, Traversal};
+use crate::shapes::traversal::{Place, Places, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
 use super::geometry::NODE_SIZE;
-use super::node::{Node, Slot, Value};
+use super::node::{Node, NodeView, Slot, SlotView, Value};
 use super::{BTree, LEVEL_MAX, TreePlace};
 
 /// Reads everything of a tree: all nodes of a level at once, then all values in blocks.
@@ -46,7 +46,7 @@ impl Walk {
             Stage::Begin => match place {
                 TreePlace::Line(anchor) => {
                     self.stage = Stage::Root(anchor);
-                    Ok(Step::Read(vec![Place::last(anchor.span(ROOT_LINE_SIZE))]))
+                    Ok(Step::one(Place::last(anchor.span(ROOT_LINE_SIZE))))
                 }
                 TreePlace::Version(root, _) => Ok(self.begin(root)),
             },
@@ -80,14 +80,15 @@ impl Walk {
     ) -> Result<Step<Contents>, Stale> {
         let BTree { tags, geometry, .. } = self.tree;
         let mut slots: Vec<Slot> = Vec::new();
-        let mut before: Option<Node> = None;
+        let mut before: Option<NodeView<'_>> = None;
         for (&pointer, bytes) in pointers.iter().zip(bytes) {
-            let node = Node::parse((geometry, tags), pointer, level, bytes)?;
+            let node = NodeView::parse((geometry, tags), pointer, level, bytes)?;
             let is_next = before.as_ref().is_none_or(|before| {
                 let is_linked = before.right == pointer || self.tree.is_version();
-                is_linked && before.high.as_ref() == Some(&node.low)
+                is_linked && before.high == Some(node.low)
             });
-            let of_node = node.slots(tags)?;
+            let of_node = node.slots.all(tags).map(|slot| slot.map(SlotView::to_slot));
+            let of_node: Vec<Slot> = of_node.collect::<Result<_, _>>()?;
             if !is_next || !of_node.iter().all(|slot| node.holds(&slot.key)) {
                 let (place, what) = (Node::place(pointer), "node between its neighbours");
                 return Err(Stale { place, what });
@@ -126,7 +127,7 @@ impl Walk {
         bytes: &[Vec<u8>],
     ) -> Result<Step<Contents>, Stale> {
         let values = self.tree.values();
-        let (mut left, mut places) = (Vec::new(), Vec::new());
+        let (mut left, mut places) = (Vec::new(), Places::new());
         for ((index, block), bytes) in blocks.into_iter().zip(bytes) {
             match values.judge(block, bytes) {
                 ItemRead::Stale(stale) => return Err(stale),

@@ -162,7 +162,7 @@ impl Change {
             return self.planned(found, Some(split));
         }
         self.stage = Stage::Directory(found, split);
-        Step::Read(vec![Place::last(root.top.span(8 << root.level))])
+        Step::one(Place::last(root.top.span(8 << root.level)))
     }
 }
 
@@ -198,7 +198,7 @@ impl Traversal for Change {
                     let size = bucket::segment_size(bucket::width_of(segment));
                     let place = segment.span(size);
                     self.stage = Stage::Segment(found);
-                    Step::Read(vec![Place::last(place)])
+                    Step::one(Place::last(place))
                 }
                 Step::Done(found) => self.planned(found, None),
             },

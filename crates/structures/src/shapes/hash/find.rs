@@ -96,7 +96,7 @@ impl Find {
         };
         self.stage = Stage::Item(home, slot);
         let word = home.bucket.words[slot];
-        Step::Read(vec![Place::last(self.table.items().first(word))])
+        Step::one(Place::last(self.table.items().first(word)))
     }
 }
 
@@ -109,7 +109,7 @@ impl Traversal for Find {
         match self.stage {
             Stage::Begin => {
                 self.stage = Stage::Root;
-                Step::Read(vec![Place::inner(line)])
+                Step::one(Place::inner(line))
             }
             Stage::Root => {
                 let root = match Root::parse(tags, anchor, DEPTH_MAX, &bytes[0]) {
@@ -117,14 +117,14 @@ impl Traversal for Find {
                     Err(stale) => return Step::Stale(stale),
                 };
                 self.stage = Stage::Directory(root);
-                Step::Read(vec![Place::inner(self.directory_word(&root))])
+                Step::one(Place::inner(self.directory_word(&root)))
             }
             Stage::Directory(root) => {
                 let segment = Pointer::from_word(crate::shapes::tag::word_at(&bytes[0], 0));
                 self.stage = Stage::Bucket(root, segment);
                 let number = self.hash.bucket(bucket::width_of(segment));
                 let place = bucket::place(segment, number);
-                Step::Read(vec![Place::last(place)])
+                Step::one(Place::last(place))
             }
             Stage::Bucket(root, segment) => {
                 let number = self.hash.bucket(bucket::width_of(segment));
@@ -143,7 +143,7 @@ impl Traversal for Find {
             Stage::Item(home, slot) => {
                 match self.table.items().judge(home.bucket.words[slot], &bytes[0]) {
                     ItemRead::Stale(stale) => Step::Stale(stale),
-                    ItemRead::Longer(place) => Step::Read(vec![Place::last(place)]),
+                    ItemRead::Longer(place) => Step::one(Place::last(place)),
                     ItemRead::Whole(item) if item.key == self.key => Step::Done(Found {
                         home,
                         hash: self.hash,

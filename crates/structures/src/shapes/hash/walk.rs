@@ -49,7 +49,7 @@ impl Walk {
         self.contents.length = root.length;
         self.contents.blocks = vec![(anchor, place.size), (root.top, directory.size)];
         self.stage = Stage::Directory;
-        Step::Read(vec![Place::last(directory)])
+        Step::one(Place::last(directory))
     }
 
     fn directory(&mut self, bytes: &[u8]) -> Step<Contents> {
@@ -115,7 +115,7 @@ impl Traversal for Walk {
         match std::mem::replace(&mut self.stage, Stage::Begin) {
             Stage::Begin => {
                 self.stage = Stage::Root;
-                Step::Read(vec![Place::last(self.table.anchor.span(ROOT_LINE_SIZE))])
+                Step::one(Place::last(self.table.anchor.span(ROOT_LINE_SIZE)))
             }
             Stage::Root => self.root(&bytes[0]),
             Stage::Directory => self.directory(&bytes[0]),

@@ -172,12 +172,12 @@ impl ReadCursor {
         let Cursor { anchor, tags } = self.cursor;
         if !self.is_asked {
             self.is_asked = true;
-            return Ok(Step::Read(vec![Place::last(anchor.span(LINE_SIZE))]));
+            return Ok(Step::one(Place::last(anchor.span(LINE_SIZE))));
         }
         let Some((next, block)) = self.line else {
             let line = Cursor::parse_line(tags, anchor, &bytes[0])?;
             self.line = Some(line);
-            return Ok(Step::Read(vec![Place::last(line.1.span(TAKEN_SIZE))]));
+            return Ok(Step::one(Place::last(line.1.span(TAKEN_SIZE))));
         };
         let (place, what) = (block.span(TAKEN_SIZE), "taken items of a cursor");
         let count = word_at(&bytes[0], 1) as usize;

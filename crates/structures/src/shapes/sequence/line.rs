@@ -133,18 +133,18 @@ impl Peek {
         let Some(line) = self.line else {
             if !self.is_asked {
                 self.is_asked = true;
-                return Ok(Step::Read(vec![Line::place(self.anchor)]));
+                return Ok(Step::one(Line::place(self.anchor)));
             }
             let line = Line::parse(self.items.tags, self.anchor, &bytes[0])?;
             if line.length == 0 {
                 return Ok(Step::Done((line, None)));
             }
             self.line = Some(line);
-            return Ok(Step::Read(vec![Place::last(self.items.first(line.next))]));
+            return Ok(Step::one(Place::last(self.items.first(line.next))));
         };
         match self.items.judge(line.next, &bytes[0]) {
             ItemRead::Whole(item) => Ok(Step::Done((line, Some(item)))),
-            ItemRead::Longer(place) => Ok(Step::Read(vec![Place::last(place)])),
+            ItemRead::Longer(place) => Ok(Step::one(Place::last(place))),
             ItemRead::Stale(stale) => Err(stale),
         }
     }

@@ -6,7 +6,7 @@ use crate::shapes::contents::Contents;
 use crate::shapes::item::{Item, ItemRead, item_bytes, item_size};
 use crate::shapes::scrap::{Part, Scrap};
 use crate::shapes::tag::{TagKey, word_at};
-use crate::shapes::traversal::{Answer, Place, Stale, Step, Traversal};
+use crate::shapes::traversal::{Answer, Place, Places, Stale, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
 use crate::wire::Pointer;
 
@@ -154,7 +154,7 @@ impl QueueTravel {
             false => word_of(line.head, line.position + 1),
         };
         self.ended = Some((line, first));
-        Step::Read(vec![Place::last(span)])
+        Step::one(Place::last(span))
     }
 
     fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<QueuePlan>, Stale> {
@@ -172,7 +172,10 @@ impl QueueTravel {
                 self.ended = Some((line, first));
                 let link = line.head.span(8);
                 let word = word_of(word, line.position + 1);
-                Ok(Step::Read(vec![Place::last(link), Place::last(word)]))
+                Ok(Step::Read(Places::from_iter([
+                    Place::last(link),
+                    Place::last(word),
+                ])))
             }
             1 => Ok(self.planned((line, first), word, line.head)),
             _ => {
@@ -273,7 +276,7 @@ impl QueueWalk {
         let Some(line) = self.line else {
             if !self.is_asked {
                 self.is_asked = true;
-                return Ok(Step::Read(vec![Line::place(anchor)]));
+                return Ok(Step::one(Line::place(anchor)));
             }
             let line = Line::parse(tags, anchor, &bytes[0])?;
             self.line = Some(line);
@@ -292,7 +295,7 @@ impl QueueWalk {
 
     fn read_chunk(&mut self, chunk: Pointer) -> Step<Contents> {
         self.chunk = Some(chunk);
-        Step::Read(vec![Place::last(chunk.span(CHUNK_SIZE))])
+        Step::one(Place::last(chunk.span(CHUNK_SIZE)))
     }
 
     fn chunk(&mut self, line: Line, chunk: Pointer, bytes: &[u8]) -> Step<Contents> {
@@ -314,7 +317,7 @@ impl QueueWalk {
     }
 
     fn items(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Contents>, Stale> {
-        let mut longer = Vec::new();
+        let mut longer = Places::new();
         for ((number, word), bytes) in std::mem::take(&mut self.words).into_iter().zip(bytes) {
             match self.queue.ends.items().judge(word, bytes) {
                 ItemRead::Stale(stale) => return Err(stale),
@@ -402,7 +405,7 @@ impl ItemOf {
         match self.stage {
             ItemStage::Begin => {
                 self.stage = ItemStage::Line;
-                Ok(Step::Read(vec![Line::place(anchor)]))
+                Ok(Step::one(Line::place(anchor)))
             }
             ItemStage::Line => {
                 let line = Line::parse(tags, anchor, &bytes[0])?;
@@ -425,7 +428,7 @@ impl ItemOf {
                 Ok(match self.number - first < CHUNK_ITEMS {
                     true => {
                         self.stage = ItemStage::Item(word);
-                        Step::Read(vec![Place::last(self.queue.ends.items().first(word))])
+                        Step::one(Place::last(self.queue.ends.items().first(word)))
                     }
                     false => self.chunk(word, first + CHUNK_ITEMS),
                 })
@@ -439,7 +442,7 @@ impl ItemOf {
                     place: pointer.span(item.size()),
                     what: "item with its number",
                 }),
-                ItemRead::Longer(place) => Ok(Step::Read(vec![Place::last(place)])),
+                ItemRead::Longer(place) => Ok(Step::one(Place::last(place))),
                 ItemRead::Stale(stale) => Err(stale),
             },
         }
@@ -452,7 +455,7 @@ impl ItemOf {
             true => word_of(chunk, self.number),
             false => chunk.span(8),
         };
-        Step::Read(vec![Place::last(place)])
+        Step::one(Place::last(place))
     }
 }
 

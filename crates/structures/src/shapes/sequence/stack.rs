@@ -158,14 +158,14 @@ impl StackWalk {
             return Step::Done(std::mem::take(&mut self.contents));
         }
         self.next = Some(below);
-        Step::Read(vec![Place::last(self.stack.ends.items().first(below))])
+        Step::one(Place::last(self.stack.ends.items().first(below)))
     }
 
     fn advance(&mut self, bytes: &[Vec<u8>]) -> Result<Step<Contents>, Stale> {
         if let Some(pointer) = self.next {
             return match self.stack.ends.items().judge(pointer, &bytes[0]) {
                 ItemRead::Whole(item) => Ok(self.note(item)),
-                ItemRead::Longer(place) => Ok(Step::Read(vec![Place::last(place)])),
+                ItemRead::Longer(place) => Ok(Step::one(Place::last(place))),
                 ItemRead::Stale(stale) => Err(stale),
             };
         }
