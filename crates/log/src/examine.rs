@@ -330,7 +330,7 @@ fn pool_name(uuid: u128) -> String {
     parts.join("-")
 }
 
-/// Collects what stamps say about a segment whose header is lost.
+/// Collects, from stamps, the facts about a segment whose header is lost.
 struct Traces<'a> {
     format: &'a LogFormat,
     generations: Option<(u32, u32)>,

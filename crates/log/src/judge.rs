@@ -12,13 +12,12 @@
 //!                              the gap starts at the end of b
 //! ```
 //!
-//! **Lost or torn?** Let `b` be the last record before the first gap. If some `durable` found is
-//! greater than the end of `b`, a persisted record is missing: `durable` is the end of a record
-//! that was persisted together with everything stamped before it. That record starts at or above
-//! the end of `b`. So does the record that was stamped next after `b`, and it lies no higher. This
-//! record is missing, since the record found next does not name `b`. Otherwise everything that was persisted
-//! when any of these records was stamped is there, and the gap lies in the last batch, which was
-//! never acknowledged.
+//! **Lost or torn?** Let `b` be the last record before the first gap. If some `durable` found is greater than the end of
+//! `b`, a persisted record is missing: `durable` is the end of a record that was persisted together with everything
+//! stamped before it. That record starts at or above the end of `b`. The record that was stamped next after `b` also
+//! starts there, and lies no higher. This record is missing, since the record found next does not name `b`. Otherwise
+//! everything that was persisted when any of these records was stamped is there, and the gap lies in the last batch,
+//! which was never acknowledged.
 //!
 //! The rules cannot see one case: a last batch that was acknowledged, and damaged before anything
 //! else is stamped or sealed in the segment, looks like a torn one.

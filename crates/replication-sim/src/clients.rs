@@ -32,7 +32,7 @@ pub struct Call {
     pub wish: Wish,
     /// The number of times that the client has repeated the call.
     pub(crate) attempt: u32,
-    /// The latest point of the key that a client was told before the call began.
+    /// The latest point of the key in any answer given before the call began.
     pub(crate) told_before: Point,
 }
 
@@ -41,7 +41,7 @@ pub struct Call {
 pub enum Told {
     /// The write is done.
     Done(Word),
-    /// Nothing was written; the key's word. The word of a deleted key says that it is absent.
+    /// Nothing was written; the key's word. A deleted key has a word too, which says that the key is absent.
     Saw(Option<Word>),
 }
 
@@ -100,7 +100,7 @@ impl Clients {
         self.answers.iter().copied().min().unwrap_or(0)
     }
 
-    /// Counts the answers anew from here on.
+    /// Counts the answers from 0 again.
     pub fn forget_answers(&mut self) {
         self.answers.fill(0);
     }

@@ -39,7 +39,7 @@ impl World {
         let join = self.last_join;
         self.connect_anew(way.from, way.to);
         let leader = self.nodes[way.from].leader(way.shard).expect("it leads");
-        // A joiner that is awaited and not yet named also begins anew.
+        // A joiner that is awaited and not yet named also begins again.
         leader.primary.removed(&name(way.to));
         let lineage = leader.primary.fill(&name(way.to), join);
         leader.filling = Some((way.to, join));

@@ -9,7 +9,7 @@
 //!   client ──call──▶ primary ──answer──▶ client ──▶ oracle                                     serving
 //!
 //!   setup     choices of a seed              world          everything, and the loop of events
-//!   mishaps   things that befall nodes       calm           the end of a run: all copies come to agree
+//!   mishaps   events that go wrong           calm           the end of a run: all copies come to agree
 //!   outcome   the record of a run            configuration  one value, changed by compare-and-set
 //! ```
 //!

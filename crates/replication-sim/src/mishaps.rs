@@ -1,4 +1,4 @@
-//! Mishaps that befall nodes.
+//! Mishaps of nodes.
 
 use stonecast_replication::{Entry, Judgement, Kind, ShardCopy};
 

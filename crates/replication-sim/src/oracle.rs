@@ -10,25 +10,25 @@ use crate::state::{Key, State, Word, Write};
 
 /// Linearizability key by key, and each write at most once.
 ///
-/// The history of a shard is the order of its points. Three checks therefore suffice: no call is told an earlier point than
-/// any client was told before the call began, each point is one write, and each write has one point.
+/// The history of a shard is the order of its points. Three checks therefore suffice: no call is answered with an earlier
+/// point than any answer given before the call began, each point is one write, and each write has one point.
 #[derive(Default)]
 pub struct Oracle {
     told: BTreeMap<(u32, Key), Word>,
     points: BTreeMap<(u32, Point), Write>,
     places: BTreeMap<u64, Point>,
-    /// The last term in which a primary told something, by shard.
+    /// The last term in which a primary answered, by shard.
     terms: BTreeMap<u32, Term>,
 }
 
 impl Oracle {
-    /// The latest point of a key that any client was told.
+    /// The latest point of a key in any answer.
     pub fn told(&self, shard: u32, key: Key) -> Point {
         let told = self.told.get(&(shard, key));
         told.map(|word| word.point).unwrap_or_default()
     }
 
-    /// Notes that a primary of `term` tells something. No primary of a later term may have told anything before.
+    /// Notes that a primary of `term` answers. No primary of a later term may have answered before.
     pub fn tells(&mut self, shard: u32, term: Term) {
         let last = self.terms.entry(shard).or_insert(term);
         assert!(
@@ -79,7 +79,7 @@ impl Oracle {
         }
     }
 
-    /// Judges a primary that begins to serve with `state`: everything that clients were told is in `state`, or was
+    /// Judges a primary that begins to serve with `state`: everything in the answers to clients is in `state`, or was
     /// overwritten.
     pub fn served(&self, shard: u32, state: &State) {
         let of_shard = self.told.iter().filter(|((told, _), _)| *told == shard);

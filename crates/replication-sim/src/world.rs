@@ -39,7 +39,7 @@ pub struct World {
     pub(crate) clients: Clients,
     pub(crate) oracle: Oracle,
     pub(crate) last_join: u64,
-    /// Shards and nodes whose device has lost an entry: such a copy must be filled anew.
+    /// Shards and nodes whose device has lost an entry: such a copy must be filled again.
     pub(crate) lossy: BTreeSet<(u32, usize)>,
     /// Nothing goes wrong any more.
     pub(crate) is_calm: bool,

@@ -12,7 +12,7 @@ use crate::entry::{Entry, Kind};
 /// A node finds entries in any order: entries of other shards, torn entries and empty places lie between them. Each entry
 /// names the one before it in its shard, so gaps are gaps of this shard alone.
 ///
-/// A crash may lose everything here. A node that starts makes the copy anew from the lineage that the node kept, and from
+/// A crash may lose everything here. A node that starts makes the copy again from the lineage that the node kept, and from
 /// the entries in its memory ([`ShardCopy::recover`]).
 #[derive(Clone, Debug)]
 pub struct ShardCopy {
@@ -324,8 +324,8 @@ impl ShardCopy {
         })
     }
 
-    /// Notes that the history that [`ShardCopy::to_keep`] gave in `term` is durable. A history of another term says
-    /// nothing: the copy has entered a later term since.
+    /// Notes that the history that [`ShardCopy::to_keep`] gave in `term` is durable. A call for another term has no
+    /// effect: the copy has entered a later term since.
     pub fn kept(&mut self, term: Term) {
         if term == self.lineage.term {
             self.is_kept = true;

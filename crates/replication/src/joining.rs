@@ -41,8 +41,8 @@ impl Joining {
         }
     }
 
-    /// Takes the joiner's report that it has come to `stage` of its join `join`. A report of an earlier join says
-    /// nothing: the joiner has dropped the state that the report was about.
+    /// Takes the joiner's report that it has come to `stage` of its join `join`. A report of an earlier join has no
+    /// effect: the joiner has dropped the state that the report was about.
     pub fn comes_to(&mut self, stage: Stage, join: u64) {
         if join == self.join || mutant!(EarlierPullCounts) {
             self.stage = self.stage.max(stage);

@@ -167,7 +167,7 @@ impl<W> Primary<W> {
     /// The entries to append to `copy` next, in this order on `connection`. Each connection gets each entry once.
     ///
     /// The first call with a later connection begins again with everything that is not persisted. From then on earlier
-    /// connections get nothing, and their reports say nothing.
+    /// connections get nothing, and their reports have no effect.
     pub fn take_unsent(&mut self, copy: &NodeName, connection: Connection) -> Vec<Entry> {
         let chain = self.copy.undigested();
         let progress = self.peers.progress(copy);
@@ -184,9 +184,8 @@ impl<W> Primary<W> {
         is_due.then_some(idle)
     }
 
-    /// Takes the report that `copy` has an entry durably. Reports of a connection come in the order of sending, one for each
-    /// entry. A report of an earlier connection or term says nothing, and neither does that of a node that is no longer a
-    /// copy.
+    /// Takes the report that `copy` has an entry durably. Reports of a connection come in the order of sending, one for
+    /// each entry. A report of an earlier connection or term, or of a node that has left the copies, has no effect.
     ///
     /// # Errors
     /// Another entry comes next, and nothing has changed.
@@ -215,10 +214,10 @@ impl<W> Primary<W> {
     /// on all copies and everything that is stamped from now on, and keeps those entries until the joiner has persisted
     /// them.
     ///
-    /// The joiner forgets all that it has of the shard and keeps the returned lineage durably, before it accepts the first
-    /// entry ([`Primary::dropped`]). Another call begins the join anew. Entries take a later connection than all connections
-    /// that brought this node entries before: a report of an earlier connection may be of an entry that the joiner has
-    /// dropped.
+    /// The joiner forgets all that it has of the shard and keeps the returned lineage durably, before it accepts the
+    /// first entry ([`Primary::dropped`]). Another call begins the join again, from the start. Entries take a later
+    /// connection than all connections that brought this node entries before: a report of an earlier connection may be of
+    /// an entry that the joiner has dropped.
     ///
     /// # Panics
     /// If `joiner` is awaited as a copy, or has begun a join of this number.

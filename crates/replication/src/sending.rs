@@ -61,8 +61,8 @@ pub struct ReportedOutOfOrder {
 pub(crate) struct Progress {
     /// The last connection that brought entries, perhaps before the node dropped its copy.
     connection: Connection,
-    /// The last connection before that drop. It brings nothing and its reports say nothing, since they may be of entries
-    /// that were dropped.
+    /// The last connection before that drop. It brings nothing and its reports have no effect, since they may be of
+    /// entries that were dropped.
     dropped: Option<Connection>,
     sent: u64,
     persisted: u64,

@@ -45,10 +45,10 @@ pub enum Step {
 ///
 /// An heir with the [`Consent`] of its predecessor neither quiesces nor awaits leases.
 ///
-/// An acknowledged write is on every copy in sync, so the heir's log has every acknowledged write. The log may have further
-/// entries that were told to no client: the heir settles them on all copies before it tells them.
+/// An acknowledged write is on every copy in sync, so the heir's log has every acknowledged write. The log may have
+/// further entries, which no client has seen: the heir settles them on all copies before it answers with them.
 ///
-/// A crash of the heir before it serves leaves some copies with its history and some without. No client was told anything in
+/// A crash of the heir before it serves leaves some copies with its history and some without. No client got an answer in
 /// the new term, so the next heir decides by its own log again.
 #[derive(Debug)]
 pub struct Takeover {
@@ -164,7 +164,7 @@ impl Takeover {
     }
 
     /// Notes that the append queue pairs of `peer` have ended, as `fence` says. A report after a
-    /// [consent](Takeover::consented) says nothing: no peer is left to be fenced.
+    /// [consent](Takeover::consented) has no effect: no peer is left to be fenced.
     ///
     /// # Panics
     /// Without consent, after [`Takeover::decide`]: the heir has read the memory before that peer's appends ended.
@@ -182,7 +182,7 @@ impl Takeover {
     }
 
     /// Notes the consent of the predecessor. Its fences and leases stand for those of all earlier terms, so no peer is
-    /// left to be fenced or awaited. The consent to another heir says nothing.
+    /// left to be fenced or awaited. The consent to another heir has no effect.
     pub fn consented(&mut self, consent: Consent) {
         if consent.to == self.term || mutant!(ConsentOfAnyTerm) {
             self.leases_over = true;
@@ -243,7 +243,7 @@ impl Takeover {
     }
 
     /// Notes that `copy` has entered `term`, and has persisted all of [`Takeover::history`]. A confirmation of another
-    /// term, or of a history that was not sent, says nothing.
+    /// term, or of a history that was not sent, has no effect.
     pub fn confirmed(&mut self, copy: &NodeName, term: Term) {
         let is_ours = term == self.term || mutant!(ConfirmationOfAnyTerm);
         if is_ours && self.progress == Progress::Kept {

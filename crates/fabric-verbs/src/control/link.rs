@@ -487,8 +487,8 @@ impl Link {
         self.leave(now);
     }
 
-    /// Sends nothing more. The link stays until the peer has closed, lest the peer's further bytes reset the connection and
-    /// lose the last message.
+    /// Sends nothing more. The link stays until the peer has closed: otherwise the peer's further bytes would reset the
+    /// connection and lose the last message.
     fn leave(&mut self, now: Instant) {
         let _ = self.wire.flush();
         let _ = self.stream().shutdown(std::net::Shutdown::Write);

@@ -450,7 +450,7 @@ impl Engine {
             .chain(self.dials.values().filter_map(Dial::deadline));
         let next = clocks.chain(self.stopping).min().unwrap_or(now + SLEEP_MAX);
         let sleep = next.saturating_duration_since(now).min(SLEEP_MAX);
-        // Rounded up, lest the thread spin for the last part of a millisecond.
+        // Rounded up, so that the thread does not spin for the last part of a millisecond.
         let sleep = sleep + Duration::from_micros(100);
         let timeout = Timespec {
             tv_sec: sleep.as_secs() as i64,

@@ -127,8 +127,8 @@ const NOBODY: u64 = u64::MAX;
 const POLL_BATCH: usize = 64;
 /// Number of times that futures may be ready at once before one yields. A yield costs about as much as one operation.
 const TURNS_MAX: u32 = 64;
-/// Polls for the end of READs that are awaited in the call. A poll in vain takes ten to twenty nanoseconds, so the bound is
-/// many times the duration of a READ in a rack.
+/// Polls for the end of READs that are awaited in the call. A poll that finds nothing takes ten to twenty nanoseconds, so
+/// the bound is many times the duration of a READ in a rack.
 const LOOKS_MAX: u32 = 4096;
 
 type AllEnded = SmallVec<[Ended; 8]>;
@@ -493,7 +493,7 @@ impl Port {
             self.turns.set(self.turns.get() + 1);
             return true;
         }
-        // The count starts again from 0, lest an executor that does not pump polls in vain forever.
+        // The count starts again from 0; otherwise an executor that does not pump would poll without end.
         self.turns.set(0);
         context.waker().wake_by_ref();
         false

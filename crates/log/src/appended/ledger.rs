@@ -150,7 +150,7 @@ impl Ledger {
         self.told.lineages.keep(shard, lineage);
     }
 
-    /// Drops the node's copy of `shard`, which begins anew with `lineage`, as a joiner or with a
+    /// Drops the node's copy of `shard`, which begins again with `lineage`, as a joiner or with a
     /// [dropped](Lineage::dropped) history. From then on no record of the shard that lies in the log counts, not even a
     /// digested one. `version` is the next version of the node's counter: no record gets it, and all records written
     /// afterwards have later versions. The change is durable when a later [`Ledger::write`] is persisted; until then

@@ -24,7 +24,7 @@ impl Lineages {
     }
 
     /// Keeps `lineage` as the history of `shard`, in place of the earlier one. Floors rise and histories are adopted by the
-    /// rules of replication, or the node drops its copy and begins anew.
+    /// rules of replication, or the node drops its copy and begins again.
     pub fn keep(&mut self, shard: u32, lineage: Lineage) {
         let before = self.shards.insert(shard, lineage);
         if let Some(before) = before

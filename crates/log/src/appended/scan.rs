@@ -231,7 +231,7 @@ pub(super) struct Look<'r> {
     /// Whether the look is for this entry.
     is_wanted: &'r dyn Fn(&EntryFacts) -> bool,
     /// If set, the look is for all entries but these, wanted or not: one of them may be wanted again when the node has
-    /// dropped a copy and begins anew.
+    /// dropped a copy and begins again.
     stale: Option<&'r Stale>,
     bytes: Vec<u8>,
     /// Lines that were copied together, and the unit of the first one.
@@ -276,8 +276,8 @@ impl<'r> Look<'r> {
         self.at_line(unit, &line)
     }
 
-    /// Does the same as [`Look::at`], for a look that goes on with the units behind `unit` and before `end`. The bytes of a line are those of a moment
-    /// since the look began.
+    /// Does the same as [`Look::at`], for a look that goes on with the units behind `unit` and before `end`. The bytes of
+    /// a line were read at some moment since the look began.
     pub fn at_before(&mut self, unit: u32, end: u32) -> Option<Arrival<'_>> {
         let line = self.line_before(unit, end);
         self.at_line(unit, &line)

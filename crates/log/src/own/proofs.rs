@@ -16,7 +16,7 @@ use crate::format::LogFormat;
 use crate::state::SegmentState;
 use crate::walk::Found;
 
-/// The versions that were durable, as the records and segments of a log say.
+/// The versions that were durable, by the records and segments of a log.
 pub(super) struct Proofs<'a> {
     format: &'a LogFormat,
     /// For each segment, the unit below which everything was durable, and the version whose stamp says so.
@@ -34,7 +34,7 @@ impl<'a> Proofs<'a> {
         }
     }
 
-    /// Takes what the stamp of a record says.
+    /// Takes the proof in the stamp of a record.
     pub fn take(&mut self, found: &Found<'_>) {
         let (segment, _) = self.format.locate(found.position);
         let header = &found.header;
@@ -42,7 +42,7 @@ impl<'a> Proofs<'a> {
         *known = (*known).max((header.durable(), header.sequence()));
     }
 
-    /// Takes what a segment says of those that were freed.
+    /// Takes the proof that a segment holds about freed segments.
     pub fn take_segment(&mut self, state: &SegmentState) {
         let freed = (state.heritage.sequence_floor, state.number);
         self.freed = self.freed.max(freed);
