@@ -217,7 +217,7 @@ mutants! {
     TermNotCompared in "cluster", "readers compare terms";
     /// A joiner takes the lead.
     StrangerPromoted in "cluster", "the leader has everything";
-    /// A primary names a joiner for a join that is over, while a later one goes on.
+    /// A primary names a joiner for a join that is over, while a later join goes on.
     EarlierJoinCounts in "cluster", "a joiner gets everything";
     /// A node is in an epoch that it does not keep.
     EpochForgotten in "cluster", "epochs are durable before they count";
@@ -327,7 +327,7 @@ mutants! {
     EndedCreditsKept in "backup", "credits do not drift";
     /// Staging memory is not used again from its start before it is empty.
     StagingNeverWraps in "backup", "a ring with room takes entries";
-    /// An answer about an earlier join of a backup speaks for a later one.
+    /// An answer about an earlier join of a backup counts for a later join.
     EarlierJoinAnswers in "backup", "reports name their join";
     /// A backup answers for entries behind a gap.
     GapAnswered in "backup", "persisted in order";
@@ -381,9 +381,9 @@ mutants! {
     CutOfUnservedHeirStays in "append-log", "the history of the last heir decides";
     /// A version that is missing in a node's own log does not end the history.
     MissingVersionIgnored in "own-log", "the history ends at the first missing version";
-    /// All records are of one shard.
+    /// All records count as records of one shard.
     ShardOfKeyIgnored in "own-log", "each shard has a chain of its own";
-    /// A record is of the last term that the node led, whenever it was stamped.
+    /// A record counts in the last term that the node led, whenever the record was stamped.
     LastTermForAll in "own-log", "a record is of the term before it";
     /// Records behind a missing version count once later ones are settled.
     SkippedVersionCounts in "own-log", "what was behind a missing version never counts";

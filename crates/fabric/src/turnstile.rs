@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// A section of code that one task of a thread is within at a time. Tasks enter in no particular order.
+/// A section of code for one task of a thread at a time. Tasks enter in no particular order.
 #[derive(Default)]
 pub struct Turnstile {
     is_taken: Cell<bool>,

@@ -38,7 +38,7 @@ pub enum Judgement {
     Old,
     /// The entry lies above the cut of its term, and counts on no copy.
     Void,
-    /// The entry is of a term that this node has not entered.
+    /// The entry belongs to a term that this node has not entered.
     Later,
 }
 

@@ -134,8 +134,8 @@ pub fn plan_for(platform: &Platform, operation: Operation, update: Update) -> Re
     })
 }
 
-/// The plan for one WRITE to `platform` that the responder answers, even where a cheaper plan exists: for updates about which the responder
-/// has to hear anyway.
+/// The plan for one WRITE to `platform` that the responder answers, even where a cheaper plan exists: for updates about
+/// which the responder has to hear anyway.
 ///
 /// ```
 /// use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
@@ -214,7 +214,7 @@ fn written(platform: &Platform, operation: Operation, item: Item) -> Vec<Step> {
     steps
 }
 
-/// The responder is told of a written update, makes it durable, and answers.
+/// The responder hears of a written update, makes it durable, and answers.
 fn told_and_answered(platform: &Platform, operation: Operation, item: Item) -> Vec<Step> {
     let mut steps = Vec::new();
     if operation == Operation::Write {

@@ -57,10 +57,10 @@ pub struct LaterTerm {
     pub term: Term,
 }
 
-/// The history of another primary than the one that this copy follows.
+/// The history comes from a primary that this copy does not follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdopted {
-    /// The history is of another cluster, or of this one before its configuration was restored.
+    /// The history comes from another cluster, or from this cluster before its configuration was restored.
     #[error("the history is of cluster {found}, and this copy of cluster {known}")]
     OtherCluster {
         /// The cluster of the heir.
@@ -120,7 +120,7 @@ impl ShardCopy {
     /// The copy after a start, made from the kept lineage and from all entries of the shard in memory.
     ///
     /// # Errors
-    /// An entry is of a later term than the node: the node answered in a term that the node had not made durable.
+    /// An entry has a later term than the node: the node answered in a term that the node had not made durable.
     pub fn recover(
         shard: u32,
         lineage: Lineage,
@@ -136,10 +136,10 @@ impl ShardCopy {
     /// Takes an entry whose header and body are right.
     ///
     /// # Errors
-    /// The entry is of a later term, and nothing has changed.
+    /// The entry has a later term, and nothing has changed.
     ///
     /// # Panics
-    /// If the entry is of another shard.
+    /// If the entry belongs to another shard.
     pub fn take(&mut self, entry: Entry) -> Result<Taken, LaterTerm> {
         assert_eq!(entry.shard, self.shard, "an entry of another shard");
         let point = entry.point();
@@ -390,7 +390,7 @@ impl ShardCopy {
     /// lacks come from the heir.
     ///
     /// # Errors
-    /// The history is of another cluster or of an earlier heir, or the heir lacks entries that were on all copies. Nothing
+    /// The history comes from another cluster or an earlier heir, or the heir lacks entries that were on all copies. Nothing
     /// has changed.
     pub fn adopt(&mut self, heir: &Lineage) -> Result<(), NotAdopted> {
         self.check_heir(heir)?;

@@ -308,7 +308,7 @@ impl Header {
 /// The reason why bytes are no entry of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnEntry {
-    /// The bytes are of another format, or no entry at all.
+    /// The bytes have another format, or are no entry at all.
     #[error("found format {found}, expected {FORMAT}")]
     Format {
         /// The number found.

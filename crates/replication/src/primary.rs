@@ -132,7 +132,7 @@ impl<W> Primary<W> {
     /// The write must not be done, and nothing has changed.
     ///
     /// # Panics
-    /// Unless `version` is above the last one.
+    /// Unless `version` is above the last version.
     pub fn stamp(&mut self, version: u64, write: W) -> Result<Entry, NotStamped> {
         if self.is_draining {
             return Err(NotStamped::Draining);
@@ -360,8 +360,8 @@ impl<W> Primary<W> {
         self.is_draining && !waits && self.horizon() == self.last()
     }
 
-    /// Ends a primary that has drained, so that another node may lead the shard at once, by the [`Consent`](crate::Consent)
-    /// of this one.
+    /// Ends a primary that has drained, so that another node may lead the shard at once, by the
+    /// [`Consent`](crate::Consent) of this primary.
     ///
     /// # Panics
     /// Unless the primary [has drained](Primary::is_drained): a move leaves no write of unknown outcome.

@@ -253,7 +253,7 @@ impl Takeover {
 
     /// Takes the report that `copy` has taken the whole letter of `term`, and lacks entries ([`ShardCopy::all_came`]).
     /// `true`: that copy will never confirm, so the heir has the configuration drop the copy, and then calls
-    /// [`Takeover::removed`]. `false`: the report is of another term, or the copy has confirmed.
+    /// [`Takeover::removed`]. `false`: the report concerns another term, or the copy has confirmed.
     pub fn lacks(&self, copy: &NodeName, term: Term) -> bool {
         let is_ours = term == self.term && self.progress == Progress::Kept;
         is_ours && self.unconfirmed.contains(copy)

@@ -80,8 +80,8 @@ impl<O> Lease<O> {
         now.saturating_sub(self.asked_at)
     }
 
-    /// Notes that the owner is asked at `now` to give the lease back. The owner may use the lease until it does, or until
-    /// the lease is ended.
+    /// Notes that the owner is asked at `now` to give the lease back. The owner may use the lease until the owner returns
+    /// it or the lease is ended.
     pub fn recall(&mut self, now: Nanoseconds) {
         self.asked_at = now;
     }

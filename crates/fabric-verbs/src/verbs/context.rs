@@ -145,7 +145,7 @@ impl Context {
             )));
         };
         let name = name_of(device);
-        // SAFETY: `device` is of a list that is alive.
+        // SAFETY: `device` belongs to a list that is alive.
         let context = unsafe { ibv::ibv_open_device(device) };
         if context.is_null() {
             return Err(unusable(cause::cannot_open(

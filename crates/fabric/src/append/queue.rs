@@ -188,7 +188,8 @@ impl AppendQueue {
     /// the completion belongs to this queue.
     ///
     /// Senders are known by their queue pairs, from the first [`AppendQueue::grant`], which may grant no credits, until
-    /// [`AppendQueue::forget`]. An identifier alone proves nothing: receive buffers of other queue pairs may have the same.
+    /// [`AppendQueue::forget`]. An identifier alone proves nothing: receive buffers of other queue pairs may have the
+    /// same identifiers.
     ///
     /// The destruction of a queue pair discards its unpolled completions, and their slots with them: poll after
     /// [`Device::poll_quiesce`] and before the destruction.
@@ -200,7 +201,7 @@ impl AppendQueue {
     }
 
     /// Appends to `into` the `wr_id` of each buffer that has taken its last message, oldest first. No further message lands
-    /// there. An entry of several messages may begin in such a buffer and end in a later one.
+    /// there. An entry of several messages may begin in such a buffer and end in a later buffer.
     pub fn take_consumed(&mut self, into: &mut Vec<u64>) {
         match &mut self.slots {
             None => {

@@ -120,7 +120,7 @@ const ROOT: usize = usize::MAX;
 const PARK_MAX_NS: Nanoseconds = 50_000_000;
 /// Tasks that run between two polls of the ports, so that tasks that wake each other forever do not keep the rest waiting.
 const TASKS_PER_ROUND: usize = 64;
-/// Spins in a row, each soon after the one before, behind which work comes often.
+/// Spins in a row, each soon after the previous spin, after which work is taken to come often.
 const SPINS_IN_A_ROW: u32 = 16;
 /// The share of a spin that a first spin takes, and the spins that "soon" stands for.
 const FIRST_SPIN_SHARE: u64 = 8;
@@ -139,7 +139,7 @@ impl Root {
 /// The pace at which work comes.
 #[derive(Default)]
 struct Pace {
-    /// Spins in a row, each soon after the one before.
+    /// Spins in a row, each soon after the previous spin.
     spins: u32,
     /// The start of the last spin.
     begun: Nanoseconds,

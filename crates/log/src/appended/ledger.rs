@@ -11,7 +11,7 @@
 //! The serials of ledgers grow by 1 with each ledger of the pool, in any segment: the ledger with the highest serial counts.
 //! Of the two slots of a segment, a ledger takes the one without the segment's newest ledger, so a crash during the write
 //! leaves the newest ledger whole. The checksum binds a ledger to pool, segment and generation. A segment is posted after a
-//! ledger of its generation is durable in it. Later ledgers are of the same generation, or of the next one, if a crash
+//! ledger of its generation is durable in it. Later ledgers have the same generation, or the next one, if a crash
 //! interrupted a [`Turn`](super::Turn) once or several times. A segment without any of these ledgers is damaged.
 
 use stonecast_base::{Corruption, Span, hash};
@@ -96,7 +96,7 @@ impl Ledger {
     /// once more and persists it before it confirms a history or relies on a floor found here.
     ///
     /// # Errors
-    /// A segment has no ledger of its generation or the next, which no crash leaves, or a ledger is of another format.
+    /// A segment has no ledger of its generation or the next, which no crash leaves, or a ledger has another format.
     pub fn read<'s>(
         region: &dyn Region,
         format: &LogFormat,

@@ -107,7 +107,7 @@ fn encode_lineage(shard: u32, lineage: &Lineage, rows: &mut Vec<RowBytes>) {
     }
 }
 
-/// The histories in `rows`; `None`: one of the rows is of another kind, or its shard has no term.
+/// The histories in `rows`; `None`: one of the rows has another kind, or its shard has no term.
 fn decode_lineages(rows: &[RowBytes]) -> Option<Lineages> {
     let (mut lineages, mut cluster) = (Lineages::default(), Nonce::nil());
     let mut rows = rows.iter().peekable();

@@ -36,8 +36,8 @@ pub struct History {
     pub missing: Option<u64>,
     /// The number of records behind the missing version. None of them counts.
     pub behind_missing: u64,
-    /// The highest version that a record has or a row of the ledger names. A caller that knows of a higher one that the
-    /// counter gave raises this value.
+    /// The highest version that a record has or a row of the ledger names. A caller that knows of a higher version that
+    /// the counter gave raises this value.
     pub given: u64,
     /// The first version that no record of the history has.
     end: u64,
@@ -126,8 +126,8 @@ impl<'a> OwnRecords<'a> {
 
     /// The history of the log, which errors call `file`.
     ///
-    /// # Errors
-    /// Two records have one version, a record is of a shard or a term that the node did not lead, or a version is missing
+    /// Two records have one version, a record belongs to a shard or a term that the node did not lead, or a version is
+    /// missing that was durable. No crash leaves such a log.
     /// that was durable. No crash leaves such a log.
     pub fn finish(self, lineages: &Lineages, file: &str) -> Result<History, Corruption> {
         let Self {

@@ -417,7 +417,7 @@ impl Header {
     fn is_of_cluster(&self) -> bool {
         self.bytes.incompatible.get() & INCOMPATIBLE_CLUSTER != 0
     }
-    /// The seed of the cluster; `None`: the pool is of no cluster.
+    /// The seed of the cluster; `None`: the pool belongs to no cluster.
     pub fn cluster_seed(&self) -> Option<u64> {
         self.is_of_cluster().then(|| self.bytes.cluster_seed.get())
     }

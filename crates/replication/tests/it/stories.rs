@@ -244,7 +244,7 @@ fn a_joiner_that_begins_anew_is_served_by_a_later_connection_alone() {
     primary.fill(&c, 2);
     primary.dropped(&c, 2);
     assert_eq!(primary.take_unsent(&c, old), []);
-    // The report is of the entry that the joiner has dropped.
+    // The report concerns the entry that the joiner has dropped.
     assert_eq!(primary.persisted(&c, Report::of(old, &put)), Ok(()));
     assert_eq!(primary.take_unsent(&c, new), [put]);
 }

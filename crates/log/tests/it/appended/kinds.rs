@@ -1,4 +1,4 @@
-//! A segment is of one kind, with any content and after any crash, and the segment keeps a ledger.
+//! A segment has one kind, with any content and after any crash, and the segment keeps a ledger.
 
 use std::collections::BTreeMap;
 

@@ -6,12 +6,14 @@
 //!   LentAppender::flush_telling   WRITE, WRITE, SEND of a notice  ---->  the store persists, and answers with a number
 //! ```
 //!
-//! Two plans are agreed. The planner's plan for a WRITE serves entries that have to be durable. The plan with an answer serves entries about which
-//! the receiver has to hear anyway, and all entries where the first plan has an answer, too.
+//! Two plans are agreed. The planner's plan for a WRITE serves entries that have to be durable. The plan with an answer
+//! serves entries about which the receiver has to hear anyway, and all entries where the planner's plan has an answer,
+//! too.
 //!
-//! **The READ is also a look at a word** of the receiver's: the word was read after all entries of the batch were visible there. If the receiver
-//! changes the word before it looks for the last time at the memory, an appender that has read the old value knows that the receiver's look finds its
-//! entries. That needs READs that pass no WRITE, so a platform with relaxed ordering, or with a native FLUSH in place of the READ, is served by answers.
+//! **The READ is also a look at a word** of the receiver: the word was read after all entries of the batch were visible
+//! there. If the receiver changes the word before its last look at the memory, an appender that has read the old value
+//! knows that this look finds its entries. That needs READs that pass no WRITE, so a platform with relaxed ordering, or
+//! with a native FLUSH in place of the READ, is served by answers.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -36,7 +38,7 @@ use crate::scenario::{Operation as Planning, Update};
 /// Bytes of a lender's description.
 pub const LENDING_SIZE: usize = DECLARATION_SIZE;
 
-/// The facts about memory that its owner lends to appenders, which the owner tells them when they connect.
+/// The facts about memory that an owner lends to appenders. The owner sends them when an appender connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lending {
     /// The declared platform of the memory.
@@ -46,9 +48,9 @@ pub struct Lending {
 }
 
 impl Lending {
-    /// The description, as bytes. `means` are those of the memory: appenders believe the platform, and if the plan is one-sided, no code looks at the
-    /// memory later. `placing` is that of the owner's device: where a processor places entries, they end in a cache, and the description says so
-    /// whatever the machine's NICs do.
+    /// The description, as bytes. `means` are those of the memory: appenders believe the platform, and if the plan is
+    /// one-sided, no code looks at the memory later. `placing` is that of the owner's device: where a processor places
+    /// entries, they end in a cache, and the description says so whatever the machine's NICs do.
     ///
     /// # Errors
     /// No peer can append durably here: [`ExecuteError::NoPlan`], [`ExecuteError::Medium`].
@@ -213,7 +215,7 @@ impl LentAppender {
         self.is_one_sided
     }
 
-    /// Takes an entry, and returns its number: 1 for the first one.
+    /// Takes an entry, and returns its number: 1 for the first entry.
     ///
     /// # Errors
     /// Nothing was taken; [`NotAppended`] says why.
@@ -248,8 +250,9 @@ impl LentAppender {
         self.pipeline.flush(read, Until::Completed)
     }
 
-    /// Sends all entries that were taken, and `notice` behind them, with one doorbell. They are durable when the owner has answered with their number or
-    /// a later one ([`LentAppender::answered`]). The bytes of `notice` belong to the device as entries do.
+    /// Sends all entries that were taken, and `notice` behind them, with one doorbell. They are durable when the owner
+    /// has answered with their number or a later number ([`LentAppender::answered`]). The bytes of `notice` belong to the
+    /// device as entries do.
     ///
     /// # Errors
     /// As [`LentAppender::flush`].

@@ -106,7 +106,7 @@ pub(super) struct Pipeline {
 struct Reached {
     appended: u64,
     posted: u64,
-    /// Entries of batches that have come to their end.
+    /// Entries of batches that have ended.
     ended: u64,
     answered: u64,
     given: u64,
@@ -184,8 +184,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Takes the receiver's answer that all entries up to `number` are durable. After a failure, which may have been told, the
-    /// answer is ignored.
+    /// Takes the receiver's answer that all entries up to `number` are durable. After a failure, whether it was reported
+    /// or not, the answer is ignored.
     pub fn answered(&mut self, number: u64) -> Result<(), WrongAnswer> {
         if self.failure.is_some() {
             return Ok(());
@@ -224,7 +224,7 @@ impl Pipeline {
             return Poll::Ready(Ok((self.reached.given, Concluded::at_the_end())));
         }
         if let Some(cause) = self.failure.clone() {
-            // The standing that was told stays, even if a later batch ends well.
+            // The standing that was reported stays, even if a later batch succeeds.
             self.under_way.clear();
             let standing = self.standing();
             return Poll::Ready(Err(AppendFailure { standing, cause }));
@@ -258,8 +258,8 @@ impl Pipeline {
         self.take_ended();
     }
 
-    /// Notes the batches at the front that have come to their ends: the completion says that their bytes may be used again, and an answer that the
-    /// entries are durable.
+    /// Takes the batches at the front that have ended. The completion shows that their bytes may be used again; an
+    /// answer, that the entries are durable.
     fn take_ended(&mut self) {
         let answered = self.reached.answered;
         while let Some(batch) = self.under_way.front()

@@ -39,7 +39,7 @@ struct Sender {
     answered: u64,
 }
 
-/// An entry is not the next one of its sender.
+/// An entry is not the next entry of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "entry {found} of {sender:?} where entry {expected} comes next; end its connection and read what it has appended"
