@@ -70,7 +70,7 @@ fn timers_that_became_due_in_a_suspension_fire_after_it_in_the_order_of_their_de
 
 /// Needs the silence of the NIC: a NIC that goes on would acknowledge at once.
 #[test]
-fn what_is_sent_to_a_suspended_machine_arrives_when_that_goes_on() {
+fn messages_to_a_suspended_machine_arrive_when_it_goes_on() {
     let stage = Stage::on(PersistenceDomain::Dmp, Ddio::Off);
     stage.world.suspend(stage.machine, 10 * MS);
     let begun = stage.world.now();

@@ -315,7 +315,7 @@ mod tests {
 
     /// Needs the end of each term: a record that the node stamped in a later term is not above an earlier cut.
     #[test]
-    fn a_history_voids_what_lies_above_the_cut_of_its_own_term() {
+    fn a_history_voids_entries_above_the_cut_of_its_own_term() {
         let mut versions = Versions::default();
         versions.lead(3, Epoch(2), 0);
         versions.lead(3, Epoch(5), 10);

@@ -21,7 +21,7 @@ fn draft<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn a_written_record_is_read_back() {
     let (key, value) = (vec![1; KEY_SIZE_MAX], vec![2; VALUE_SIZE_MAX]);
     let drafts = [
         draft(b"k", b""),

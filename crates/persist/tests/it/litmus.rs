@@ -41,7 +41,7 @@ fn a_program_is_unsound_for_a_freedom_and_sound_for_a_promise() {
 }
 
 #[test]
-fn every_published_scenario_has_a_sound_plan_of_which_each_step_is_necessary() {
+fn every_published_scenario_has_a_sound_plan_without_an_unnecessary_step() {
     for scenario in scenarios() {
         let plan = plan_for(&scenario.platform, scenario.operation, scenario.update).unwrap();
         let proof = prove(&plan);

@@ -189,7 +189,7 @@ fn the_report_of_a_horizon_has_its_place_among_those_of_records() {
 }
 
 #[test]
-fn an_absent_key_is_told_when_everything_stamped_before_is_on_all_copies() {
+fn an_absent_key_is_reported_when_everything_stamped_before_is_on_all_copies() {
     let mut primary = primary(1);
     primary.stamp(5, "delete").unwrap();
     primary.refuse(None, "absent");
@@ -232,7 +232,7 @@ fn a_report_of_an_earlier_join_says_nothing() {
 }
 
 #[test]
-fn a_joiner_that_begins_anew_is_served_by_a_later_connection_alone() {
+fn a_joiner_that_begins_again_is_served_by_a_later_connection_alone() {
     let mut primary = primary(1);
     let c = name("c");
     let (old, new) = (Connection(1), Connection(2));
@@ -610,7 +610,7 @@ fn a_copy_takes_no_entry_of_a_term_that_it_has_not_entered() {
 
 /// The copy's entries of a term count up to the cut of the heir, and the heir's entries follow there.
 #[test]
-fn an_heir_voids_what_it_does_not_have_and_may_give_the_same_versions() {
+fn an_heir_voids_entries_that_it_lacks_and_may_give_the_same_versions() {
     let open = Lineage {
         term: Epoch(1),
         ..Lineage::default()

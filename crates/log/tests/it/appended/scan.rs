@@ -46,7 +46,7 @@ fn entries_behind_a_place_that_stays_empty_are_found_at_once_and_that_place_when
 
 /// Needs the order of reads: the header is judged on the same copy as the body.
 #[test]
-fn an_entry_of_which_a_part_has_arrived_is_found_when_the_rest_has() {
+fn an_entry_that_arrives_in_parts_is_found_when_it_is_whole() {
     let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
     let whole = entry(1, 1, &[7; 300]);
     for words in 0..whole.len() / 8 {

@@ -338,7 +338,7 @@ mod tests {
 
     /// Needs the check of the medium in the description: with a one-sided plan, no other code looks at the memory.
     #[test]
-    fn a_receiver_on_memory_that_is_not_what_it_declares_says_nothing() {
+    fn a_receiver_whose_memory_is_not_as_declared_gives_no_description() {
         let declared = receiving(PersistenceDomain::Mhp, Durability::Power);
         let say = |receiving: Receiving| receiving.say(Means::FileSync, Placing::Nic);
         let refused = say(declared).unwrap_err().to_string();
