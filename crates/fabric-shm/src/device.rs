@@ -158,7 +158,7 @@ impl ShmDevice {
             .read_mapping(remote)
     }
 
-    /// Hangs up every socket, as the death of this process would, without a farewell. Meant for tests of higher layers: no
+    /// Hangs up every socket, as the death of this process would, without a goodbye. Meant for tests of higher layers: no
     /// peer can tell the difference.
     pub fn abandon(&self) {
         self.state.borrow().control.abandon();

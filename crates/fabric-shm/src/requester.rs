@@ -543,7 +543,7 @@ fn atomic(
     })
 }
 
-/// Announces a change of the peer's memory. False if the peer honours no request; its farewell is in transit.
+/// Announces a change of the peer's memory. False if the peer honours no request; its goodbye is in transit.
 fn enter(connection: &mut Connection, visit: &mut Visit) -> bool {
     if !visit.is_inside {
         connection.announcement.enter(&*connection.area);

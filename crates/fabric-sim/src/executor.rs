@@ -68,7 +68,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// The time up to `time` that its clock has missed: none.
+    /// The time up to `time` that the clock of the thread has missed: none, unless a mutant is planted.
     fn missed(&self, time: Nanoseconds) -> Nanoseconds {
         match mutant!(ClockStandsStill) {
             true => self.suspensions.until(time),

@@ -144,7 +144,8 @@ impl Time {
         self.core.get()
     }
 
-    /// Runs `access`, a NIC's access to memory. Returns the time at which it is as far as it gets without help.
+    /// Runs `access`, a NIC's access to memory. Returns the time at which the access has gone as far as it goes without
+    /// help.
     pub fn as_nic<T>(&self, access: impl FnOnce() -> T) -> (T, Nanoseconds) {
         self.nic.set(Some(self.now()));
         let result = access();
@@ -197,7 +198,7 @@ impl Time {
         self.poison.take()
     }
 
-    /// Notes that the NIC's access is as far as it gets only at `at`.
+    /// Notes that the NIC's access has gone as far as it goes without help only at `at`.
     pub fn note_settled(&self, at: Nanoseconds) {
         self.nic.set(self.nic.get().max(Some(at)));
     }

@@ -1,4 +1,4 @@
-//! Calls one task of a thread to its work.
+//! Wakes one task of a thread when there is work for the task.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};

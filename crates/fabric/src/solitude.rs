@@ -143,7 +143,7 @@ mod tests {
         assert!(!solitude.may_wait());
     }
 
-    /// Needs the growing penance: without it every second READ is awaited in vain if READs are slow.
+    /// Needs the growing penance: without it every second READ is awaited in the call and comes late if READs are slow.
     #[test]
     fn after_a_late_batch_others_run_and_longer_after_each_further_one() {
         let solitude = Solitude::default();

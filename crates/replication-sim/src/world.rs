@@ -41,7 +41,7 @@ pub struct World {
     pub(crate) last_join: u64,
     /// Shards and nodes whose device has lost an entry: such a copy must be filled again.
     pub(crate) lossy: BTreeSet<(u32, usize)>,
-    /// Nothing goes wrong any more.
+    /// Whether faults have ended.
     pub(crate) is_calm: bool,
     pub(crate) outcome: Outcome,
 }

@@ -26,7 +26,7 @@ use crate::values::VALUE_SIZE_MIN;
 const COMPLETIONS: u32 = 256;
 /// Time limit of a handshake.
 const PATIENCE_NS: Nanoseconds = 50_000_000;
-/// Time without progress after which a sender with work connects again. If the peer's farewell is lost, a sender that
+/// Time without progress after which a sender with work connects again. If the peer's goodbye is lost, a sender that
 /// waits for credits does not notice the end of the connection.
 const SILENCE_NS: Nanoseconds = 200_000_000;
 /// The shortest and the longest pause before a sender connects again. A session costs each receiver that it reached a

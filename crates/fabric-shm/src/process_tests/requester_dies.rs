@@ -118,7 +118,7 @@ fn a_requester_may_die_at_any_step() {
         });
         arrived.extend(server.poll(server.receive_cq));
         let killed = peer.was_killed();
-        // A process that ends properly sends a farewell.
+        // A process that ends properly sends a goodbye.
         assert_eq!(
             cause,
             if killed {

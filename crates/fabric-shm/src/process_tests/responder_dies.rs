@@ -46,7 +46,7 @@ fn a_responder_may_die_at_any_step() {
             .take_while(|status| **status == Status::Success)
             .count();
         if acknowledged == MESSAGES as usize && peer.0.try_wait().unwrap().is_none() {
-            // The responder may be about to die at its last steps; a farewell lets it end in any case.
+            // The responder may be about to die at its last steps; a goodbye lets it end in any case.
             client.device.disconnect(qp).unwrap();
         }
         client.disconnected(qp);

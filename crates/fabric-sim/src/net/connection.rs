@@ -560,8 +560,8 @@ impl Net {
         Ok(())
     }
 
-    /// Ends the connection of a queue pair; false while the NIC still has messages of its peer to place, or completions of the
-    /// queue pair to tell: `waker` is called when it has none.
+    /// Ends the connection of a queue pair; false while the NIC still has messages of its peer to place, or completions
+    /// of the queue pair to report: `waker` is called when there are none.
     pub fn quiesce(
         &mut self,
         context: u32,

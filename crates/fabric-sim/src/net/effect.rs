@@ -195,7 +195,8 @@ impl Net {
             return;
         }
         // A fetch pushes earlier writes out of the NIC and the bus, as far as they get without help: to the memory
-        // controller if DDIO is off. The fetch waits once; messages placed meanwhile came later. A write pushes nothing.
+        // controller if DDIO is off. The fetch waits once: messages that are placed during the wait arrived later. A
+        // write pushes nothing.
         let now = self.time.now();
         let pushes_nothing = self.reads_past_writes(context, index);
         if !matches!(

@@ -33,7 +33,7 @@ pub(crate) struct Qp {
 pub(crate) struct Connection {
     pub stage: Stage,
     pub peer: Option<u32>,
-    /// Whether it broke and the other side was not told.
+    /// Whether it broke without notice to the other side.
     pub(super) quiet: bool,
     /// Whether none of its answers arrives.
     pub(super) mute: bool,

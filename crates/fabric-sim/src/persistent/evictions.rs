@@ -17,7 +17,7 @@ pub(crate) struct Evictions {
 }
 
 impl Evictions {
-    /// Stores to `line`. Returns the line that has to leave for it, if there is one.
+    /// Stores to `line`. Returns the line that has to leave to make room, if there is one.
     pub fn store(&mut self, line: u64) -> Option<u64> {
         if self.lines.is_empty() {
             self.lines = vec![NONE; LINES];

@@ -73,7 +73,7 @@ struct Content {
 }
 
 impl Content {
-    /// Notes stores to lines that no code needs to write back: other lines leave the caches for them.
+    /// Notes stores to lines that no code needs to write back: to make room for them, other lines leave the caches.
     fn note_dirty(&mut self, offset: u64, size: usize, now: Nanoseconds) {
         let lines = Span::new(offset, size as u64).widen(LINE_SIZE as u64);
         for line in lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64

@@ -17,7 +17,7 @@ struct Place {
     /// The line behind the last line.
     end: u64,
     unit: u32,
-    /// Whether another store made its page one that was written to.
+    /// Whether the page of the unit counts as written whatever becomes of the unit.
     page_is_certain: bool,
 }
 
@@ -80,8 +80,8 @@ impl Watch {
         }
     }
 
-    /// Notes a query for the pages that were ever written to: the answer depends on the units that alone would have written
-    /// to theirs.
+    /// Notes a query for the pages that were ever written to: the answer depends on each unit without which its page
+    /// would count as unwritten.
     pub fn ask_for_pages(&mut self) {
         for at in 0..self.places.len() {
             if !self.places[at].page_is_certain {

@@ -284,7 +284,7 @@ mod tests {
         flush_persistent: true,
     };
 
-    /// Guards the rule that only explicitly named flags are set: relaxed ordering above all.
+    /// Only explicitly named flags may be set. Relaxed ordering above all is never requested.
     #[test]
     fn no_set_of_rights_requests_relaxed_ordering_or_on_demand_paging() {
         use ibv::ibv_access_flags as flag;

@@ -214,7 +214,7 @@ fn read_to_the_end(stream: &mut TcpStream) -> Vec<u8> {
     found
 }
 
-/// Guard: whatever strangers did, a holder of the key can still connect.
+/// Checks that a holder of the key can still connect, whatever strangers did.
 fn others_are_served(server: &mut Side, place: SocketAddr) {
     let mut client = Side::client("a", 1);
     connected(server, place, &mut client);
@@ -306,7 +306,7 @@ fn dropping_a_plane_says_goodbye_to_all_peers() {
     assert_eq!(server.end(request), EndCause::Requested);
 }
 
-/// Guard: the check of the magic in `take_greeting`. Without it these strangers wait until the time of the handshake is
+/// Needs the check of the magic in `take_greeting`: without it these strangers wait until the time of the handshake is
 /// over.
 #[test]
 fn another_protocol_is_refused_at_once_and_told_nothing() {
@@ -373,7 +373,7 @@ fn another_version_is_refused_and_named_on_both_sides() {
     assert!(client.refusal().contains("version 2"));
 }
 
-/// Guard: the key in `builder`. With a key that everyone has, the client would be admitted.
+/// Needs the key in `builder`: with a key that everyone has, the client would be admitted.
 #[test]
 fn a_wrong_key_and_an_unknown_name_are_refused_alike_and_learn_nothing() {
     let (mut server, place) = Side::server();
@@ -450,7 +450,7 @@ fn record(place: SocketAddr) -> (SocketAddr, thread::JoinHandle<Vec<u8>>) {
     (between, recorder)
 }
 
-/// Guard: fresh keys for each session. The recording is valid up to its first sealed message, and no further.
+/// Needs fresh keys for each session. The recording is valid up to its first sealed message, and no further.
 #[test]
 fn a_replayed_connection_is_refused() {
     let (mut server, place) = Side::server();
@@ -479,7 +479,7 @@ fn a_replayed_connection_is_refused() {
     others_are_served(&mut server, place);
 }
 
-/// Guard: the lifetime in `Ticket::redeem`. The middleman holds back the client's messages after the handshake.
+/// Needs the lifetime in `Ticket::redeem`. The middleman holds back the client's messages after the handshake.
 #[test]
 fn a_ticket_that_is_used_too_late_is_refused_with_its_lifetime() {
     let (mut server, place) =
@@ -526,7 +526,7 @@ fn a_ticket_that_is_used_too_late_is_refused_with_its_lifetime() {
     assert_eq!(server.request().1, SECRET, "a client in time is admitted");
 }
 
-/// Guard: `LeaseTerms::check` in `Engine::heard`.
+/// Needs `LeaseTerms::check` in `Engine::heard`.
 #[test]
 fn a_request_beyond_the_lease_is_refused_with_the_granted_number() {
     let (mut server, place) = Side::server_with(|options| {
@@ -608,7 +608,7 @@ fn silent_middle(place: SocketAddr) -> (SocketAddr, Arc<Mutex<bool>>) {
     (between, cut)
 }
 
-/// Guard: the lease in `Link::tick`. Without it a silent peer counts as alive forever.
+/// Needs the lease in `Link::tick`: without it a silent peer counts as alive forever.
 #[test]
 fn a_silent_peer_is_dead_when_its_lease_has_expired_and_not_before() {
     let terms = LeaseTerms {
@@ -632,7 +632,7 @@ fn a_silent_peer_is_dead_when_its_lease_has_expired_and_not_before() {
     others_are_served(&mut server, place);
 }
 
-/// Guard: the deadline of strangers in `Link::tick`.
+/// Needs the deadline of strangers in `Link::tick`.
 #[test]
 fn a_peer_that_does_not_prove_its_identity_in_time_is_dropped() {
     let (server, place) =
@@ -643,7 +643,7 @@ fn a_peer_that_does_not_prove_its_identity_in_time_is_dropped() {
     server.logged(&["refused 127.0.0.1", "within 50 ms"]);
 }
 
-/// Guard: `strangers_max` in `Engine::welcome_strangers`.
+/// Needs `strangers_max` in `Engine::welcome_strangers`.
 #[test]
 fn peers_that_only_hold_connections_do_not_keep_others_out() {
     let (mut server, place) = Side::server();

@@ -91,7 +91,7 @@ pub trait World {
     fn can_kill(&self) -> bool {
         false
     }
-    /// Destroys node `index` as `kill -9` would: no farewell, no destructor, and no visible action afterwards. The story
+    /// Destroys node `index` as `kill -9` would: no goodbye, no destructor, and no visible action afterwards. The story
     /// does not touch the node's port afterwards.
     fn kill(&self, index: usize) {
         unreachable!("this world cannot kill node {index}");

@@ -384,7 +384,7 @@ impl Net {
         }
     }
 
-    /// Tells the completions that were held back for long enough.
+    /// Delivers the completions that were held back for long enough.
     fn release(&mut self, node: usize) {
         let now = self.clock.now.get();
         while let Some((_, cq, completion)) = self.nodes[node]

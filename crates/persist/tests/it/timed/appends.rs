@@ -239,7 +239,7 @@ fn no_entry_that_was_concluded_is_lost_by_a_power_cut_after_any_event() {
     assert!(all > 1_000, "power cuts leave many states, not {all}");
 }
 
-/// The story leaves out each guard of the two halves.
+/// Each of these seeded bugs leaves out a check of the two halves.
 #[cfg(feature = "mutants")]
 #[test]
 fn every_seeded_bug_of_durable_appends_is_found() {
@@ -275,7 +275,7 @@ fn is_shown(platform: &Platform, step: Step) -> bool {
 }
 
 /// Without the append no entry is there; without the READ, the write-back, or a wait, a power cut takes concluded entries. An
-/// answer that is never sent, or is for an entry that was never sent, leaves the appender waiting in vain.
+/// answer that is never sent, or is for an entry that was never sent, leaves the appender waiting forever.
 #[test]
 fn a_plan_of_appends_without_any_one_of_its_steps_loses_an_entry_or_never_ends() {
     let mut lost = BTreeSet::new();

@@ -277,7 +277,7 @@ fn committed_data_of_a_server_survive_on_every_platform_that_permits_a_choice() 
     }
 }
 
-/// Needs the order in `replay::finish` and the clearing after it: a recovery that is cut as well begins again, and never
+/// Needs the order in `replay::finish` and the clearing after it: a recovery that is also cut off begins again, and never
 /// leaves a second part without the first.
 #[test]
 fn a_recovery_that_is_interrupted_leaves_everything_to_the_next_one() {
