@@ -126,9 +126,9 @@ impl<'a> OwnRecords<'a> {
 
     /// The history of the log, which errors call `file`.
     ///
+    /// # Errors
     /// Two records have one version, a record belongs to a shard or a term that the node did not lead, or a version is
     /// missing that was durable. No crash leaves such a log.
-    /// that was durable. No crash leaves such a log.
     pub fn finish(self, lineages: &Lineages, file: &str) -> Result<History, Corruption> {
         let Self {
             versions,
