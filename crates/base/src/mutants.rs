@@ -435,6 +435,8 @@ mutants! {
     BlockTagNotChecked in "structures", "rule 8: content tags";
     /// Readers do not check the tags of slots.
     SlotTagNotChecked in "structures", "rule 8: a tag for each slot";
+    /// A writer answers from what it knows without reading the tenure word behind.
+    KnownBeyondTenure in "structures", "rule 13: what a writer knows is good within its tenure";
     /// A reader takes a node for that of its key without checking the node's fences.
     FenceIgnored in "structures", "rule 9: fences";
     /// A slab is given to a domain with the bits of the domain before.

@@ -18,7 +18,7 @@ use crate::shapes::{
     Answer, CreateFault, Description, ExecuteFault, ItemRead, ItemReader, NewResult, Place, Places,
     Reclaim, Repeated, Results, Roots, Stale, Step, Travel, Traversal, results_size,
 };
-use crate::space::{Allocator, Draft, Workspace};
+use crate::space::{Allocator, Draft, Recall, Workspace};
 use crate::wire::{Group, Operation, Pointer, Verb};
 
 /// A domain as its writer knows it, with everything staged.
@@ -28,6 +28,7 @@ pub(crate) struct DomainState {
     roots: Roots,
     /// The results of operations with tokens; `None`: they were not read.
     results: Option<Results>,
+    recall: Recall,
 }
 
 /// The execution of one operation.
@@ -41,7 +42,7 @@ pub(crate) struct Execution<'a> {
     slab_size: u64,
     answers: Vec<Answer>,
     stage: Stage,
-    asked: Vec<Span>,
+    recall: &'a mut Recall,
 }
 
 /// The changes of the parts that were executed so far.
@@ -144,6 +145,7 @@ impl DomainState {
             workspace: Workspace::new(allocator),
             roots,
             results: None,
+            recall: Recall::default(),
         }
     }
 
@@ -174,6 +176,7 @@ impl DomainState {
             _ => vec![*operation],
         };
         let slab_size = self.workspace.allocator().geometry().size();
+        self.recall.begin();
         Ok(Execution {
             operation: *operation,
             number,
@@ -187,7 +190,7 @@ impl DomainState {
             slab_size,
             answers: Vec::new(),
             stage: Stage::Begin,
-            asked: Vec::new(),
+            recall: &mut self.recall,
         })
     }
 }
@@ -402,21 +405,22 @@ fn before<'a>(repeated: &Repeated, answer: Option<Answer>) -> Result<Next<'a>, E
 impl<'a> Traversal for Execution<'a> {
     type End = Ended<'a>;
 
-    /// Takes bytes as they lie in the pool: what was staged is put over them here.
+    /// Takes bytes as they lie in the pool: what was staged is put over them here. Asks for what the writer does not know.
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Ended<'a>> {
-        let mut bytes = bytes.to_vec();
-        let asked = std::mem::take(&mut self.asked);
-        for (span, bytes) in asked.into_iter().zip(&mut bytes) {
-            self.open().draft.patch(span, bytes);
-        }
-        match self.advance(&bytes) {
-            Ok(Next::Read(places)) => {
-                self.asked = places.iter().map(|place| place.span).collect();
-                Step::Read(places)
+        let mut recall = std::mem::take(self.recall);
+        self.open().draft.take(&mut recall, bytes);
+        let step = loop {
+            let missing = match self.advance(recall.bytes()) {
+                Ok(Next::Read(places)) => self.open().draft.ask(&mut recall, &places),
+                Ok(Next::End(executed)) => break Step::Done(Ok(executed)),
+                // A writer reads memory that nobody else changes: what is stale here is damaged.
+                Err(fault) => break Step::Done(Err(fault)),
+            };
+            if let Some(missing) = missing {
+                break Step::Read(missing);
             }
-            Ok(Next::End(executed)) => Step::Done(Ok(executed)),
-            // A writer reads memory that nobody else changes: what is stale here is damaged.
-            Err(fault) => Step::Done(Err(fault)),
-        }
+        };
+        *self.recall = recall;
+        step
     }
 }

@@ -255,8 +255,10 @@ impl<K: Key, V: Value> Iterator for BlockingRange<'_, K, V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let range = &mut self.range;
-        self.connection
-            .run(async |_| range.next().await)
-            .transpose()
+        let of_leaf = range.next_of_leaf();
+        of_leaf.or_else(|| {
+            let next = self.connection.run(async |_| range.next().await);
+            next.transpose()
+        })
     }
 }

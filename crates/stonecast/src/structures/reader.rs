@@ -1,12 +1,11 @@
 //! Readers of structures, and ranges that go on leaf by leaf.
 
-use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{self, Bound, RangeBounds};
 
 use stonecast_structures::Key as _;
 use stonecast_structures::shapes::Structure;
-use stonecast_structures::shapes::btree::Seek;
+use stonecast_structures::shapes::btree::{Page, Seek};
 
 use super::error::Error;
 use super::session::encoded_bound;
@@ -110,7 +109,8 @@ impl<K: Key, V: Value> Reader<BTree<K, V>> {
             start,
             end,
             is_reversed: false,
-            found: VecDeque::new(),
+            page: Page::default(),
+            left: 0..0,
         }
     }
 
@@ -144,7 +144,9 @@ where
     is_reversed: bool,
     /// The next leaf; `None` behind the last one.
     next: Option<Seek>,
-    found: VecDeque<(Vec<u8>, Vec<u8>)>,
+    page: Page,
+    /// Indices of the items of the page that are left.
+    left: ops::Range<usize>,
 }
 
 impl<K: Key, V: Value> Range<'_, K, V> {
@@ -158,8 +160,18 @@ impl<K: Key, V: Value> Range<'_, K, V> {
             Bound::Included(key) => Seek::At(key.clone()),
             Bound::Excluded(key) => Seek::Below(Some(key.clone())),
         });
-        self.found.clear();
+        self.left = 0..0;
         self
+    }
+
+    /// The next entry of the leaf that was read last.
+    pub(super) fn next_of_leaf(&mut self) -> Option<Result<(K, V), Error>> {
+        let index = match self.is_reversed {
+            false => self.left.next(),
+            true => self.left.next_back(),
+        };
+        let (key, value) = self.page.item(index?);
+        Some(entry::<BTree<K, V>>(&self.reader.name, key, value))
     }
 
     /// The next entry; `None` at the end. After an error the next call tries the same leaf again.
@@ -169,8 +181,8 @@ impl<K: Key, V: Value> Range<'_, K, V> {
     /// The same as [`Reader::get`].
     pub async fn next(&mut self) -> Result<Option<(K, V)>, Error> {
         loop {
-            if let Some((key, value)) = self.found.pop_front() {
-                return entry::<BTree<K, V>>(&self.reader.name, &key, &value).map(Some);
+            if let Some(entry) = self.next_of_leaf() {
+                return entry.map(Some);
             }
             let Some(seek) = &self.next else {
                 return Ok(None);
@@ -181,31 +193,26 @@ impl<K: Key, V: Value> Range<'_, K, V> {
             let page = self.reader.reader.end_of(|| tree.page(seek.clone())).await;
             let page = page.map_err(|error| Error::of(&self.reader.name, error))?;
             let (start, end) = (&self.start, &self.end);
-            let is_above = |key: &Vec<u8>| match start {
+            let is_above = |key: &[u8]| match start {
                 Bound::Unbounded => true,
-                Bound::Included(start) => start <= key,
-                Bound::Excluded(start) => start < key,
+                Bound::Included(start) => &**start <= key,
+                Bound::Excluded(start) => &**start < key,
             };
-            let is_below = |key: &Vec<u8>| match end {
+            let is_below = |key: &[u8]| match end {
                 Bound::Unbounded => true,
-                Bound::Included(end) => key <= end,
-                Bound::Excluded(end) => key < end,
+                Bound::Included(end) => key <= &**end,
+                Bound::Excluded(end) => key < &**end,
             };
+            self.left = page.partition_point(|key| !is_above(key))..page.partition_point(is_below);
             // A leaf that lies behind the range ends it.
+            let (low, high) = (&page.low, page.high.as_deref());
             self.next = match self.is_reversed {
-                false => page.high.filter(&is_below).map(Seek::At),
-                true if page.low.is_empty() => None,
-                true => Some(page.low)
-                    .filter(|low| is_above(low))
-                    .map(|low| Seek::Below(Some(low))),
+                false => high
+                    .filter(|high| is_below(high))
+                    .map(|high| Seek::At(high.to_vec())),
+                true => (!low.is_empty() && is_above(low)).then(|| Seek::Below(Some(low.clone()))),
             };
-            let items = page.items.into_iter();
-            self.found = items
-                .filter(|(key, _)| is_above(key) && is_below(key))
-                .collect();
-            if self.is_reversed {
-                self.found.make_contiguous().reverse();
-            }
+            self.page = page;
         }
     }
 

@@ -255,12 +255,11 @@ impl BackEnd {
         Ok(())
     }
 
-    /// Drives a traversal over the memory of a domain. `patch` changes what was read.
+    /// Drives a traversal over the memory of a domain.
     pub(super) async fn drive<T: Traversal>(
         &self,
         territory: &Territory,
         mut traversal: T,
-        patch: impl Fn(Span, &mut [u8]),
     ) -> Result<Result<T::End, Stale>, FrontEndError> {
         let mut bytes = Buffers::default();
         loop {
@@ -274,9 +273,6 @@ impl BackEnd {
                 return Ok(Err(stale));
             }
             self.read(&spans, &mut bytes).await?;
-            for (span, bytes) in spans.iter().zip(bytes.used_mut()) {
-                patch(*span, bytes);
-            }
         }
     }
 
@@ -433,7 +429,7 @@ impl BackEnd {
         let mut bits = Buffers::default();
         self.read(&spans, &mut bits).await?;
         let roots = ReadRoots::new(self.log_key, domain, territory.root);
-        let roots = self.drive(&territory, roots, |_, _| {}).await?;
+        let roots = self.drive(&territory, roots).await?;
         let roots = roots.map_err(FrontEndError::Stale)?;
         let slabs = territory.slabs.iter().copied();
         let slabs = slabs.zip(bits.used().iter().map(|bits| &**bits));

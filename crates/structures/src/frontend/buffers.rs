@@ -26,11 +26,6 @@ impl Buffers {
         &self.all[..self.used]
     }
 
-    /// The buffers in use.
-    pub fn used_mut(&mut self) -> &mut [Vec<u8>] {
-        &mut self.all[..self.used]
-    }
-
     /// The first buffer.
     pub fn into_first(self) -> Vec<u8> {
         self.all.into_iter().next().unwrap_or_default()

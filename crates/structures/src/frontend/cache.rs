@@ -4,9 +4,11 @@
 //! age the places behind them show.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 use stonecast_base::Span;
+
+use crate::space::Mixer;
 
 /// Bytes of places with their contents. A reader reads everything each time if no place fits.
 ///
@@ -34,25 +36,6 @@ struct Slot {
 /// Buffers that are kept for the next reads, and bytes of the longest of them.
 const BUFFERS_MAX: usize = 8;
 const BUFFER_SIZE_MAX: usize = 1 << 16;
-
-/// A hash of few words. Places are those of the own domain, so nobody chooses them in order to make them collide.
-#[derive(Debug, Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        let product = u128::from(self.0 ^ word ^ 0x5851_f42d_4c95_7f2d) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = product as u64 ^ (product >> 64) as u64;
-    }
-}
 
 impl PlaceCache {
     /// A cache of at most `size_max` bytes.
@@ -141,6 +124,8 @@ impl PlaceCache {
             if let Some(moved) = self.slots.get(self.hand) {
                 self.index.insert(moved.place, self.hand);
             }
+            // The place that has moved here is a new one.
+            self.hand += 1;
             return;
         }
     }

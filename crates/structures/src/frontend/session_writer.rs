@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use stonecast_base::Span;
+use stonecast_base::mutant;
 
 use super::appends::{Appends, Ticket, Until};
 use super::back_end::{BackEnd, refused};
@@ -76,8 +76,7 @@ impl Writer {
     ) -> Result<(Answer, Ticket), FrontEndError> {
         self.appends.wait(Until::Room).await?;
         let staging = self.writer.staging(operation)?;
-        let nothing = |_: Span, _: &mut [u8]| {};
-        let ended = self.back_end.drive(&self.territory, staging, nothing);
+        let ended = self.back_end.drive(&self.territory, staging);
         let ended = ended.await?;
         let ended = ended.unwrap_or_else(|stale| Err(ExecuteFault::from(stale).into()));
         if matches!(ended, Err(StageFault::Execute(ExecuteFault::Damaged(_)))) {
@@ -152,19 +151,17 @@ impl Writer {
         }
     }
 
-    async fn end_of<T: Traversal>(&self, traversal: T) -> Result<T::End, FrontEndError> {
-        let patch = |span, bytes: &mut [u8]| self.writer.patch(span, bytes);
-        let driven = self
-            .back_end
-            .drive(&self.territory, traversal, patch)
-            .await?;
-        if driven.is_err() {
+    /// Drives a walk over what the writer knows, and over the pool. What it knows is good while the tenure lasts, which the word says behind the walk.
+    async fn end_of<T: Traversal>(&mut self, traversal: T) -> Result<T::End, FrontEndError> {
+        let recalling = self.writer.recalling(traversal);
+        let driven = self.back_end.drive(&self.territory, recalling).await?;
+        if !mutant!(KnownBeyondTenure) {
             self.check_tenure().await?;
         }
         driven.map_err(FrontEndError::Stale)
     }
 
-    /// Looks at the tenure word after something stale was read. While the tenure lasts, nobody else changes the memory of the domain.
+    /// Looks at the tenure word. While the tenure lasts, nobody else changes the memory of the domain.
     async fn check_tenure(&self) -> Result<(), FrontEndError> {
         let word = PoolGeometry::place(self.domain).tenure_word();
         let found = self.back_end.read_one(word).await?;

@@ -5,7 +5,7 @@ use stonecast_base::{Span, mutant};
 use crate::backend::{Grant, Territory};
 use crate::execution::{DomainState, Executed, Execution};
 use crate::shapes::{Answer, ExecuteFault, ReadRoots, Roots, Stale, Step, Traversal, drive};
-use crate::space::{Allocator, SlabGeometry};
+use crate::space::{Allocator, Recall, SlabGeometry, Workspace};
 use crate::tenure::{Append, LogFull, TenureWriter};
 use crate::wire::{BODY_SIZE_MAX, Kind, LogKey, Operation, record_size};
 
@@ -163,9 +163,13 @@ impl DomainWriter {
         drive(staging, read).map_err(ExecuteFault::from)?
     }
 
-    /// Replaces bytes that were read from the pool by what staged operations make of them.
-    pub fn patch(&self, span: Span, bytes: &mut [u8]) {
-        self.state.workspace().patch(span, bytes);
+    /// A walk over the domain as it is with everything staged. It asks for what the writer does not know.
+    pub(super) fn recalling<T: Traversal>(&mut self, traversal: T) -> Recalling<'_, T> {
+        Recalling {
+            workspace: self.state.workspace_mut(),
+            recall: Recall::default(),
+            traversal,
+        }
     }
 
     /// Makes the transaction that publishes everything staged; `None`: nothing is staged.
@@ -223,6 +227,30 @@ impl Staging<'_> {
             number,
             record: Some(record),
         })
+    }
+}
+
+/// A walk of a writer; see [`DomainWriter::recalling`].
+pub(super) struct Recalling<'a, T> {
+    workspace: &'a mut Workspace,
+    recall: Recall,
+    traversal: T,
+}
+
+impl<T: Traversal> Traversal for Recalling<'_, T> {
+    type End = T::End;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<T::End> {
+        self.workspace.take(&mut self.recall, bytes);
+        loop {
+            let places = match self.traversal.step(self.recall.bytes()) {
+                Step::Read(places) => places,
+                end => return end,
+            };
+            if let Some(missing) = self.workspace.ask(&mut self.recall, &places) {
+                return Step::Read(missing);
+            }
+        }
     }
 }
 

@@ -8,10 +8,14 @@
 //! unreachable, and none that is reachable and free, and nothing has to be swept.
 
 mod allocator;
+mod image;
+mod recall;
 mod slab;
 mod workspace;
 
 pub(crate) use allocator::order_of;
 pub use allocator::{Allocator, SpaceFault};
+pub(crate) use image::Mixer;
+pub(crate) use recall::Recall;
 pub use slab::SlabGeometry;
 pub use workspace::{Draft, Workspace};

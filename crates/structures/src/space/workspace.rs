@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use stonecast_base::{Span, mutant};
 
 use super::allocator::{Allocator, Block, SpaceFault, order_of};
+use super::image::{Before, Image};
+use super::recall::Recall;
+use crate::shapes::{Place, Places};
 use crate::wire::{Entries, Pointer, UNIT_SIZE};
 
 /// Bytes of the header of an entry.
@@ -23,14 +26,15 @@ const WORD_ENTRY_SIZE: usize = ENTRY_HEADER_SIZE + 8;
 #[derive(Clone, Debug)]
 pub struct Workspace {
     allocator: Allocator,
-    /// Words that staged operations have changed, by their place.
-    staged: BTreeMap<u64, u64>,
+    image: Image,
     /// Log sequence number of the last operation.
     lsn: u64,
     /// What the open transaction changes in blocks that readers reach, in order.
     entries: Entries,
     /// The content of fresh blocks, by their offset.
     fresh: BTreeMap<u64, FreshBlock>,
+    /// Bytes of the entries of fresh blocks.
+    fresh_size: usize,
     freed: Vec<Block>,
     /// Words of bits that the open transaction changes.
     bits: BTreeMap<u64, u64>,
@@ -53,8 +57,8 @@ pub struct Draft<'a> {
     workspace: &'a mut Workspace,
     lsn: u64,
     entries: Entries,
-    /// Words that the draft has written, by their place.
-    written: BTreeMap<u64, u64>,
+    /// What the writer knew of the words that the draft has written.
+    undo: Vec<Before>,
     taken: BTreeSet<Block>,
     freed: Vec<Block>,
     /// Blocks that only older snapshots reach.
@@ -79,28 +83,16 @@ fn words_of(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
     (offset..).step_by(8).zip(words)
 }
 
-/// Replaces bytes of `span` by words.
-fn patch(words: &BTreeMap<u64, u64>, span: Span, bytes: &mut [u8]) {
-    let first = span.offset / 8 * 8;
-    for (&place, word) in words.range(first..span.offset + span.size) {
-        for (index, byte) in word.to_le_bytes().into_iter().enumerate() {
-            let offset = (place + index as u64).checked_sub(span.offset);
-            if let Some(into) = offset.and_then(|offset| bytes.get_mut(offset as usize)) {
-                *into = byte;
-            }
-        }
-    }
-}
-
 impl Workspace {
     /// A workspace without staged operations.
     pub fn new(allocator: Allocator) -> Self {
         Self {
             allocator,
-            staged: BTreeMap::new(),
+            image: Image::default(),
             lsn: 0,
             entries: Entries::default(),
             fresh: BTreeMap::new(),
+            fresh_size: 0,
             freed: Vec::new(),
             bits: BTreeMap::new(),
             last: BTreeMap::new(),
@@ -119,7 +111,7 @@ impl Workspace {
             workspace: self,
             lsn,
             entries: Entries::default(),
-            written: BTreeMap::new(),
+            undo: Vec::new(),
             taken: BTreeSet::new(),
             freed: Vec::new(),
             retired: Vec::new(),
@@ -130,12 +122,8 @@ impl Workspace {
 
     /// Bytes of the body of the open transaction.
     pub fn open_size(&self) -> usize {
-        let fresh = self.fresh.values().filter(|block| !block.bytes.is_empty());
-        let fresh: usize = fresh
-            .map(|block| ENTRY_HEADER_SIZE + block.bytes.len())
-            .sum();
         let words = self.bits.len() + self.last.len();
-        self.entries.body().len() + fresh + words * WORD_ENTRY_SIZE
+        self.entries.body().len() + self.fresh_size + words * WORD_ENTRY_SIZE
     }
 
     /// Closes the open transaction: its entries, in the order in which they are applied. Bits come first, since nobody reads them but writers; then fresh
@@ -157,6 +145,7 @@ impl Workspace {
             last.iter()
                 .for_each(|(place, word)| entries.push_word(*place, *word));
         }
+        self.fresh_size = 0;
         for (offset, FreshBlock { bytes, .. }) in std::mem::take(&mut self.fresh) {
             if !bytes.is_empty() {
                 entries.push(offset, &bytes);
@@ -188,14 +177,19 @@ impl Workspace {
         !has_blocks && self.last.is_empty() && last.iter().all(is_known)
     }
 
-    /// Replaces bytes that were read from the pool by what staged operations make of them.
-    pub fn patch(&self, span: Span, bytes: &mut [u8]) {
-        patch(&self.staged, span, bytes);
+    /// Takes the places of the next step of a walk. Returns those that have to be read; `None`: all of them are known, and their bytes are at hand.
+    pub(crate) fn ask(&mut self, recall: &mut Recall, places: &[Place]) -> Option<Places> {
+        recall.ask(&mut self.image, places)
     }
 
-    /// Forgets what was staged: everything is applied, so the pool has it.
+    /// Takes what was read of the pool, and puts over it what staged operations make of it.
+    pub(crate) fn take(&mut self, recall: &mut Recall, read: &[Vec<u8>]) {
+        recall.take(&mut self.image, read);
+    }
+
+    /// Notes that everything staged is applied, so the pool has it.
     pub fn note_applied(&mut self) {
-        self.staged.clear();
+        self.image.note_applied();
     }
 
     /// Adds a slab that the back-end has given, all of whose units are free.
@@ -225,6 +219,10 @@ impl Workspace {
         }
         let end = at + bytes.len();
         if fresh.bytes.len() < end {
+            self.fresh_size += match fresh.bytes.is_empty() {
+                true => ENTRY_HEADER_SIZE + end,
+                false => end - fresh.bytes.len(),
+            };
             fresh.bytes.resize(end, 0);
         }
         fresh.bytes[at..end].copy_from_slice(bytes);
@@ -332,13 +330,18 @@ impl Draft<'_> {
     }
 
     fn note_written(&mut self, offset: u64, bytes: &[u8]) {
-        self.written.extend(words_of(offset, bytes));
+        let image = &mut self.workspace.image;
+        image.write(offset, bytes, &mut self.undo);
     }
 
-    /// Replaces bytes that were read from the pool by what staged operations and this draft make of them.
-    pub fn patch(&self, span: Span, bytes: &mut [u8]) {
-        self.workspace.patch(span, bytes);
-        patch(&self.written, span, bytes);
+    /// As [`Workspace::ask`], with what this draft has written.
+    pub(crate) fn ask(&mut self, recall: &mut Recall, places: &[Place]) -> Option<Places> {
+        self.workspace.ask(recall, places)
+    }
+
+    /// As [`Workspace::take`], with what this draft has written.
+    pub(crate) fn take(&mut self, recall: &mut Recall, read: &[Vec<u8>]) {
+        self.workspace.take(recall, read);
     }
 
     /// Bytes that the draft adds to the body of the open transaction, at most.
@@ -403,8 +406,7 @@ impl Draft<'_> {
                 workspace.entries.push(entry.offset, entry.bytes);
             }
         }
-        // `append` would copy the whole map.
-        workspace.staged.extend(std::mem::take(&mut self.written));
+        self.undo.clear();
         workspace.last.extend(std::mem::take(&mut self.last));
         for (place, word) in std::mem::take(&mut self.before) {
             workspace.before.entry(place).or_insert(word);
@@ -412,7 +414,12 @@ impl Draft<'_> {
         for block in freed {
             match workspace.fresh.remove(&span_of(block).offset) {
                 // Nothing was ever written there.
-                Some(_) => workspace.allocator.give_back(block),
+                Some(FreshBlock { bytes, .. }) => {
+                    if !bytes.is_empty() {
+                        workspace.fresh_size -= ENTRY_HEADER_SIZE + bytes.len();
+                    }
+                    workspace.allocator.give_back(block);
+                }
                 None => workspace.freed.push(block),
             }
         }
@@ -423,6 +430,9 @@ impl Drop for Draft<'_> {
     fn drop(&mut self) {
         for block in std::mem::take(&mut self.taken) {
             self.workspace.allocator.give_back(block);
+        }
+        for before in self.undo.drain(..).rev() {
+            self.workspace.image.restore(before);
         }
     }
 }
@@ -520,21 +530,5 @@ mod tests {
         assert_eq!(workspace.allocator().free_units(), before);
         let changed = workspace.close();
         assert!(changed.iter().all(|entry| entry.bytes == [0; 8]));
-    }
-
-    #[test]
-    fn what_was_staged_is_read_before_it_is_applied() {
-        let mut workspace = workspace();
-        let mut draft = workspace.draft(5);
-        draft.write(1 << 14, &[1; 16]);
-        draft.write_word((1 << 14) + 8, u64::from_le_bytes([2; 8]));
-        draft.commit();
-        let mut bytes = [0; 12];
-        workspace.patch(Span::new((1 << 14) + 4, 12), &mut bytes);
-        assert_eq!(bytes, [1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
-        workspace.note_applied();
-        let mut bytes = [0; 8];
-        workspace.patch(Span::new(1 << 14, 8), &mut bytes);
-        assert_eq!(bytes, [0; 8]);
     }
 }

@@ -108,6 +108,10 @@ fn every_seeded_bug_of_structures_is_found() {
                 Mutant::WordNotReadAgain,
                 sessions::a_ticket_is_not_told_once_the_tenure_word_was_raised_though_the_window_is_open,
             ),
+            (
+                Mutant::KnownBeyondTenure,
+                sessions::a_writer_whose_tenure_is_over_gives_no_answer_from_what_it_knows,
+            ),
             (Mutant::BlockTagNotChecked, readers),
             (Mutant::SlotTagNotChecked, readers),
             (Mutant::FenceIgnored, readers),

@@ -262,6 +262,39 @@ fn a_silent_writer_loses_its_tenure_and_writes_nothing_more() {
     });
 }
 
+/// Needs the look at the tenure word behind an answer: everything else is known to the writer.
+#[test]
+pub fn a_writer_whose_tenure_is_over_gives_no_answer_from_what_it_knows() {
+    let scene = Scene::new(9);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve().await;
+        let (_first_process, first) = scene.front_end().await;
+        let domain = first.create_domain(2).await.expect("there is room");
+        let mut writer = first.writer(domain).await.expect("the domain is free");
+        let tree = create(&mut writer, StructureKind::BTree).await;
+        insert(&mut writer, tree, 1).await;
+        writer.publish().await.expect("the tenure lasts");
+        let structure = writer.roots().structure(tree).expect("it was created");
+        let key = 1_u64.encoded();
+        let known = writer.get(&structure, &key).await;
+        assert_eq!(
+            known.expect("it is whole"),
+            Some(3_u64.to_le_bytes().into())
+        );
+        scene.rest(2 * LEASE_NS).await;
+        let (_second_process, second) = scene.front_end().await;
+        let mut successor = scene.writer(&second, domain).await;
+        let change = operation(tree, Verb::Update, &key, &[9; 8]);
+        let (_, _ticket) = successor.stage(&change).await.expect("there is room");
+        successor.publish().await.expect("the tenure lasts");
+        let over = writer.get(&structure, &key).await;
+        let over = over.expect_err("the tenure is over");
+        assert!(matches!(over, FrontEndError::Over { .. }), "{over}");
+    });
+}
+
 /// Needs the look at the log before a lease ends: tickets of a one-sided plan ask nobody.
 #[test]
 fn a_writer_that_appends_and_asks_nothing_keeps_its_tenure() {
@@ -382,14 +415,14 @@ fn strangers_on_the_control_channel_disturb_nobody() {
         let (notify, release, slab) = (words([6, 0]), words([7, 0]), words([3, 0]));
         let (nowhere, unknown) = (words([5, 99]), words([6, u64::MAX]));
         let asked: [&[u8]; 4] = [&notify, &release, &slab, &nowhere];
-        stranger(&scene, 1, &asked).await.expect("it is accepted");
+        stranger(&scene, 2, &asked).await.expect("it is accepted");
         for garbage in [&b""[..], b"x", &[0xff; 16], &[7; 64], &unknown] {
-            stranger(&scene, 1, &[garbage])
+            stranger(&scene, 2, &[garbage])
                 .await
                 .expect("it is accepted");
         }
-        let refused = stranger(&scene, 2, &[]).await.unwrap_err();
-        let words = "the client speaks protocol version 2 of data structures, the server version 1";
+        let refused = stranger(&scene, 3, &[]).await.unwrap_err();
+        let words = "the client speaks protocol version 3 of data structures, the server version 2";
         assert!(refused.to_string().starts_with(words), "{refused}");
         insert(&mut writer, table, 1).await;
         writer.publish().await.expect("the tenure lasts");
@@ -520,7 +553,7 @@ fn both_sides_agree_on_the_plan_of_the_declared_platform() {
     }
 }
 
-/// The costs of a front-end without a cache, as facts.
+/// The costs of calls as facts: of a writer that knows what it needs and of one that does not, of a reader with a cache and of one without.
 #[test]
 fn each_call_takes_as_many_round_trips_as_its_walk_has_levels() {
     for platform in [ANSWERED, platform(PersistenceDomain::Mhp, Ddio::On)] {
@@ -561,26 +594,46 @@ fn costs_on(platform: DeclaredPlatform) {
             (cost.reads, cost.writes, cost.sends, cost.doorbells)
         };
         let (key, value) = (7_u64.encoded(), 21_u64.to_le_bytes());
-        // Root line, word of the directory, bucket, item. The record goes out when somebody waits for it.
+        // A writer knows what it has read or written. The record goes out when somebody waits for it.
         let change = operation(table, Verb::Update, &key, &value);
         let (_, ticket) = writer.stage(&change).await.expect("there is room");
-        assert_eq!(cost(), (4, 0, 0, 4));
+        assert_eq!(cost(), (0, 0, 0, 0));
         // One append: the record, with the flush or the notice behind it.
         ticket.await.expect("the tenure lasts");
         match back_end.agreement().plan().is_one_sided() {
             true => assert_eq!(cost(), (1, 1, 0, 1)),
             false => assert_eq!(cost(), (0, 1, 1, 1)),
         }
-        // Root line, inner node, leaf.
         let change = operation(tree, Verb::Update, &key, &value);
         let (_, _ticket) = writer.stage(&change).await.expect("there is room");
         let (_, ticket) = writer.stage(&change).await.expect("there is room");
-        assert_eq!(cost(), (6, 0, 0, 6));
+        assert_eq!(cost(), (0, 0, 0, 0));
         // Two records, the transaction, and the notice, whatever the number of operations: one doorbell and one round trip.
         writer.publish().await.expect("the tenure lasts");
         assert_eq!(cost(), (0, 3, 1, 1));
         ticket.await.expect("what is visible is durable");
         assert_eq!(cost(), (0, 0, 0, 0));
+        // An answer rests on the tenure word behind it, however much the writer knows.
+        let structure = writer.roots().structure(tree).expect("it was created");
+        let found = writer.get(&structure, &key).await.expect("it is whole");
+        assert_eq!((found, cost()), (Some(value.to_vec()), (1, 0, 0, 1)));
+
+        // A new tenure knows nothing: root line, word of the directory, bucket and item; root line, inner node and leaf. Then a leaf that it does not know.
+        writer.release().await.expect("the tenure lasts");
+        let mut writer = scene.writer(&back_end, domain).await;
+        let other = 90_u64.encoded();
+        cost();
+        for (structure, key, reads) in [
+            (table, &key, 4),
+            (tree, &key, 3),
+            (tree, &other, 1),
+            (tree, &other, 0),
+        ] {
+            let change = operation(structure, Verb::Update, key, &value);
+            let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+            assert_eq!(cost(), (reads, 0, 0, reads));
+        }
+        writer.publish().await.expect("the tenure lasts");
         let mut reader = back_end.reader(domain).await.expect("there is the domain");
         let roots = reader.roots().await.expect("the table is whole");
         cost();

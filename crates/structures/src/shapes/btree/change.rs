@@ -16,7 +16,8 @@ use super::seek::{Path, Seek, WayDown};
 #[derive(Clone, Debug)]
 pub struct Change {
     way: WayDown,
-    change: KeyChange,
+    /// `None` once it was handed on.
+    change: Option<KeyChange>,
     /// A plan whose value in a block is being read, and the block.
     compared: Option<(ChangePlan, Pointer)>,
 }
@@ -25,7 +26,8 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangePlan {
     tree: BTree,
-    change: KeyChange,
+    /// `None` once it was handed on.
+    change: Option<KeyChange>,
     path: Path,
     slot: Option<Slot>,
     /// The value of the key, if it lies in a block and the change depends on it.
@@ -43,7 +45,7 @@ impl BTree {
         assert!(key.len() <= self.geometry.key_size_max());
         Change {
             way: WayDown::new(*self, Seek::At(key.to_vec())),
-            change: KeyChange::new(verb, key, value),
+            change: Some(KeyChange::new(verb, key, value)),
             compared: None,
         }
     }
@@ -66,16 +68,20 @@ impl BTree {
 }
 
 impl Change {
-    fn planned(&self, path: Path) -> Result<ChangePlan, Stale> {
+    fn planned(&mut self, path: Path) -> Result<ChangePlan, Stale> {
         let tree = self.way.tree();
-        let slot = path.leaf().find(tree.tags, &self.change.key)?;
+        let change = self.change.take();
+        let key = change.as_ref().map(|change| &*change.key);
+        let slot = path
+            .leaf()
+            .find(tree.tags, key.expect("a walk ends once"))?;
         let mut full = Vec::new();
         for node in path.nodes.iter().rev().take_while(|node| node.is_full()) {
             full.push(node.slots(tree.tags)?);
         }
         Ok(ChangePlan {
             tree,
-            change: self.change.clone(),
+            change,
             path,
             slot,
             current: Vec::new(),
@@ -90,7 +96,7 @@ impl Change {
             value: Value::Block(block, _),
             ..
         }) = plan.slot
-            && self.change.compares()
+            && plan.change.as_ref().is_some_and(KeyChange::compares)
         {
             let place = Place::last(plan.tree.values().first(block));
             self.compared = Some((plan, block));
@@ -132,7 +138,7 @@ impl ChangePlan {
     /// [`SpaceFault`]: the draft has to be dropped.
     pub fn apply(mut self, draft: &mut Draft<'_>) -> Result<Answer, SpaceFault> {
         let (tags, anchor) = (self.tree.tags, self.tree.anchor());
-        let change = self.change.clone();
+        let change = self.change.take().expect("a plan is applied once");
         let slot = self.slot.take();
         let block = std::mem::take(&mut self.current);
         let current = slot.as_ref().map(|slot| match &slot.value {

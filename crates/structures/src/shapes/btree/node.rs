@@ -120,6 +120,11 @@ impl<'a> Slots<'a> {
         partition_point(self.geometry.slots(), |index| self.word(index) != 0)
     }
 
+    /// Whether there is no room for another key.
+    pub fn is_full(&self) -> bool {
+        self.word(self.geometry.slots() - 1) != 0
+    }
+
     /// The used bytes of the slot with this number.
     fn used(&self, number: usize) -> Option<&'a [u8]> {
         let start = self.geometry.slot_offset(number);
@@ -384,7 +389,7 @@ impl Node {
 
     /// Whether there is no room for another key.
     pub fn is_full(&self) -> bool {
-        self.view().count() == self.geometry.slots()
+        self.view().is_full()
     }
 
     /// Whether a value of this size lies in a slot.

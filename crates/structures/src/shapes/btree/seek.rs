@@ -1,5 +1,7 @@
 //! Ways down a tree: to a key, and to a leaf of a range.
 
+use std::ops::Range;
+
 use stonecast_base::mutant;
 
 use crate::shapes::item::{ItemRead, ItemReader};
@@ -7,6 +9,7 @@ use crate::shapes::root::{ROOT_LINE_SIZE, Root};
 use crate::shapes::traversal::{Place, Places, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
+use super::geometry::NODE_SIZE;
 use super::node::{Node, NodeView, SlotView, ValueView};
 use super::{BTree, LEVEL_MAX, TreePlace};
 
@@ -152,13 +155,15 @@ impl Descent {
 pub(super) struct WayDown {
     descent: Descent,
     nodes: Vec<Node>,
+    /// Whether nodes above one that has room are kept: they stay as they are where nodes change in place.
+    keeps_all: bool,
 }
 
 /// The end of a way down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path {
     pub root: Root,
-    /// The nodes from the topmost one to the leaf; one of each level.
+    /// The nodes from the topmost one that may change to the leaf; one of each level.
     pub nodes: Vec<Node>,
 }
 
@@ -173,6 +178,7 @@ impl WayDown {
         Self {
             descent: Descent::new(tree, seek),
             nodes: Vec::new(),
+            keeps_all: tree.is_version(),
         }
     }
 
@@ -185,13 +191,18 @@ impl Traversal for WayDown {
     type End = Path;
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Path> {
-        let nodes = &mut self.nodes;
-        let inner = |node: NodeView<'_>| nodes.push(node.to_node());
-        match self.descent.advance(bytes, inner) {
+        let (nodes, keeps_all) = (&mut self.nodes, self.keeps_all);
+        let mut keep = |node: NodeView<'_>| {
+            if !keeps_all && !node.slots.is_full() {
+                nodes.clear();
+            }
+            nodes.push(node.to_node());
+        };
+        match self.descent.advance(bytes, &mut keep) {
             Err(stale) => Step::Stale(stale),
             Ok(Down::Read(places)) => Step::Read(places),
             Ok(Down::Leaf(leaf)) => {
-                self.nodes.push(leaf.to_node());
+                keep(leaf);
                 Step::Done(Path {
                     root: self.descent.root.expect("the root came first"),
                     nodes: std::mem::take(&mut self.nodes),
@@ -211,12 +222,58 @@ pub struct Find {
 /// Items of one leaf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Keys and values, by key.
-    pub items: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The bytes of keys and values.
+    bytes: Vec<u8>,
+    items: Vec<PageItem>,
     /// The lowest key that the leaf may hold. The range goes on below it with [`Seek::Below`]; empty: it is the first leaf.
     pub low: Vec<u8>,
     /// Above all keys that the leaf may hold. The range goes on there with [`Seek::At`]; `None`: it is the last leaf.
     pub high: Option<Vec<u8>>,
+}
+
+/// The places of key and value in the bytes of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PageItem {
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+impl Page {
+    /// The number of items.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether the leaf has no items.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Key and value of the item with this index. Items are in the order of their keys.
+    ///
+    /// # Panics
+    /// If the page has fewer items.
+    pub fn item(&self, index: usize) -> (&[u8], &[u8]) {
+        let PageItem { key, value } = &self.items[index];
+        (&self.bytes[key.clone()], &self.bytes[value.clone()])
+    }
+
+    /// Keys and values, by key.
+    pub fn items(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+        (0..self.len()).map(|index| self.item(index))
+    }
+
+    /// The number of items whose keys are below a bound. `is_below` holds for no key behind one for which it does not hold.
+    pub fn partition_point(&self, is_below: impl Fn(&[u8]) -> bool) -> usize {
+        let key = |item: &PageItem| is_below(&self.bytes[item.key.clone()]);
+        self.items.partition_point(key)
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
 }
 
 /// The reading of one leaf of a range.
@@ -295,6 +352,7 @@ impl PageOf {
     fn leaf(&mut self, leaf: &NodeView<'_>) -> Result<Step<Page>, Stale> {
         let tree = self.descent.tree;
         let mut page = Page {
+            bytes: Vec::with_capacity(NODE_SIZE as usize),
             items: Vec::with_capacity(leaf.slots.count()),
             low: leaf.low.to_vec(),
             high: leaf.high.map(<[u8]>::to_vec),
@@ -302,13 +360,14 @@ impl PageOf {
         for slot in leaf.slots.all(tree.tags) {
             let SlotView { key, value, .. } = slot?;
             let value = match value {
-                ValueView::Inline(value) => value.to_vec(),
+                ValueView::Inline(value) => value,
                 ValueView::Block(block, _) => {
                     self.blocks.push((page.items.len(), block));
-                    Vec::new()
+                    &[]
                 }
             };
-            page.items.push((key.to_vec(), value));
+            let (key, value) = (page.add(key), page.add(value));
+            page.items.push(PageItem { key, value });
         }
         if self.blocks.is_empty() {
             return Ok(Step::Done(page));
@@ -324,7 +383,7 @@ impl PageOf {
         let mut longer = Places::new();
         for ((index, block), bytes) in std::mem::take(&mut self.blocks).into_iter().zip(bytes) {
             match values.judge(block, bytes) {
-                ItemRead::Whole(item) => page.items[index].1 = item.value,
+                ItemRead::Whole(item) => page.items[index].value = page.add(&item.value),
                 ItemRead::Stale(stale) => return Step::Stale(stale),
                 ItemRead::Longer(place) => {
                     self.blocks.push((index, block));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rand::{Rng as _, RngExt as _};
 use stonecast_base::{Random, SliceExt as _, Span, random_from_seed};
 use stonecast_media::Region as _;
-use stonecast_structures::shapes::btree::Seek;
+use stonecast_structures::shapes::btree::{Page, Seek};
 use stonecast_structures::shapes::{
     Answer, Description, Lookup, Many, Place, Rooted, Roots, Stale, Step, Structure, StructureKind,
     Traversal, drive,
@@ -142,6 +142,12 @@ pub fn run(kind: StructureKind, seed: u64) {
     }
 }
 
+fn items_of(page: &Page) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let items = page.items();
+    let items = items.map(|(key, value)| (key.to_vec(), value.to_vec()));
+    items.collect()
+}
+
 /// Reads from a key to the end, and from a key to the start, a leaf at a time.
 fn check_ranges(store: &Store, map: &Map, random: &mut Random) {
     let structure = store.structure();
@@ -157,7 +163,7 @@ fn check_ranges(store: &Store, map: &Map, random: &mut Random) {
     let mut next = Some(bound.clone());
     while let Some(from) = next {
         let page = read(Seek::At(from.clone()));
-        found.extend(page.items.into_iter().filter(|(key, _)| *key >= from));
+        found.extend(items_of(&page).into_iter().filter(|(key, _)| *key >= from));
         next = page.high;
     }
     let expected: Vec<_> = map.range(bound.clone()..).map(owned).collect();
@@ -167,7 +173,7 @@ fn check_ranges(store: &Store, map: &Map, random: &mut Random) {
         let mut below = bound.clone();
         loop {
             let page = read(Seek::Below(below.clone()));
-            let items = page.items.into_iter().rev();
+            let items = items_of(&page).into_iter().rev();
             let is_below = |key: &Vec<u8>| below.as_ref().is_none_or(|below| key < below);
             found.extend(items.filter(|(key, _)| is_below(key)));
             if page.low.is_empty() {
@@ -512,7 +518,7 @@ fn check_page(
         known.collect::<Vec<_>>()
     };
     // Values in blocks are read after the leaf; they are those of the leaf or the read ends as stale.
-    let is_right = (from..=store.begun).any(|at| state(at) == page.items);
+    let is_right = (from..=store.begun).any(|at| state(at) == items_of(&page));
     assert!(is_right, "a leaf from {:?} was so at no moment", page.low);
 }
 

@@ -1,0 +1,333 @@
+//! What a writer knows of the memory of its domain: words that it has read, and words as they will be when everything staged is applied.
+//!
+//! ```text
+//!   read of the pool ──learn──▶ │ page │ page │ page │ ──recall──▶ next walk, without a READ
+//!   draft ────────────write───▶ └──────┴──────┴──────┘
+//! ```
+//!
+//! While a tenure lasts nobody but its writer changes the memory of the domain. So a known word is the word of the pool once everything staged is applied, and what
+//! was staged wins over what is read. Whether the tenure lasts shows elsewhere: a record counts only under the tenure word, and an answer to the program only behind a
+//! look at that word.
+//!
+//! Pages with staged words stay until these are applied. Of the others a clock keeps those that were asked for.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use stonecast_base::Span;
+
+/// Bytes of a page: those of a node of a tree.
+const PAGE_SIZE: usize = 2048;
+const WORDS: usize = PAGE_SIZE / 8;
+/// Pages that are kept, at most, beside those with staged words.
+const PAGES_MAX: usize = 8192;
+/// Bytes of the longest read that is kept.
+const LEARNED_MAX: u64 = 1 << 16;
+
+/// A hash of a number. Pages are those of the own domain, so nobody chooses them in order to make them collide.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word ^ 0x5851_f42d_4c95_7f2d) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
+/// Known words of a domain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Image {
+    pages: HashMap<u64, Page, BuildHasherDefault<Mixer>>,
+    /// The numbers of all pages, in no order.
+    numbers: Vec<u64>,
+    hand: usize,
+    /// Pages with words that are not applied.
+    staged: Vec<u64>,
+}
+
+#[derive(Clone)]
+struct Page {
+    bytes: Box<[u8; PAGE_SIZE]>,
+    /// A bit for each known word.
+    known: [u64; WORDS / 64],
+    is_staged: bool,
+    was_asked: bool,
+}
+
+impl std::fmt::Debug for Page {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let known: u32 = self.known.iter().map(|bits| bits.count_ones()).sum();
+        write!(formatter, "{known} words, staged: {}", self.is_staged)
+    }
+}
+
+impl Page {
+    fn new() -> Self {
+        Self {
+            bytes: Box::new([0; PAGE_SIZE]),
+            known: [0; WORDS / 64],
+            is_staged: false,
+            was_asked: false,
+        }
+    }
+
+    fn knows(&self, word: usize) -> bool {
+        self.known[word / 64] >> (word % 64) & 1 == 1
+    }
+
+    fn know(&mut self, word: usize, is_known: bool) {
+        self.known[word / 64] &= !(1 << (word % 64));
+        self.known[word / 64] |= u64::from(is_known) << (word % 64);
+    }
+
+    /// Bits of `words` in one part of the known ones.
+    fn mask(words: &std::ops::Range<usize>, part: usize) -> u64 {
+        let (start, end) = (part * 64, part * 64 + 64);
+        let (first, last) = (words.start.max(start), words.end.min(end));
+        match first < last {
+            true => (u64::MAX >> (64 - (last - first))) << (first - start),
+            false => 0,
+        }
+    }
+
+    fn knows_all(&self, words: &std::ops::Range<usize>) -> bool {
+        let mut parts = self.known.iter().enumerate();
+        parts.all(|(part, known)| !known & Self::mask(words, part) == 0)
+    }
+
+    fn knows_none(&self, words: &std::ops::Range<usize>) -> bool {
+        let mut parts = self.known.iter().enumerate();
+        parts.all(|(part, known)| known & Self::mask(words, part) == 0)
+    }
+
+    fn know_all(&mut self, words: &std::ops::Range<usize>) {
+        for (part, known) in self.known.iter_mut().enumerate() {
+            *known |= Self::mask(words, part);
+        }
+    }
+}
+
+/// A word before it was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    place: u64,
+    word: [u8; 8],
+    is_known: bool,
+}
+
+/// The parts of a span that lie in one page each: the page, the bytes in it, and the bytes of the span.
+fn parts(
+    span: Span,
+) -> impl Iterator<Item = (u64, std::ops::Range<usize>, std::ops::Range<usize>)> {
+    let size = PAGE_SIZE as u64;
+    let (mut at, end) = (span.offset, span.offset + span.size);
+    std::iter::from_fn(move || {
+        if at == end {
+            return None;
+        }
+        let (page, start) = (at / size, (at % size) as usize);
+        let count = (PAGE_SIZE - start).min((end - at) as usize);
+        let of_span = (at - span.offset) as usize;
+        at += count as u64;
+        Some((page, start..start + count, of_span..of_span + count))
+    })
+}
+
+/// The words that bytes of a page touch.
+fn words_of(bytes: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+    bytes.start / 8..bytes.end.div_ceil(8)
+}
+
+impl Image {
+    /// Reads a span, all of whose words are known; false: some are not.
+    pub fn recall(&mut self, span: Span, into: &mut [u8]) -> bool {
+        for (page, bytes, of_span) in parts(span) {
+            let Some(page) = self.pages.get_mut(&page) else {
+                return false;
+            };
+            if !page.knows_all(&words_of(&bytes)) {
+                return false;
+            }
+            page.was_asked = true;
+            into[of_span].copy_from_slice(&page.bytes[bytes]);
+        }
+        true
+    }
+
+    /// Takes bytes of the pool, and puts known words over them.
+    pub fn learn(&mut self, span: Span, read: &mut [u8]) {
+        let keeps = span.size <= LEARNED_MAX && span.offset.is_multiple_of(8);
+        for (number, bytes, of_span) in parts(span) {
+            let read = &mut read[of_span];
+            let page = match keeps {
+                true => self.page(number),
+                false => match self.pages.get_mut(&number) {
+                    Some(page) => page,
+                    None => continue,
+                },
+            };
+            // A word at the end of which a part was read stays unknown.
+            let whole = bytes.start.div_ceil(8)..bytes.end / 8;
+            if keeps && page.knows_none(&words_of(&bytes)) {
+                let size = whole.len() * 8;
+                page.bytes[bytes.start..bytes.start + size].copy_from_slice(&read[..size]);
+                page.know_all(&whole);
+                continue;
+            }
+            for word in words_of(&bytes) {
+                let (first, last) = ((word * 8).max(bytes.start), (word * 8 + 8).min(bytes.end));
+                let of_read = first - bytes.start..last - bytes.start;
+                if page.knows(word) {
+                    read[of_read].copy_from_slice(&page.bytes[first..last]);
+                } else if keeps && whole.contains(&word) {
+                    page.bytes[first..last].copy_from_slice(&read[of_read]);
+                    page.know(word, true);
+                }
+            }
+        }
+    }
+
+    /// Notes whole words as they will be, and what was known of them before.
+    pub fn write(&mut self, offset: u64, bytes: &[u8], before: &mut Vec<Before>) {
+        for (number, of_page, of_span) in parts(Span::new(offset, bytes.len() as u64)) {
+            self.page(number);
+            let page = self.pages.get_mut(&number).expect("it is there now");
+            if !page.is_staged {
+                page.is_staged = true;
+                self.staged.push(number);
+            }
+            for word in words_of(&of_page) {
+                let at = word * 8;
+                before.push(Before {
+                    place: number * PAGE_SIZE as u64 + at as u64,
+                    word: *page.bytes[at..].first_chunk().expect("a word has 8 bytes"),
+                    is_known: page.knows(word),
+                });
+            }
+            page.know_all(&words_of(&of_page));
+            page.bytes[of_page].copy_from_slice(&bytes[of_span]);
+        }
+    }
+
+    /// Takes the latest write of a word back.
+    pub fn restore(&mut self, before: Before) {
+        let number = before.place / PAGE_SIZE as u64;
+        let page = self.pages.get_mut(&number).expect("staged pages stay");
+        let at = (before.place % PAGE_SIZE as u64) as usize;
+        page.bytes[at..at + 8].copy_from_slice(&before.word);
+        page.know(at / 8, before.is_known);
+    }
+
+    /// Everything staged is applied, so the pool has it.
+    pub fn note_applied(&mut self) {
+        for number in self.staged.drain(..) {
+            if let Some(page) = self.pages.get_mut(&number) {
+                page.is_staged = false;
+            }
+        }
+    }
+
+    fn page(&mut self, number: u64) -> &mut Page {
+        if !self.pages.contains_key(&number) {
+            while self.numbers.len() >= PAGES_MAX && self.evict() {}
+            self.numbers.push(number);
+        }
+        self.pages.entry(number).or_insert_with(Page::new)
+    }
+
+    /// Forgets a page; false: all have staged words.
+    fn evict(&mut self) -> bool {
+        for _ in 0..2 * self.numbers.len() {
+            self.hand %= self.numbers.len();
+            let number = self.numbers[self.hand];
+            let page = self.pages.get_mut(&number).expect("it has a number");
+            if page.is_staged || std::mem::take(&mut page.was_asked) {
+                self.hand += 1;
+                continue;
+            }
+            self.pages.remove(&number);
+            self.numbers.swap_remove(self.hand);
+            // The page that takes its place is a new one.
+            self.hand += 1;
+            return true;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::RngExt as _;
+    use stonecast_base::random_from_seed;
+
+    use super::*;
+
+    /// A memory that is the pool, and what the writer will have made of it.
+    #[test]
+    fn an_image_gives_what_was_staged_over_what_was_read_and_takes_drafts_back() {
+        for seed in 0..50 {
+            let mut random = random_from_seed(seed);
+            let size = 4 * PAGE_SIZE as u64;
+            let pool: Vec<u8> = (0..size).map(|_| random.random()).collect();
+            let mut expected = pool.clone();
+            let mut image = Image::default();
+            for _ in 0..300 {
+                let offset = random.random_range(0..size / 8 - 1) * 8;
+                let count = random.random_range(1..=(size - offset).min(300));
+                match random.random_range(0..3) {
+                    0 => {
+                        let bytes = vec![random.random(); (count as usize).next_multiple_of(8)];
+                        let bytes = &bytes[..bytes.len().min((size - offset) as usize)];
+                        let mut before = Vec::new();
+                        image.write(offset, bytes, &mut before);
+                        if random.random() {
+                            before.into_iter().rev().for_each(|one| image.restore(one));
+                        } else {
+                            let start = offset as usize;
+                            expected[start..start + bytes.len()].copy_from_slice(bytes);
+                        }
+                    }
+                    _ => {
+                        let span = Span::new(offset + random.random_range(0..8), count);
+                        let span = Span::new(span.offset, span.size.min(size - span.offset));
+                        let range = span.offset as usize..(span.offset + span.size) as usize;
+                        let mut read = vec![0; span.size as usize];
+                        if !image.recall(span, &mut read) {
+                            read.copy_from_slice(&pool[range.clone()]);
+                            image.learn(span, &mut read);
+                        }
+                        assert_eq!(read, expected[range], "seed {seed}: {span:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Needs the mark of staged pages, and the clock.
+    #[test]
+    fn staged_pages_stay_and_the_others_are_kept_within_bounds() {
+        let mut image = Image::default();
+        let place = |number: usize| Span::new((number * PAGE_SIZE) as u64, 8);
+        image.write(place(0).offset, &[7; 8], &mut Vec::new());
+        for number in 1..PAGES_MAX * 2 {
+            image.learn(place(number), &mut [1; 8]);
+        }
+        assert!(image.pages.len() <= PAGES_MAX);
+        let mut word = [0; 8];
+        assert!(image.recall(place(0), &mut word) && word == [7; 8]);
+        image.note_applied();
+        for number in 1..PAGES_MAX * 3 {
+            image.learn(place(number), &mut [1; 8]);
+        }
+        assert!(!image.recall(place(0), &mut word));
+    }
+}
