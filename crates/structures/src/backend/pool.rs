@@ -33,6 +33,7 @@ const DOMAINS_OFFSET: u64 = 512;
 const DOMAINS_MAX: u32 = ((PAGE_SIZE - DOMAINS_OFFSET) / 8) as u32;
 /// The slab that holds the back-end's own records during hand-overs, which are done one after the other.
 const OWN_SLAB: u64 = 0;
+const MAGIC_SIZE: u64 = 8;
 const CHECKSUM_OFFSET: usize = std::mem::offset_of!(HeaderBytes, checksum);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -192,10 +193,15 @@ impl StructurePool {
         medium
             .region
             .store(geometry.uses().offset + OWN_SLAB * 8, own);
-        let _uses = medium.persist(&[geometry.uses()]).await?;
         let header = geometry.header(medium.uuid);
-        medium.region.write(0, header.as_bytes());
-        let _header = medium.persist(&[Span::new(0, PAGE_SIZE)]).await?;
+        medium
+            .region
+            .write(MAGIC_SIZE, &header.as_bytes()[MAGIC_SIZE as usize..]);
+        let page = Span::new(0, PAGE_SIZE);
+        let _header = medium.persist(&[geometry.uses(), page]).await?;
+        // A power cut may tear a line: the magic comes when everything else is durable.
+        medium.region.store(0, u64::from_le_bytes(MAGIC));
+        let _magic = medium.persist(&[page]).await?;
         let mut uses = vec![SlabUse::Free; geometry.slab_count as usize];
         uses[OWN_SLAB as usize] = SlabUse::Own;
         Ok(Self {
@@ -212,10 +218,12 @@ impl StructurePool {
     /// interrupted [`StructurePool::create`].
     pub fn was_created(medium: &Medium, geometry: &PoolGeometry) -> bool {
         let mut page = vec![0; PAGE_SIZE as usize];
-        (0..=u64::from(geometry.domains)).any(|number| {
-            medium.region.read(number * PAGE_SIZE, &mut page);
-            page.iter().any(|byte| *byte != 0)
-        })
+        let has_magic = medium.region.load(0) != 0;
+        has_magic
+            || (1..=u64::from(geometry.domains)).any(|number| {
+                medium.region.read(number * PAGE_SIZE, &mut page);
+                page.iter().any(|byte| *byte != 0)
+            })
     }
 
     /// Opens a pool, ends all tenures, and begins to serve. Until then the serving word is odd, and what a reader has read in between does not count.

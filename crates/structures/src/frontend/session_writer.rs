@@ -178,6 +178,11 @@ impl Writer {
         self.writer.log().chain().lsn - self.grant.start.chain.lsn
     }
 
+    /// The number of the operation that was staged last. Operations are numbered through all tenures of the domain.
+    pub fn operations(&self) -> u64 {
+        self.writer.log().chain().operation
+    }
+
     /// Operations that are staged, and that no reader sees.
     pub fn waiting(&self) -> u64 {
         self.writer.waiting()
