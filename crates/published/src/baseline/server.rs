@@ -24,7 +24,7 @@ const STOP_CHECK_NS: Nanoseconds = 20_000_000;
 /// Interval at which the ring is polled while a client has a slot.
 const POLL_NS: Nanoseconds = 200;
 
-/// A server of one store. See the documentation of the module `baseline`.
+/// A server of one store.
 pub struct BaselineServer {
     hub: Hub,
     scheme: Scheme,
@@ -38,7 +38,7 @@ struct State {
     storage: Storage,
     /// Slots with records that are not applied yet, in the order in which they were taken.
     pending: VecDeque<Pending>,
-    /// For each of their keys, the slot of its newest record.
+    /// For each key with a pending record, the slot of its newest record.
     newest: HashMap<Vec<u8>, u64>,
     /// Read After Write: free slots, and the clients that wait for one.
     free: VecDeque<u64>,
@@ -226,7 +226,7 @@ impl BaselineServer {
         bytes
     }
 
-    /// First the log or ring, then the destination.
+    /// Looks `key` up, first in the log or ring, then in the destination.
     fn look_up(&self, key: &[u8]) -> Option<Vec<u8>> {
         let state = self.state.borrow();
         let Geometry {
@@ -255,7 +255,7 @@ impl BaselineServer {
         state.storage.get(key)
     }
 
-    /// Applies the oldest record, if it has arrived. Returns whether it had.
+    /// Applies the oldest record, if it has arrived. Returns whether a record was applied.
     async fn apply_one(&self) -> Result<bool, PublishedError> {
         let Geometry {
             key_size,

@@ -49,7 +49,7 @@ impl CloverClient {
     ///
     /// # Errors
     ///
-    /// One of them is not there.
+    /// A node or the metadata server is not there.
     pub async fn connect(
         options: &CloverOptions,
         cache: Rc<CloverCache>,
@@ -282,7 +282,7 @@ impl CloverClient {
         Ok(Pointer::from_word(u64::from_le_bytes(found)))
     }
 
-    /// Lets the shortcut of a key name its newest version. No one waits for that.
+    /// Lets the shortcut of a key name its newest version. No operation waits for that write.
     fn write_shortcut(&self, head: Pointer, new: Pointer) -> Result<(), PublishedError> {
         let node = &self.nodes[head.node as usize];
         let local: LocalSpan = node.link.keep(&new.to_word().to_le_bytes());

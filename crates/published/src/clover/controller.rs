@@ -15,7 +15,8 @@ use crate::rowan::serving::Serving;
 /// Places that a client gets at a time.
 pub(super) const PLACES: u64 = 16;
 
-/// The metadata server. A crash of it is not part of the design: it keeps everything in DRAM.
+/// The metadata server. The design does not cover a crash of this server, which keeps everything in
+/// DRAM.
 pub struct CloverController {
     options: CloverOptions,
     state: RefCell<State>,
@@ -85,7 +86,7 @@ impl CloverController {
 }
 
 impl State {
-    /// The head of a key, which a key that has none gets.
+    /// The head of a key. A key without a head gets one.
     fn open(&mut self, options: &CloverOptions, key: u64) -> Option<u64> {
         if let Some(&head) = self.heads.get(&key) {
             return Some(head);

@@ -15,8 +15,8 @@ const ABSENT: u64 = u64::MAX;
 const OFFSET_BITS: u32 = 44;
 const UNITS_BITS: u32 = 8;
 
-/// A place of a version in the memory of its first node; the other copies have the same place on the nodes behind it. The
-/// word 0 points nowhere.
+/// A place of a version in the memory of its first node; the other copies have the same place on the nodes that follow.
+/// The word 0 points nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pointer {
     pub node: u32,

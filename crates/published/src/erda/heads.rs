@@ -16,7 +16,7 @@ pub(crate) fn head_of(key: &[u8], heads: u8) -> u8 {
 /// The end of the log of one head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Its region.
+    /// The region of the head.
     pub region: u32,
     /// The end of the log, from the start of the region: the place of the next object. The paper
     /// calls it the last written address.

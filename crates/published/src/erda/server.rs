@@ -46,7 +46,7 @@ const STOP_CHECK_NS: Nanoseconds = 1_000_000;
 /// Time for which a cleaning server waits for arrivals.
 const CLEANING_LOOK_NS: Nanoseconds = 200;
 
-/// A server of one store. See the documentation of the module `erda`.
+/// A server of one store.
 pub struct ErdaServer {
     pub(super) hub: Hub,
     runtime: Rc<dyn Runtime>,

@@ -79,7 +79,7 @@ impl RowanClient {
     ///
     /// # Errors
     ///
-    /// Does the same as [`RowanClient::put`].
+    /// The errors of [`RowanClient::put`].
     pub async fn delete(&self, key: u64) -> Result<(), PublishedError> {
         done(self.call(Kind::Delete, key, &[], &mut Vec::new()).await?)
     }

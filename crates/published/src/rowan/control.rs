@@ -28,7 +28,7 @@ use crate::PublishedError;
 
 /// The interval at which the thread looks for buffers that have come back.
 const REFILL_NS: Nanoseconds = 20_000;
-/// The interval at which it tells commit versions.
+/// The interval at which the thread tells the other servers its commit versions.
 const TELL_NS: Nanoseconds = 200_000;
 /// The first bytes of a peer whose SENDs are entries.
 pub(crate) const APPENDING: &[u8] = b"append";
@@ -288,7 +288,7 @@ impl Control {
         }
     }
 
-    /// Tells the other servers the commit versions of the shards of this one, now and then.
+    /// Tells the other servers the commit versions of the shards of this server, at intervals.
     fn tell(&self) {
         let now = self.runtime.now();
         if now < self.told.get() + TELL_NS || self.peers.borrow().is_empty() {

@@ -102,7 +102,7 @@ impl RowanServer {
     }
 
     /// Enters everything that the logs of other servers hold at this moment into the indexes. The configuration manager lets a
-    /// backup do so before it makes it the primary of a shard ([`Placement::place`]).
+    /// backup do so before the backup becomes the primary of a shard ([`Placement::place`]).
     pub fn digest_all(&self) {
         digest_all(&self.store);
     }

@@ -20,7 +20,7 @@ pub enum Replication {
 }
 
 impl Replication {
-    /// All of them, Rowan-KV first.
+    /// All ways, that of Rowan-KV first.
     pub const ALL: [Self; 6] = [
         Self::Append,
         Self::Rpc,

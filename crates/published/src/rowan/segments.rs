@@ -71,9 +71,9 @@ struct Segment {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cleanable {
     pub number: u32,
-    /// The part of it that is live.
+    /// The part of the segment that is live.
     pub live: f64,
-    /// Changes of segments since it became full.
+    /// Changes of segments since the segment became full.
     pub age: u64,
 }
 
@@ -187,7 +187,7 @@ impl Segments {
         (segment.state, segment.kind)
     }
 
-    /// Notes that an index names an entry of `units` at `place`, or does no longer.
+    /// Notes that an index names an entry of `units` at `place`, or no longer does.
     pub fn count_live(&self, place: u64, units: u32, is_live: bool) {
         let number = self.of(place);
         let live = &mut self.content.borrow_mut().segments[number as usize].live;
@@ -198,7 +198,7 @@ impl Segments {
         };
     }
 
-    /// Notes that an entry in a segment waits for its copies, or does no longer. Returns whether none waits now and the
+    /// Notes that an entry in a segment waits for its copies, or no longer does. Returns whether none waits now and the
     /// segment is full.
     pub fn count_pending(&self, number: u32, is_pending: bool) -> bool {
         let segment = &mut self.content.borrow_mut().segments[number as usize];

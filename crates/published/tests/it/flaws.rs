@@ -101,7 +101,7 @@ fn e4_what_a_reader_saw_is_gone_after_a_power_cut() {
     assert_eq!(scene.get(&key(1)), Some(1), "a reader had seen 2");
 }
 
-/// This holds even if every write of a NIC is durable at once.
+/// The flaw shows even if every write of a NIC is durable at once.
 #[test]
 fn e5_the_object_survives_and_its_word_does_not() {
     let scene = Scene::on(Geometry::for_keys(20, 64, 100, 1000), Ddio::Off);

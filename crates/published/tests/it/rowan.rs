@@ -1,4 +1,4 @@
-//! Rowan-KV as published and its rivals: the same promises, kept in five ways.
+//! Rowan-KV as published and its rivals: the same promises, kept in several ways.
 
 use stonecast_published::rowan::{Replication, RowanOptions};
 

@@ -116,7 +116,8 @@ fn r3_an_entry_that_only_one_backup_has_comes_and_goes_with_the_primary() {
     );
 }
 
-/// This one does not fail: versions in the entries, and not their places, decide. The review assumed a digest by place.
+/// This schedule shows no flaw: versions in the entries, and not their places, decide. The review assumed a digest by
+/// place.
 #[test]
 fn r4_entries_of_one_key_lie_in_another_order_than_their_versions_and_the_digest_keeps_the_latest()
 {

@@ -9,7 +9,7 @@
 //!   share.rs    FETCH_AND_ADD, then WRITE, READ  one log of all servers      Share-KV
 //! ```
 //!
-//! Behind a SEND or WRITE goes a READ of one byte, with the same doorbell: with DDIO off, its answer means that the entry is
+//! A READ of one byte follows each SEND or WRITE, with the same doorbell: with DDIO off, its answer means that the entry is
 //! persisted.
 
 mod append;

@@ -7,7 +7,7 @@ use stonecast_fabric::{Access, LocalSpan, MemoryRegion, Port};
 
 use crate::PublishedError;
 
-/// Slots of a worker: more than requests that its clients have under way.
+/// Slots of a worker: more than its clients have requests under way.
 const SLOTS: u64 = 4096;
 /// Bytes of a slot: an entry, or a batch of entries.
 const SLOT_SIZE: u64 = 4096;
@@ -19,7 +19,7 @@ pub(crate) struct Staging {
     free: RefCell<Vec<u64>>,
 }
 
-/// A slot with an entry. It is free again when this is dropped, which must not be before the entry has left.
+/// A slot with an entry. Dropping the value frees the slot, which must not happen before the entry has left.
 pub(crate) struct Staged<'a> {
     staging: &'a Staging,
     slot: u64,
