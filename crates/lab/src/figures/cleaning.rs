@@ -15,7 +15,8 @@ const LIVE_PERCENT: u64 = 80;
 const SEGMENT_SIZE: u64 = 4 << 20;
 const SEGMENTS_MIN: u64 = 16;
 
-/// Measures PUTs into a pool with that share of live data, beside PUTs into a pool that never has to be cleaned.
+/// Measures PUTs into a pool of which [`LIVE_PERCENT`] percent are live, beside PUTs into a pool that never has
+/// to be cleaned.
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     if !run.wants(&[&PUT_CLEANING]) {
         return Ok(());

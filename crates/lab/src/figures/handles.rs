@@ -20,7 +20,7 @@ const TASKS: usize = 64;
 const SLICES: u32 = 16;
 /// Operations between two readings of the clock.
 const OPERATIONS_PER_LOOK: u64 = 512;
-/// The same for each task.
+/// Operations of a task between two readings of the clock.
 const OPERATIONS_PER_LOOK_OF_A_TASK: u64 = 16;
 /// Warm-up before the first measurement.
 const WARM_UP: Duration = Duration::from_millis(300);

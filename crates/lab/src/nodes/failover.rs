@@ -61,7 +61,7 @@ pub struct ShardFailover {
     pub served_ns: Nanoseconds,
     /// The time until a client has the first acknowledgement of a write.
     pub written_ns: Nanoseconds,
-    /// The same of a read.
+    /// The time until a client has the first answer of a read.
     pub read_ns: Nanoseconds,
 }
 

@@ -13,18 +13,18 @@ use super::cluster::NodeCluster;
 /// A call that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The shard of its key.
+    /// The shard of the key.
     pub shard: u32,
-    /// Whether it is a PUT; otherwise it is a GET.
+    /// Whether the call is a PUT; otherwise it is a GET.
     pub is_put: bool,
-    /// The moment at which its client began it.
+    /// The moment at which the client began the call.
     pub begun_ns: Nanoseconds,
-    /// The moment at which its client had the answer.
+    /// The moment at which the client had the answer.
     pub ended_ns: Nanoseconds,
 }
 
 impl Call {
-    /// The time that it took.
+    /// The time from begin to end.
     pub fn took_ns(&self) -> Nanoseconds {
         self.ended_ns - self.begun_ns
     }
@@ -33,12 +33,12 @@ impl Call {
 /// The calls of all clients, in the order of their ends.
 pub type Calls = Rc<RefCell<Vec<Call>>>;
 
-/// A client that makes one call of a kind on the keys of a shard after the other.
+/// A client that makes calls of one kind on the keys of a shard, one after the other.
 pub(super) struct Caller {
     pub client: Rc<ClusterClient>,
     pub shard: u32,
     pub is_put: bool,
-    /// Numbers of keys of the shard.
+    /// The keys of the shard.
     pub keys: Rc<Vec<Vec<u8>>>,
     pub value_size: usize,
     pub pause_ns: Nanoseconds,

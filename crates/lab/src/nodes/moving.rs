@@ -26,7 +26,7 @@ pub struct MoveLoad {
 /// A shard that has moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The moment at which the operator asked for it.
+    /// The moment at which the operator asked for the move.
     pub asked_ns: Nanoseconds,
     /// The moment at which the copies were whole again, and the shard was served.
     pub moved_ns: Nanoseconds,

@@ -41,14 +41,14 @@ impl EpochCell for Epoch {
 
 /// A node beyond the life of its process.
 pub struct Place {
-    /// Its name.
+    /// The name of the node.
     pub name: NodeName,
-    /// Its machine.
+    /// The machine of the node.
     pub machine: Machine,
     /// The persistent memory with its pool.
     pub module: Rc<Module>,
     pub(super) epoch: Epoch,
-    /// The number of its machine.
+    /// The number of the machine.
     zone: usize,
     shape: ClusterShape,
     running: RefCell<Option<Running>>,

@@ -11,7 +11,7 @@ pub struct Paper {
     pub figures: &'static [&'static [Figure]],
     /// The numbers of the paper's text beside those of the points of all its figures.
     pub headlines: fn(&Points) -> Vec<Headline>,
-    /// The text of its page.
+    /// The text of the page.
     pub page: PageText,
 }
 

@@ -55,7 +55,7 @@ impl RedisConnection {
         Self::open_small(address, READ_SIZE)
     }
 
-    /// Does the same, with reads of at most `read_size` bytes.
+    /// Connects as [`RedisConnection::open_tcp`] does, with reads of at most `read_size` bytes.
     pub fn open_small(address: SocketAddr, read_size: usize) -> Result<Self, PeerError> {
         let stream =
             TcpStream::connect(address).map_err(PeerError::system("connecting over TCP"))?;

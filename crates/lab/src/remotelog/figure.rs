@@ -14,7 +14,7 @@ use super::paper::series;
 pub struct Bar {
     /// The scenario.
     pub scenario: Scenario,
-    /// Whether the responder's processor has no part in it.
+    /// Whether the responder's processor has no part in the scenario.
     pub is_one_sided: bool,
     /// The mean latency.
     pub latency_us: f64,

@@ -143,7 +143,7 @@ pub fn measure_shared_memory(
     )
 }
 
-/// Does the same as [`measure_shared_memory`], between two devices: into a file below `medium`, or onto a device of
+/// Measures as [`measure_shared_memory`] does, between two devices: into a file below `medium`, or onto a device of
 /// persistent memory, which must hold no pool and whose content is lost.
 pub fn measure_on(
     ends: Ends<'_>,

@@ -63,7 +63,7 @@ struct Appended {
     retried: u64,
 }
 
-/// See [`super::measure_on`].
+/// Measures every plan of the platform of `medium`; see [`super::measure_on`].
 pub(super) fn measure_all(
     ends: Ends<'_>,
     medium: &Path,
@@ -178,7 +178,7 @@ fn measure(
     })
 }
 
-/// Serves the log until it is told to stop. Returns the number of records in it.
+/// Serves the log until `stop` is set. Returns the number of records in it.
 fn respond(
     ends: Ends<'_>,
     plan: &Plan,

@@ -90,7 +90,7 @@ fn samples(runs: &mut Runs, value: fn(&Outcome) -> f64) -> Result<Vec<Sample>, F
     Ok(samples)
 }
 
-/// Rounds to two digits behind the point.
+/// Rounds to two digits after the point.
 pub(super) fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

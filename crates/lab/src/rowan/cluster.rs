@@ -97,9 +97,9 @@ struct Machines {
 pub struct Counters {
     /// The moment.
     pub now_ns: Nanoseconds,
-    /// The number of servers, and of worker threads of each.
+    /// The number of servers.
     pub servers: u32,
-    /// As above.
+    /// The number of worker threads of each server.
     pub workers: u32,
     /// Time that all worker threads have worked.
     pub workers_ns: Nanoseconds,
@@ -112,9 +112,9 @@ pub struct Counters {
 /// The work of media.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Medium {
-    /// Bytes that reached them.
+    /// Bytes that reached the media.
     pub received: u64,
-    /// Bytes that they wrote.
+    /// Bytes that the media wrote.
     pub written: u64,
 }
 

@@ -103,9 +103,9 @@ pub struct KvOutcome {
     pub operations: u64,
     /// The measured time.
     pub duration_ns: Nanoseconds,
-    /// Latencies of PUTs and of GETs, shortest first.
+    /// Latencies of PUTs, shortest first.
     pub puts_ns: Arc<[Nanoseconds]>,
-    /// As above.
+    /// Latencies of GETs, shortest first.
     pub gets_ns: Arc<[Nanoseconds]>,
     /// Bytes that the media wrote for each byte that reached them.
     pub write_amplification: f64,
@@ -130,7 +130,7 @@ impl KvOutcome {
         at(&self.puts_ns, part)
     }
 
-    /// The same of GETs.
+    /// The latency below which `part` of the GETs ended, in microseconds; 0 if there were none.
     pub fn get_us(&self, part: f64) -> f64 {
         at(&self.gets_ns, part)
     }
@@ -142,7 +142,7 @@ fn at(latencies: &[Nanoseconds], part: f64) -> f64 {
     found.map_or(0.0, |&latency| latency as f64 / 1000.0)
 }
 
-/// What the clients of a run share.
+/// The state that the clients of a run share.
 struct Shared {
     chooser: Chooser,
     objects: Objects,

@@ -16,7 +16,7 @@ pub enum Objects {
 }
 
 impl Objects {
-    /// All of them.
+    /// All kinds of objects.
     pub const ALL: [Self; 3] = [Self::ZippyDb, Self::Up2x, Self::Udb];
 
     /// The name in figures.

@@ -62,7 +62,7 @@ const SERIES: [(Design, u32); 6] = [
     (Design::Append, 256),
     (Design::Write, 256),
 ];
-/// A stream is a thread with its connection and, of WRITEs, its log.
+/// A stream is a thread with its connection and, for WRITEs, its log.
 const STREAMS: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, SENDERS, 256];
 
 /// A number that the paper has for all its senders.

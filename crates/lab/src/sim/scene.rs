@@ -26,7 +26,7 @@ const SERVER_COMPLETIONS: u32 = 65_536;
 
 /// The platform of the machines of `profile`.
 ///
-/// Rowan's machines bypass the last-level cache; the battery of the present-day one saves
+/// Rowan's machines bypass the last-level cache; the battery of the present-day machines saves
 /// everything, caches and NICs included; the others save the content of the memory controller.
 pub fn platform_of(profile: &MachineProfile) -> DeclaredPlatform {
     let (persistence_domain, ddio) = match profile.name {

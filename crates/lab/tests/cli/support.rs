@@ -12,7 +12,7 @@ const LAB: &str = env!("CARGO_BIN_EXE_stonecast-lab");
 
 /// The output and the exit status of a command.
 pub struct Output {
-    /// Exit status; `None` if a signal ended it.
+    /// Exit status; `None` if a signal ended the command.
     pub code: Option<i32>,
     /// The results.
     pub stdout: Vec<u8>,

@@ -25,7 +25,7 @@ pub struct QuietPanics {
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send + 'static>;
 
 impl QuietPanics {
-    /// Silences them from now on.
+    /// Silences broken assertions from now on.
     pub fn begin() -> Self {
         let before = panic::take_hook();
         panic::set_hook(Box::new(|info| {
