@@ -1,7 +1,7 @@
 //! The lock file of the examples, which are a program outside the workspace, names what the crates depend on.
 //!
-//! `cargo` mends the lock file of the workspace in every build. Nothing mends this one, and the step that builds the
-//! examples comes late.
+//! `cargo` mends the lock file of the workspace in every build. Nothing mends the lock file of the examples, and the
+//! step that builds the examples comes late.
 
 use std::path::Path;
 

@@ -84,7 +84,7 @@ enum Command {
         /// Only this order: a scenario, `quiesce`, or `mutants`; may be given more than once.
         #[arg(long = "order", value_name = "ORDER")]
         orders: Vec<String>,
-        /// Runs nothing, and prints the totals of what is done.
+        /// Runs nothing, and prints the totals of the parts that are done.
         #[arg(long)]
         report: bool,
         /// Plants no seeded bugs.

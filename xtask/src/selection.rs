@@ -1,7 +1,8 @@
 //! Packages that several commands of cargo build alike.
 //!
-//! Cargo unites the features of the packages that one command names. Two commands that name different packages therefore build most of
-//! their common dependencies twice. A step names the packages of an earlier one if it needs a part of them, and runs its own part.
+//! Cargo unites the features of the packages that one command names. Two commands that name different packages therefore build
+//! most of their common dependencies twice. A step that needs some packages of an earlier step names all packages of that step,
+//! and runs its own part.
 
 /// The packages whose tests the step `tests` runs: all but the binaries.
 pub const TESTS: &[&str] = &[

@@ -6,8 +6,8 @@
 //!   campaign      fixed seeds in the counts of a release (campaign/)
 //! ```
 //!
-//! The binary uses every processor. Nothing here depends on its speed: a campaign of fixed seeds
-//! ends when it has met its demands.
+//! The binary uses every processor. Nothing here depends on the speed of the machine: a campaign of
+//! fixed seeds ends when it has met its demands.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -194,7 +194,7 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// Builds it alone.
+    /// Builds the binary alone.
     pub fn build(metadata: &Metadata) -> Result<Self> {
         let arguments = [
             "build",
@@ -206,7 +206,7 @@ impl Binary {
         Self::of(metadata, &mut cargo(&metadata.workspace_root, &arguments))
     }
 
-    /// Builds it beside the product and the tests of both, for a run that needs these, too.
+    /// Builds the binary beside the product and the tests of both, for a run that needs these, too.
     pub fn build_with_tests(metadata: &Metadata) -> Result<Self> {
         let mut command = cargo(&metadata.workspace_root, PROGRAMS);
         Self::of(metadata, command.arg("--no-run"))
@@ -389,7 +389,7 @@ fn coverage(classes: &[Class], sums: &[Sum]) -> bool {
         let verdict = match (hits, class.reachable) {
             (0, true) => "NOT HIT".to_owned(),
             (0, false) => format!(
-                "cannot be reached yet: {}",
+                "not reached in these runs: {}",
                 class.why_not.as_deref().unwrap_or("no reason given")
             ),
             _ => format!("{hits} times in {seeds} seeds"),

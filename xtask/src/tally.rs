@@ -105,7 +105,7 @@ impl NotRunFile {
         &self.path
     }
 
-    /// Takes its content and empties it.
+    /// Takes the content of the file, and empties the file.
     pub fn take(&self) -> Result<Vec<(String, String)>> {
         let text = fs::read_to_string(&self.path)
             .with_context(|| format!("reading {}", self.path.display()))?;
@@ -118,8 +118,8 @@ impl NotRunFile {
     }
 }
 
-/// Appends the tests not run to the file that [`NOT_RUN_VARIABLE`] names, if it is set: another run
-/// started this one.
+/// Appends the tests not run to the file that [`NOT_RUN_VARIABLE`] names, if the variable is set:
+/// another run started this one.
 pub fn hand_on(not_run: &[(String, String)]) -> Result<()> {
     let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) else {
         return Ok(());
@@ -141,7 +141,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds the outcome of a step; `time` is what it took, and its budget.
+    /// Adds the outcome of a step; `time` is the time that the step took, and its budget.
     pub fn add(&mut self, step: &'static str, time: (Duration, Duration), outcome: Outcome) {
         self.steps.push((step, time, outcome));
     }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_run_is_not_counted_as_passed() {
+    fn tests_that_did_not_run_are_not_counted_as_passed() {
         let not_run = vec![("full disk".to_owned(), "no root".to_owned())];
         let outcome = Outcome::of_tests(true, (5, 0), not_run);
         assert_eq!((outcome.passed, outcome.failed), (4, 0));

@@ -15,7 +15,7 @@ const FIELDS_MAX: usize = 12;
 
 /// Types that are spread over more files: the crate, and the type.
 const MORE_FILES: &[(&str, &str)] = &[
-    // A value whose changes are pure functions, sorted by who asks for them.
+    // A value whose changes are pure functions, sorted by the party that asks for them.
     ("cluster", "Configuration"),
     // Components that are to be divided.
     ("backup", "Intake"),
@@ -229,7 +229,7 @@ fn behind_generics(header: &str) -> &str {
     ""
 }
 
-/// The number of fields of a struct whose text behind its name is `text`; `None`: its fields have no names.
+/// The number of fields of a struct whose text after its name is `text`; `None`: its fields have no names.
 fn fields(text: &str) -> Option<usize> {
     let begin = text.find(['{', ';', '('])?;
     let body = text[begin..].strip_prefix('{')?;

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_is_not_due_again_and_what_is_not_split_belongs_to_the_first_part() {
+    fn a_part_that_is_done_is_not_due_again_and_undivided_orders_belong_to_the_first_part() {
         let folder = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::open(folder.path(), "abc", true).unwrap();
         let all: Vec<&str> = names().collect();

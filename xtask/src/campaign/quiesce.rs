@@ -11,7 +11,8 @@ use crate::tally::counts_of;
 /// Tries over shared memory. More than 10,000 of their senders are killed or stopped.
 const SHM_TRIES: u64 = 13_000;
 
-/// The test of a provider: package, kind of target, and name. The one of the simulated network makes 10,000 tries.
+/// The test of a provider: package, kind of target, and name. The test of the simulated network makes 10,000
+/// tries.
 const TESTS: [(&str, &[&str], &str); 2] = [
     (
         "stonecast-fabric-shm",
