@@ -39,7 +39,7 @@ pub fn print(json: bool) -> Result<(), Failure> {
 fn describe(class: &FaultClass) -> Class {
     let why_not = match class.reach {
         Reach::Direct => None,
-        Reach::Cluster => Some("it needs several servers, which the tests of membership run"),
+        Reach::Cluster => Some("it needs several servers, as in the scenario kv-cluster"),
         Reach::NotYet(reason) => Some(reason),
     };
     let FaultClass {
