@@ -1,6 +1,6 @@
 //! Comments that say nothing: a reference to the documentation of the module, and a single word.
 //!
-//! A comment states a fact that its item does not show, such as a unit or a reason. A word in backticks may stand alone: it is
+//! A comment states a fact that its item does not show, such as a unit or a reason. A word in backticks may stand alone, as
 //! the literal that the item stands for.
 
 use std::path::Path;

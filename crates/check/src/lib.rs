@@ -65,9 +65,9 @@ pub use violation::Violation;
 /// A program that runs in the simulated world.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Its name.
+    /// The name of the scenario.
     pub name: &'static str,
-    /// Its description.
+    /// The description of the scenario.
     pub summary: &'static str,
     run: fn(u64, &Adjustment) -> Report,
 }

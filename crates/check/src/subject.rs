@@ -24,7 +24,8 @@ pub(crate) trait Subject: 'static {
     type Call: 'static;
     /// An answer to a call.
     type Answer: 'static;
-    /// The contents that a recovery finds. They follow from the bytes that the recovery reads.
+    /// The contents that a recovery finds. The contents follow from the bytes that the recovery
+    /// reads.
     type Contents: Clone + Debug + PartialEq;
 
     /// The words for calls and answers.

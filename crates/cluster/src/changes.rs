@@ -62,7 +62,7 @@ pub enum Refusal {
     InState {
         /// The node.
         name: NodeName,
-        /// Its state.
+        /// The state of the node.
         state: NodeState,
     },
     /// A copy comes or goes, and another move would race with it.

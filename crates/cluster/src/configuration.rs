@@ -231,7 +231,7 @@ pub struct Group {
     pub subject: Subject,
     /// The epoch in which the primary began.
     pub term: Term,
-    /// The node that leads. It is in sync.
+    /// The node that leads, which is in sync.
     pub primary: NodeName,
     /// Nodes that have every acknowledged write. The primary waits for all of them.
     pub in_sync: BTreeSet<NodeName>,

@@ -21,7 +21,8 @@ use crate::store::VALUE_SIZE_MAX;
 const MAGIC: &str = "stonecast-configuration";
 /// The format that this program writes.
 const VERSION: u32 = 4;
-/// The oldest format that this program reads. It lacks [`Group::leaving`](crate::Group) and the seed of the hashes.
+/// The oldest format that this program reads. The format lacks [`Group::leaving`](crate::Group) and the seed of the
+/// hashes.
 const OLDEST: u32 = 2;
 /// The first format with the seed of the hashes.
 const WITH_HASH_SEED: u32 = 4;

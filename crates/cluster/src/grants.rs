@@ -41,8 +41,8 @@ struct Grant {
     over_at: Nanoseconds,
 }
 
-/// The leases that one copy has given. They are kept only in memory: after a start, a copy waits for the leases that it
-/// has forgotten.
+/// The leases that one copy has given. The leases are kept only in memory: after a start, a copy waits for the leases
+/// that it has forgotten.
 #[derive(Clone, Debug)]
 pub struct Grants {
     timing: Timing,

@@ -35,7 +35,7 @@ pub struct Held {
     pub in_sync: usize,
     /// Groups that the node joins.
     pub joins: usize,
-    /// Groups that the node leaves. It stays in sync with them until it has left.
+    /// Groups that the node leaves. The node stays in sync with the groups until it has left.
     pub leaves: usize,
 }
 
@@ -95,12 +95,12 @@ pub enum Need {
     },
     /// Draining nodes that keep nothing any more.
     Drained {
-        /// Their names.
+        /// The names of the nodes.
         nodes: Vec<NodeName>,
     },
     /// Spares that keep nothing, although no copy is missing.
     Spares {
-        /// Their names.
+        /// The names of the nodes.
         nodes: Vec<NodeName>,
     },
 }

@@ -143,7 +143,7 @@ impl PrimaryLease {
         now < self.end()
     }
 
-    /// The copies whose grants end before `moment`. They have to be asked again.
+    /// The copies whose grants end before `moment`. These copies have to be asked again.
     pub fn due(&self, moment: Nanoseconds) -> impl Iterator<Item = &NodeName> {
         let due = self.ends.iter().filter(move |&(_, &end)| end < moment);
         due.map(|(copy, _)| copy)

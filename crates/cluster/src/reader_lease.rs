@@ -83,9 +83,9 @@ impl ReaderLease {
         BegunRead { term: self.term }
     }
 
-    /// Returns whether the bytes of the read `begun` count. They count if this lease, the reader's latest, is of the
-    /// same term and holds by a clock that says `now`, read after the last READ. A term has one primary, so the node is
-    /// the same, too.
+    /// Returns whether the bytes of the read `begun` count. The bytes count if this lease, the reader's latest, is of
+    /// the same term and holds by a clock that says `now`, read after the last READ. A term has one primary, so the
+    /// node is the same, too.
     pub fn covers(&self, begun: BegunRead, now: Nanoseconds) -> bool {
         let is_same_term = begun.term == self.term || mutant!(TermNotCompared);
         is_same_term && self.holds(now)

@@ -39,7 +39,7 @@ impl Park for Sleeper {
 
 /// An executor of the calling thread, for tools that query a store and have no device to sleep on.
 ///
-/// It sleeps until a timer is due or the store's thread has an answer.
+/// The executor sleeps until a timer is due or the store's thread has an answer.
 ///
 /// ```
 /// let folder = tempfile::tempdir()?;

@@ -78,7 +78,7 @@ impl Failure {
         Self::new(Status::Failed, message)
     }
 
-    /// The same failure, marked as printed.
+    /// This failure, marked as printed.
     pub fn told(self) -> Self {
         match self {
             Self::Because(reason) => Self::Told(reason),
@@ -86,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// The same failure with a fact for programs.
+    /// This failure with a fact for programs.
     pub fn with(mut self, name: &str, fact: impl Serialize) -> Self {
         if let (Some(reason), Ok(fact)) = (self.reason_mut(), serde_json::to_value(fact)) {
             reason.facts.insert(name.to_owned(), fact);

@@ -60,7 +60,7 @@ pub struct Outlet {
     gone: u64,
     /// The time since which the client has taken nothing, if replies wait.
     stuck_at: Option<Nanoseconds>,
-    /// The replies that waited at one moment. All of them must be taken by a deadline.
+    /// The replies that waited at one moment, and must all be taken by a deadline.
     due: Option<Due>,
     /// The time by which the request must be complete.
     request_deadline: Cell<Option<Nanoseconds>>,
@@ -268,8 +268,8 @@ impl Outlet {
             && self.account.try_replies(self.replies.capacity() + size)
     }
 
-    /// Does the same as `try_room`, but waits: first until the connection's own client has taken the replies that wait,
-    /// then in line with other connections. Returns false if there was no memory for too long.
+    /// Reserves memory as `try_room` does, but waits: first until the connection's own client has taken the replies
+    /// that wait, then in line with other connections. Returns false if there was no memory for too long.
     pub async fn room(&mut self, size: usize) -> Result<bool, End> {
         loop {
             if self.try_room(size) {
@@ -297,8 +297,8 @@ impl Outlet {
         self.account.try_requests(size)
     }
 
-    /// Does the same as `try_request`, but waits in line with other connections. Returns false if there was no memory
-    /// for too long.
+    /// Reserves memory as `try_request` does, but waits in line with other connections. Returns false if there was no
+    /// memory for too long.
     pub async fn request(&self, size: usize) -> Result<bool, End> {
         let queue = &self.thread.waiting_for_requests;
         if self.account.has_requests(size) || queue.is_empty() && self.account.try_requests(size) {

@@ -43,7 +43,7 @@ pub enum StoreError {
         if *.size == 0 { "Name a key" } else { "Shorten the key, or take its hash as the key" }
     )]
     KeySize {
-        /// Its length.
+        /// The length of the key.
         size: usize,
         /// The longest length.
         max: usize,
@@ -53,7 +53,7 @@ pub enum StoreError {
         "value of {size} bytes: values have at most {max} bytes; nothing was done. Split the value over several keys"
     )]
     ValueSize {
-        /// Its length.
+        /// The length of the value.
         size: usize,
         /// The longest length.
         max: usize,

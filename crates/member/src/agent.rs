@@ -1,5 +1,5 @@
-//! The part of a member that decides. It has no input, no output and no clock: the tasks around it bring messages and
-//! time.
+//! The part of a member that decides. The agent has no input, no output and no clock: the tasks around it bring
+//! messages and time.
 //!
 //! ```text
 //!   asks         one for each peer and round, for the leases of all groups that this node leads     leads.rs

@@ -29,13 +29,13 @@ pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
 /// The identity of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its cluster.
+    /// The cluster of the node.
     pub cluster: Nonce,
-    /// Its pool.
+    /// The pool of the node.
     pub pool: Uuid,
     /// The number of its starts.
     pub incarnation: u64,
-    /// Its name.
+    /// The name of the node.
     pub name: NodeName,
 }
 
@@ -54,7 +54,7 @@ pub enum Unacceptable {
     OtherCluster {
         /// The node.
         name: NodeName,
-        /// Its cluster.
+        /// The cluster of the node.
         found: Nonce,
         /// The cluster of this node.
         known: Nonce,
@@ -82,7 +82,7 @@ pub enum Unacceptable {
     Superseded {
         /// The node.
         name: NodeName,
-        /// Its incarnation.
+        /// The incarnation of the node.
         found: u64,
         /// The latest incarnation.
         known: u64,
@@ -94,7 +94,7 @@ pub enum Unacceptable {
     NotYetKnown {
         /// The node.
         name: NodeName,
-        /// Its incarnation.
+        /// The incarnation of the node.
         found: u64,
         /// The latest incarnation that this node knows.
         known: u64,

@@ -44,9 +44,9 @@ pub struct Seat<C> {
     pub random: Random,
 }
 
-/// A node that is registered. It asks its peers for the leases of the groups that it leads, grants leases to its peers,
-/// and stands for heir when their leases end. Dropping the member ends its tasks and sessions. The leases that peers
-/// granted run out by themselves.
+/// A node that is registered. The node asks its peers for the leases of the groups that it leads, grants leases to its
+/// peers, and stands for heir when their leases end. Dropping the member ends its tasks and sessions. The leases that
+/// peers granted run out by themselves.
 ///
 /// The store of the node takes [events](Member::event), and looks at [`Member::lease`] before each answer that depends
 /// on leading.

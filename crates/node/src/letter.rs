@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use stonecast_cluster::{Epoch, Nonce, Term};
 use stonecast_replication::{Lineage, Point};
 
-/// The bytes that wake a node at rest. They are no letter.
+/// The bytes that wake a node at rest, which are no letter.
 pub const WAKE: [u8; 4] = 9_u32.to_le_bytes();
 /// Longest letter, bytes.
 pub const LETTER_SIZE: u32 = 16 * 1024;

@@ -140,8 +140,9 @@ impl<S: Store> Node<S> {
         is_hello
     }
 
-    /// The term in which the node serves `shard` at this moment; `None`: it does not. A caller that
-    /// depends on the answer asks again after everything else that the caller needs.
+    /// The term in which the node serves `shard` at this moment; `None`: the node does not serve
+    /// the shard. A caller that depends on the answer asks again after everything else that the
+    /// caller needs.
     pub fn serves(&self, shard: u32) -> Option<Term> {
         let shared = &self.shared;
         let mut state = shared.state.borrow_mut();

@@ -58,7 +58,7 @@ impl Options {
 
 /// Processes of an earlier run, over shared memory: a peer that stopped inside a write may have outlived that run.
 pub enum EarlierWriters {
-    /// None was left at the start.
+    /// No earlier writer was left at the start.
     Gone,
     /// The medium is asked in each turn whether they are gone
     /// ([`Backing::earlier_writers_are_gone`](stonecast_media::Backing::earlier_writers_are_gone)); the node starts after the first yes.

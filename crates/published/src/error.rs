@@ -26,7 +26,7 @@ pub enum PublishedError {
     Size {
         /// Key or value.
         what: &'static str,
-        /// Its length.
+        /// The length of the key or value.
         size: usize,
         /// The store's length.
         expected: usize,

@@ -216,7 +216,7 @@ impl Client {
         }
     }
 
-    /// The same for a client of a cluster. `None` on a server.
+    /// The client of a cluster behind this one. `None` on a server.
     pub fn cluster(&self) -> Option<&Rc<ClusterClient>> {
         match &self.store {
             Store::Server(_) => None,
@@ -265,7 +265,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// See [`ErrorKind`], and [`Error::effect`] for what became of the write.
+    /// See [`ErrorKind`], and [`Error::effect`] for the effect of the write.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, Error> {
         match &self.store {
             Store::Server(server) => {
@@ -397,7 +397,7 @@ impl Client {
             .collect())
     }
 
-    /// Does the same as [`Client::multi_get`], with memory that is reused.
+    /// Reads as [`Client::multi_get`] does, with memory that is reused.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The time at which the owner of an intake looks again.
+//! The urgency of the next look at an intake.
 
 use std::task::{Context, Poll};
 
@@ -6,7 +6,7 @@ use stonecast_base::Nanoseconds;
 
 use super::{Intake, IntakeError};
 
-/// How soon the owner of an intake looks again, when nothing has woken it.
+/// The urgency of the owner's next look, when nothing has woken the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
     /// The device has reported an arrival, and the search for it goes on.
@@ -41,7 +41,7 @@ impl Intake {
         })
     }
 
-    /// How soon the next look is due.
+    /// The urgency of the owner's next look.
     pub fn attention(&mut self) -> Attention {
         let buffers = self.space.buffers();
         self.search.take_if(|search| buffers.has_searched(search));

@@ -139,7 +139,8 @@ impl Intake {
         self.space.ask_back(heritage);
     }
 
-    /// The segments that went back since the last call. They are durably blank segments of records, and belong to the store.
+    /// The segments that went back since the last call. These segments are durably blank segments of records, and belong to
+    /// the store.
     pub fn take_returned(&mut self) -> Vec<SegmentState> {
         self.space.take_returned()
     }

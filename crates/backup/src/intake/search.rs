@@ -109,8 +109,8 @@ impl Intake {
         }
     }
 
-    /// The units behind the last entry found in which something may have arrived. They stand for all credits that any
-    /// session may have used.
+    /// The units behind the last entry found in which something may have arrived. The units stand for all credits
+    /// that any session may have used.
     fn under_way(&self) -> u32 {
         let held = self.sessions.values().map(|session| session.window.held());
         let credits = held.sum::<u64>() + self.room.lost();

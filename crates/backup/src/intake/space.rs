@@ -1,4 +1,4 @@
-//! The segments that appends fill. They are turned, posted, searched and used again.
+//! The segments that appends fill, from turn to post, search and reuse.
 //!
 //! ```text
 //!   lent --turn--> posted --> consumed --> settled --floors--> reusable --turn--> posted
@@ -31,7 +31,7 @@ pub struct Lent {
     pub heritage: Heritage,
 }
 
-/// The segments that appends fill. They keep the ledger of the pool.
+/// The segments that appends fill, which also keep the ledger of the pool.
 pub(super) struct Space {
     medium: Medium,
     entries: Entries,

@@ -27,11 +27,11 @@ use crate::stream::{Standing, StreamName, Told};
 /// An entry that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The facts in its header.
+    /// The facts in the header.
     pub entry: Entry,
-    /// The part of the record that it carries.
+    /// The part of the record that the entry carries.
     pub piece: Piece,
-    /// Its place in the log, header and body.
+    /// The place of the entry in the log, header and body.
     pub place: Span,
     /// The peer whose stream the entry belongs to, and the peer's connection at that time. `None`: no stream of the shard
     /// and term is open, or an earlier run left the entry.

@@ -14,8 +14,8 @@
 //! - The home is durably a segment that appends fill, and does not turn.
 //! - A segment that goes back to records is not the last one with a durable ledger.
 //!
-//! A crash leaves a ledger with all durable changes. It may have any of the later ones, but none without all that were made
-//! before it.
+//! A crash leaves a ledger with all durable changes. The ledger may have any later change, but no change without all
+//! changes that were made before it.
 
 mod book;
 
@@ -52,7 +52,7 @@ struct Shared {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change(u64);
 
-/// The reason why changes of a ledger are not durable. They stay in memory.
+/// The reason why changes of a ledger are not durable. The changes stay in memory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
@@ -129,7 +129,7 @@ impl SharedLedger {
         Change(self.shared.book.borrow().durable())
     }
 
-    /// The number of ledgers written into homes so far. Each of them took one persist.
+    /// The number of ledgers written into homes so far. Each write took one persist.
     pub fn writes(&self) -> u64 {
         self.shared.book.borrow().writes()
     }
@@ -153,7 +153,7 @@ impl SharedLedger {
         look(self.shared.book.borrow().floors())
     }
 
-    /// The segment that gets the next ledger. It stays what it is until another one is told.
+    /// Names the segment that gets the next ledger, until the next call.
     pub(crate) fn move_home(&self, home: Option<SegmentState>) {
         self.shared.book.borrow_mut().move_home(home);
     }

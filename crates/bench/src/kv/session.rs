@@ -42,7 +42,7 @@ impl Session {
         })
     }
 
-    /// Does the same as [`Session::open_with`], for a server that has accepted other clients. A refusal is not followed
+    /// Connects as [`Session::open_with`] does, for a server that has accepted other clients. A refusal is not followed
     /// by a second attempt, which would burden a server that lacks resources.
     pub fn open_another(
         devices: &dyn Devices,

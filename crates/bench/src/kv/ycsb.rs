@@ -139,7 +139,7 @@ pub fn run(
     run_on(&SharedMemory, target, options, watch)
 }
 
-/// Does the same as [`run`], with a device of `devices` for each client.
+/// Measures as [`run`] does, with a device of `devices` for each client.
 pub fn run_on(
     devices: &dyn Devices,
     target: &Target,

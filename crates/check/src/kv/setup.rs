@@ -65,7 +65,8 @@ const CLOSINGS_DRAWN: [u64; 4] = [0, 0, 1, 2];
 
 /// Share of short runs that write several times the size of their pool.
 const CHURN_SHARE: f64 = 0.3;
-/// The same share for full runs: such a run takes as long as some dozens of others.
+/// Share of full runs that write several times the size of their pool: such a run takes as long as
+/// some dozens of others.
 const FULL_CHURN_SHARE: f64 = 0.05;
 
 /// Share of full runs in which the index grows.

@@ -77,7 +77,7 @@ impl Setup {
         }
     }
 
-    /// The same with fewer operations, and mishaps that are as frequent, for many seeds.
+    /// A full run with fewer operations, and mishaps that are as frequent, for many seeds.
     pub fn lite(seed: u64) -> Self {
         let full = Self::full(seed);
         Self {

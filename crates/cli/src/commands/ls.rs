@@ -76,7 +76,7 @@ async fn print_all(client: &Client, flags: &Ls, output: &mut impl Write) -> Resu
     Ok(())
 }
 
-/// The same for a cluster, which gives its keys shard by shard.
+/// Prints the keys of a cluster, which gives its keys shard by shard.
 async fn print_cluster(
     client: &Client,
     flags: &Ls,

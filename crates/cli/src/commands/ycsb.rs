@@ -117,7 +117,7 @@ const SECONDS: f64 = 10.0;
 const MEMORY: &str = "/dev/shm";
 /// More puts than a client completes in a second, so that no cleaning runs during the measurement.
 const PUTS_PER_SECOND_MAX: f64 = 3e6;
-/// The same number if each batch waits for a disk.
+/// More puts than a client completes in a second if each batch waits for a disk.
 const DURABLE_PUTS_PER_SECOND_MAX: f64 = 1e6;
 /// The capacity of a pool, in bytes, is a multiple of this number.
 const CAPACITY_STEP: u64 = 256 << 20;

@@ -53,7 +53,7 @@ impl Directory {
         }
     }
 
-    /// The same, on a file system whose `link` behaves like `link`.
+    /// This directory, on a file system whose `link` behaves like `link`.
     #[cfg(test)]
     pub fn with_link(self, link: Link) -> Self {
         Self { link, ..self }

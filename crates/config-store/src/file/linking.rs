@@ -1,7 +1,8 @@
 //! Determines the outcome of a `link` whose answer may be wrong.
 //!
-//! A network file system may execute a `link` and lose the answer. It then repeats the request and learns that the name
-//! exists, or gives up with some error. The link count of the writer's own file decides: it has two names, or one.
+//! A network file system may execute a `link` and lose the answer. The file system then repeats the request and learns
+//! that the name exists, or gives up with some error. The link count of the writer's own file decides: the file has two
+//! names, or one.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};

@@ -155,7 +155,7 @@ impl CommandError {
         matches!(self, Self::Store(failure) if failure.code == "OOM")
     }
 
-    /// The same error as the reply to an `EXEC`, whose transaction it ends.
+    /// This error as the reply to an `EXEC`, whose transaction it ends.
     pub fn aborts_transaction(self) -> Self {
         let words = self.to_string();
         Self::TransactionAbortedBecause(words.strip_prefix("ERR ").unwrap_or(&words).into())

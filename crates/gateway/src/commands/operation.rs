@@ -123,7 +123,7 @@ pub enum ClientReport {
 pub enum Describe<'a> {
     /// All commands: arity, flags and keys.
     All,
-    /// The same for these commands.
+    /// These commands: arity, flags and keys.
     Named(Arguments<'a>),
     /// These commands in words, or all commands if none is named.
     Documents(Arguments<'a>),

@@ -121,8 +121,8 @@ impl Account {
         is_taken
     }
 
-    /// Does the same for the first in line, which may use the part that is kept for the first until its request is
-    /// complete.
+    /// Reserves `size` bytes in all for the request of the first in line, which may use the part that is kept for
+    /// the first until its request is complete.
     pub fn try_requests_as_first(&self, size: usize) -> bool {
         if !self.is_first.get() && !self.memory.has_first.swap(true, Ordering::Relaxed) {
             self.is_first.set(true);
@@ -158,7 +158,8 @@ impl Account {
         self.take_replies(size, self.memory.replies.max - self.memory.kept_for_reply)
     }
 
-    /// Does the same for the first in line.
+    /// Reserves `size` bytes in all for the replies of the first in line, which may use the part
+    /// that is kept for one reply.
     pub fn try_replies_as_first(&self, size: usize) -> bool {
         self.take_replies(size, self.memory.replies.max)
     }

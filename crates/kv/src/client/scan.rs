@@ -154,7 +154,7 @@ impl<'s> Scan<'s> {
         self.entries_in(shards, from, count).await
     }
 
-    /// The same for the keys of `shards`.
+    /// The keys of `shards` of version `from` and higher, at most `count` of the lowest versions.
     pub fn entries_in<'a>(
         &'a self,
         shards: Range<u32>,
@@ -179,7 +179,8 @@ impl<'s> Scan<'s> {
         })
     }
 
-    /// The same for the keys of one shard, with the index in which they were found.
+    /// The keys of one shard of version `from` and higher, at most `count` of the lowest versions,
+    /// with the index in which they were found.
     async fn entries_of(
         &self,
         shard: u32,

@@ -118,7 +118,7 @@ impl Seen {
         })
     }
 
-    /// Replaces the content of `into` by the next records. They are read at `node`, which leads the shard.
+    /// Replaces the content of `into` by the next records, read at `node`, which leads the shard.
     async fn next(
         &mut self,
         client: &ClusterClient,

@@ -134,8 +134,8 @@ impl Index {
         self.is_shared = true;
     }
 
-    /// Whether clients may change words of the current table. They may not while a reader may begin with the old table, since
-    /// only the server marks that table before a key changes.
+    /// Whether clients may change words of the current table. Clients may not while a reader may begin with the old table,
+    /// since only the server marks that table before a key changes.
     pub fn may_be_published(&self) -> bool {
         self.is_shared && !matches!(self.growth, Growth::Marking { .. })
     }

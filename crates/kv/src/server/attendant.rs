@@ -16,7 +16,7 @@ use crate::error::StoreError;
 pub(super) struct Attendant {
     port: Rc<Port>,
     sweeper: Sweeper,
-    /// The node, which takes the requests of other nodes. It is set once, if at all.
+    /// The node, which takes the requests of other nodes. The cell is set once, if at all.
     node: OnceCell<Weak<ServerNode>>,
 }
 

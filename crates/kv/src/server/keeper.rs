@@ -9,9 +9,9 @@
 //!
 //! The server of a node notes what the node says: which history counts, which shards are dropped, and in which terms the node leads.
 //!
-//! A server that serves such a pool alone has the only copy: everything that it has published is
-//! settled. It counts its openings as terms, in histories of no
-//! cluster, so a cluster never takes these terms for its own. A server of one node without a cluster has no keeper.
+//! A server that serves such a pool alone has the only copy: everything that it has published is settled. Such a
+//! server counts its openings as terms, in histories of no cluster, so a cluster never takes these terms for its
+//! own. A server of one node without a cluster has no keeper.
 //!
 //! Invariants:
 //! - A ledger that names a term is durable before a record of that term is stamped.
@@ -56,7 +56,8 @@ pub(crate) struct Keeper {
     stamped: u64,
     /// Whether this server has the only copies. Otherwise the node settles records.
     is_alone: bool,
-    /// Versions that the counter has left out because other nodes may have given them. They are forgotten when they are settled.
+    /// Versions that the counter has left out because other nodes may have given them. Versions are forgotten when they are
+    /// settled.
     left_out: Vec<(u64, u64)>,
 }
 

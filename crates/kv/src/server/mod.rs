@@ -344,7 +344,8 @@ impl Server {
         self.joined.as_ref().map(|joined| joined.node.member())
     }
 
-    /// The term in which this server serves the shard `number` as a node, at this moment; `None`: it does not, or the server is alone.
+    /// The term in which this server serves the shard `number` as a node, at this moment; `None`: the server does not serve the
+    /// shard, or is alone.
     pub fn serves(&self, number: u32) -> Option<Term> {
         self.joined.as_ref()?.node.serves(number)
     }

@@ -88,7 +88,7 @@ impl Shards {
         self.leads.change(epoch, number, term);
     }
 
-    /// The shard in which clients publish overwrites: they do so only in a pool of one shard.
+    /// The shard in which clients publish overwrites. Clients publish only in a pool of one shard.
     pub fn published(&self) -> &Shard {
         &self.all[0]
     }

@@ -1,6 +1,6 @@
 //! A check of a pool and a server that opens the pool report the same, whatever happened to the pool's files.
 //!
-//! They agree if
+//! Check and server agree if
 //! - the check refuses the pools that the server refuses, and no other;
 //! - the check finds something to mend where the server reports a repair, and nowhere else;
 //! - the check finds latent damage only where a server refuses the pool once the checkpoint is gone, and wherever a server that

@@ -104,7 +104,7 @@ fn an_overwrite_needs_no_answer_of_the_server_and_survives_its_death() {
             assert_eq!(world.report.borrow().keys, 100);
             expect(&world.client().await, &model).await;
         });
-        // The same after a proper close.
+        // The values are there after a proper close, too.
         world.run(async |world| expect(&world.client().await, &model).await);
     });
 }

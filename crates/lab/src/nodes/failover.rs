@@ -18,9 +18,9 @@ const PATIENCE_NS: Nanoseconds = 5_000 * MS;
 /// The end of a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Death {
-    /// Its process ends, as by `kill -9`: its queue pairs end with it, and its peers learn of that.
+    /// The process ends, as by `kill -9`: its queue pairs end with it, and its peers learn of that.
     Kill,
-    /// Its machine loses its power: no message tells anybody.
+    /// The machine loses its power: no message tells anybody.
     PowerCut,
 }
 
@@ -40,9 +40,9 @@ pub struct FailoverLoad {
 /// A primary that died, and its shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failover {
-    /// The moment of its death.
+    /// The moment of the death.
     pub died_ns: Nanoseconds,
-    /// Its shards.
+    /// The shards of the primary.
     pub shards: Vec<ShardFailover>,
     /// The calls of the run, in the order of their ends.
     pub calls: Vec<Call>,

@@ -15,7 +15,7 @@ const PATIENCE_NS: Nanoseconds = 20_000 * MS;
 /// The measured case: a cluster of one shard, which its primary leaves for a node without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveLoad {
-    /// The cluster. It has one shard, and a node more than copies.
+    /// The cluster, with one shard, and a node more than copies.
     pub shape: ClusterShape,
     /// The clients. Their keys and values are the live bytes of the shard.
     pub calls: CallLoad,

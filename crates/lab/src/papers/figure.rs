@@ -5,7 +5,7 @@ use super::{FigureError, Point, Points, Runs};
 /// The axes of a figure, and the published values.
 #[derive(Clone, Copy, Debug)]
 pub struct Axes {
-    /// The name: of the command, and of files. It begins with the name of the paper.
+    /// The name of the command and of files, which begins with the name of the paper.
     pub name: &'static str,
     /// The quantity.
     pub title: &'static str,
@@ -70,7 +70,8 @@ pub enum Section {
     None,
     /// A heading with the figure's name, its title, a row for each series, and the picture.
     Standard,
-    /// A section of its own, from the points of all figures of the paper. It begins with an empty line.
+    /// A section of its own, from the points of all figures of the paper, with an empty line at its
+    /// start.
     Own(fn(&Points) -> String),
 }
 

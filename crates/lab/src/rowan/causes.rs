@@ -1,4 +1,4 @@
-//! What decides the advantage of Rowan-KV: the same comparison with one respect changed at a time.
+//! The causes of the advantage of Rowan-KV: the same comparison with one respect changed at a time.
 
 use stonecast_published::rowan::Replication;
 use stonecast_workload::Distribution;

@@ -1,4 +1,4 @@
-//! How nodes stay in their cluster, told as stories.
+//! Stories of nodes that stay in their cluster.
 
 mod detection;
 mod mishaps;

@@ -1,6 +1,6 @@
-//! Recovery of Erda after a crash of its server: it checks the objects of the last segment of each
-//! head, and takes the older version of broken ones (paper section 4.2). It does not check earlier
-//! segments (flaw E7).
+//! Recovery of Erda after a crash of its server. Recovery checks the objects of the last segment of
+//! each head, and takes the older version of broken ones (paper section 4.2). Recovery does not
+//! check earlier segments (flaw E7).
 
 use stonecast_media::PersistentRegion;
 

@@ -43,8 +43,8 @@ pub(crate) struct Caller {
     used: RefCell<Vec<u64>>,
     requests: RefCell<Requests<Answered, ()>>,
     gone: RefCell<bool>,
-    /// Memory for messages without an answer, and the number of them so far. They outnumber the send queue, so one has left
-    /// when its place comes again.
+    /// Memory for messages without an answer, and the number of them so far. The places outnumber the send queue, so a
+    /// message has left when its place comes again.
     told: (MemoryRegion, RefCell<u64>),
 }
 

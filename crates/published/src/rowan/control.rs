@@ -6,7 +6,8 @@
 //!   Share-KV              serves one area and the word of its end
 //! ```
 //!
-//! It also tells the other control threads up to which version the entries of its shards have their copies.
+//! The thread also tells the other control threads up to which version the entries of its shards have their
+//! copies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -44,8 +44,8 @@ pub struct RowanServer {
 }
 
 impl RowanServer {
-    /// Opens server `server` in `memory`, rebuilds its indexes from what it finds there, and lets its threads run. It takes
-    /// requests when all servers are open and [`RowanServer::connect`] has ended.
+    /// Opens server `server` in `memory`, rebuilds its indexes from what it finds there, and lets its threads run. The
+    /// server takes requests when all servers are open and [`RowanServer::connect`] has ended.
     ///
     /// # Errors
     ///

@@ -77,8 +77,8 @@ impl Serving {
         &self.port
     }
 
-    /// Forgets peers that are gone, and passes the requests of new ones to `decide`, with their first bytes. It returns the
-    /// data for the peer, and the queue for its SENDs if that is not the queue of messages.
+    /// Forgets peers that are gone, and passes the requests of new ones to `decide`, with their first bytes. `decide`
+    /// returns the data for the peer, and the queue for its SENDs if that is not the queue of messages.
     pub fn take_events(
         &self,
         mut decide: impl FnMut(&[u8]) -> Result<(Vec<u8>, Option<SharedReceiveQueue>), PublishedError>,

@@ -252,7 +252,7 @@ impl Store {
         self.undigested.borrow().len()
     }
 
-    /// Notes that a segment was digested. It is committed when all these versions are.
+    /// Notes that a segment was digested. The segment is committed when all these versions are.
     pub fn note_digested(&self, segment: u32, versions: BTreeMap<u16, u64>) {
         self.commits.borrow_mut().waiting.push((segment, versions));
         self.settle_commits();

@@ -208,9 +208,9 @@ impl Builder {
         self.open_on(|_| Ok(OpenDevice::new(ShmDevice::new(ShmOptions::default())?)))
     }
 
-    /// Does the same as [`Builder::open`], over a device of the caller. The device is opened once the pool is found,
-    /// and before the pool is opened. A program that has more to start than the server, and fails to start it, calls
-    /// [`Server::withdraw`].
+    /// Opens the pool as [`Builder::open`] does, over a device of the caller. The device is opened once the pool is
+    /// found, and before the pool is opened. A program that has more to start than the server, and fails to start
+    /// it, calls [`Server::withdraw`].
     ///
     /// ```
     /// use stonecast::{Durability, OpenDevice, Server};

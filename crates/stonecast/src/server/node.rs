@@ -275,7 +275,8 @@ fn read(store: &dyn ConfigStore) -> Result<Configuration, NotANode> {
     })?)
 }
 
-/// The address as other processes of the host and other hosts use it: they have another working directory.
+/// The address for other processes of the host and for other hosts. Other processes have another working
+/// directory.
 fn reachable(address: &Address) -> String {
     match address.socket().map(std::path::absolute) {
         Some(Ok(socket)) => format!("shm:{}", socket.display()),

@@ -160,7 +160,7 @@ impl Origin {
         })
     }
 
-    /// The pool for programs; `None`: it is new.
+    /// The pool for programs; `None`: the pool is new.
     pub fn identity(&self) -> Option<PoolIdentity> {
         match &self.source {
             Source::Existing { identity, .. } => Some(*identity),

@@ -69,7 +69,8 @@ pub(crate) struct Threaded<T> {
 }
 
 impl<T: Send + 'static> Threaded<T> {
-    /// Lets `run` serve. It reports its addresses once clients can connect, and ends when it is asked to.
+    /// Lets `run` serve. `run` reports its addresses once clients can connect, and ends when it is
+    /// asked to.
     pub fn start(
         name: &str,
         run: impl FnOnce(&dyn Fn() -> bool, &dyn Fn(&[Address])) -> Result<T, Error> + Send + 'static,

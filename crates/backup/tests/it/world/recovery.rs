@@ -47,7 +47,8 @@ impl Left {
         self.messages(region, format).into_iter().collect()
     }
 
-    /// The same, each as often as there are messages of it.
+    /// Shards and versions of all entries that count, each as often as the log has messages of the
+    /// entry.
     pub fn messages(&self, region: &dyn Region, format: &LogFormat) -> Vec<(u32, u64)> {
         let entries = Entries::of(AppendKey::new(KEY, NONCE));
         let mut buffers = Buffers::new(0);

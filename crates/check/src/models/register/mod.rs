@@ -206,7 +206,7 @@ impl Told {
         Ok(told)
     }
 
-    /// An operation as the search sees it; `None`: it has no visible effect.
+    /// An operation as the search sees it; `None`: the operation has no visible effect.
     fn step(
         &self,
         number: usize,

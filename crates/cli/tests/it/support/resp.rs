@@ -38,7 +38,7 @@ impl RespClient {
         }
     }
 
-    /// The same, if the port is open.
+    /// Connects, if the port is open.
     pub fn try_connect(address: SocketAddr) -> Option<Self> {
         TcpStream::connect(address).ok()?;
         Some(Self::connect(address))

@@ -68,7 +68,7 @@ fn read_one(from: &mut dyn BufRead) -> io::Result<Head> {
     }
 }
 
-/// The head at the start of `bytes`, and its size. `None`: it is not complete.
+/// The head at the start of `bytes`, and its size. `None`: the head is not complete.
 fn parse(bytes: &[u8]) -> io::Result<Option<(Head, usize)>> {
     let mut fields = [httparse::EMPTY_HEADER; FIELD_COUNT_MAX];
     let mut response = httparse::Response::new(&mut fields);

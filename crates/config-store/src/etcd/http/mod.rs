@@ -67,7 +67,8 @@ pub struct Http {
 }
 
 impl Http {
-    /// Connections to `endpoint`, over TLS if there is a configuration for it. None is opened yet.
+    /// Connections to `endpoint`, over TLS if there is a configuration for it. No connection is
+    /// opened yet.
     pub fn new(endpoint: &str, connect: Duration, tls: Option<Arc<ClientConfig>>) -> Self {
         Self {
             endpoint: endpoint.to_owned(),

@@ -22,7 +22,7 @@ pub fn missing() -> Option<&'static str> {
     version.is_err().then_some("etcd is not installed")
 }
 
-/// One server. It is killed with this value.
+/// One server, which is killed with this value.
 pub struct Member {
     /// `HOST:PORT` for clients.
     pub endpoint: String,

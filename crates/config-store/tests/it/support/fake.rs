@@ -57,7 +57,7 @@ impl Fake {
         Self::start_within(None, answer)
     }
 
-    /// The same over TLS.
+    /// Starts a server that speaks TLS.
     pub fn start_encrypted(
         tls: Arc<ServerConfig>,
         answer: impl FnMut(&str, &str) -> Reply + Send + 'static,
@@ -105,7 +105,7 @@ impl Fake {
         fake
     }
 
-    /// Shows another certificate to new connections. Those that exist go on.
+    /// Shows another certificate to new connections. Existing connections go on.
     pub fn renew(&self, tls: Arc<ServerConfig>) {
         *self.tls.lock().unwrap() = Some(tls);
     }

@@ -6,8 +6,8 @@
 //!   open     --a bucket is marked as moved------> open: the newer index; the old one is given back
 //! ```
 //!
-//! The old index is given back once none of its reads is in flight. A READ names no index: it holds the era in which it was posted, and a
-//! change of any index begins the next era. A READ of an index may be of any era before the change of that index.
+//! The old index is given back once none of its reads is in flight. A READ names no index, but the era in which it was posted,
+//! and a change of any index begins the next era. A READ of an index may be of any era before the change of that index.
 //!
 //! ```text
 //!   era 0 ---- shard 3 changes ---- era 1 ---- shard 5 changes ---- era 2

@@ -63,7 +63,8 @@ impl Reader {
         }
     }
 
-    /// The same for READs that complete soon, or for READs in the call. Each variant is compiled without the code of the other.
+    /// Finds a key by READs that complete soon, or by READs in the call. Each variant is compiled without the code of the
+    /// other.
     #[inline(never)]
     fn find_without_future<const SOON: bool>(
         &self,

@@ -23,7 +23,7 @@ const PUMPS_MAX: u32 = SERVER_RECEIVES / 64 * 2;
 enum Leased {
     /// An extent to which the client writes records.
     Extent(Extent),
-    /// Rights to publish. They end before the extents in which their client stamps records.
+    /// Rights to publish, which end before the extents in which their client stamps records.
     Rights(PublishingRights),
 }
 

@@ -6,7 +6,7 @@ use crate::server::shard::Change;
 
 /// A call that the node keeps until it may go on.
 pub(in crate::server) struct Call {
-    /// Its slot among the calls of its batch.
+    /// The slot of the call among the calls of its batch.
     pub slot: usize,
     /// The write that is to be published; `None`: an answer that appends nothing.
     pub write: Option<StampedWrite>,

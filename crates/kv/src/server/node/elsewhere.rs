@@ -6,8 +6,8 @@
 //!   publish   after a persist                                          durable, then in the index
 //! ```
 //!
-//! Records wait in the order in which they have come, since a later record of a key replaces an earlier one. A crash before the persist leaves any part
-//! of them. They come again then: the floor of their shard has not risen.
+//! Records wait in the order in which they have come, since a later record of a key replaces an earlier one. A crash before the
+//! persist leaves any part of these records. The records come again then: the floor of their shard has not risen.
 
 use std::collections::VecDeque;
 
@@ -148,7 +148,8 @@ pub(super) fn publish(state: &mut State, written: Vec<Written>, persisted: &Pers
     }
 }
 
-/// Forgets the records of `shard`, which the node drops. Those in the log never get a word.
+/// Forgets the records of `shard`, which the node drops. Records that are in the log never get a
+/// word.
 pub(super) fn forget(state: &mut State, shard: u32) {
     let mut elsewhere = std::mem::take(&mut state.node_mut().elsewhere);
     let shards = &state.shards;

@@ -9,7 +9,7 @@ use stonecast_base::Nanoseconds;
 
 /// Pause of arrivals after which a batch counts as complete.
 const QUIET_NS: Nanoseconds = 6_000;
-/// The same pause once as many operations have arrived as before: a client takes less time to send one.
+/// The pause once as many operations have arrived as before: a client takes less time to send one.
 const QUIET_AFTER_ALL_NS: Nanoseconds = 1_500;
 /// Time between two checks during the wait.
 pub(super) const LOOK_NS: Nanoseconds = 500;

@@ -48,7 +48,7 @@ enum Waits {
     Copies,
 }
 
-/// How far a batch is decided.
+/// The progress of the decisions on a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decided {
     /// Every write is decided.

@@ -44,7 +44,7 @@ struct Shard {
     live_bytes: U64,
     bucket_count: U64,
     outcome_count: U64,
-    /// See [`Outcomes::horizon`].
+    /// The version after which all outcomes are remembered; see [`Outcomes::horizon`].
     horizon: U64,
 }
 
@@ -62,7 +62,7 @@ struct Segment {
     xor: U64,
     tokens_lost: U64,
     sequence_floor: U64,
-    /// See [`Occupancy`].
+    /// The facts about the records of the segment; see [`Occupancy`].
     live: U64,
     tombstones: U64,
     first_death: U64,

@@ -481,7 +481,8 @@ mod tests {
         assert_eq!(found.unsettled(&format), []);
     }
 
-    /// Needs the persist of the whole copy: it may be visible and not durable while recovery writes the other one.
+    /// Needs the persist of the whole copy, which may be visible and not durable while recovery writes the other
+    /// one.
     #[test]
     fn the_whole_copy_of_a_damaged_header_of_records_is_persisted_before_the_other_is_written() {
         let directory = tempfile::TempDir::new().unwrap();

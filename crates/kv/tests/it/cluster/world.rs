@@ -36,7 +36,7 @@ pub struct StandIn {
     pub module: Rc<Module>,
     pub process: Process,
     pub server: Rc<RefCell<Option<Rc<Server>>>>,
-    /// The length of the leases that the node offers; 0: it offers none.
+    /// The length of the leases that the node offers; 0: none.
     pub held_ns: Rc<Cell<u64>>,
     /// A shard on which the node has no lease to offer, though it leads the shard.
     pub unleased: Rc<Cell<Option<u32>>>,

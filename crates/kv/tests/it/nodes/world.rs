@@ -57,7 +57,7 @@ impl Shape {
         segment_size: 256 << 10,
     };
 
-    /// The same, where no node is removed for its silence.
+    /// This shape, where no node is removed for its silence.
     pub fn patient(self) -> Self {
         Self {
             remove_after_ns: 100_000 * MS,

@@ -53,13 +53,13 @@ impl Shape {
         ballast: Ballast::of(0),
     };
 
-    /// The same, but backups answer.
+    /// Three nodes, with a plan in which backups answer.
     pub const ANSWERED: Self = Self {
         plan: Plan::Answered,
         ..Self::THREE
     };
 
-    /// The same, where no node is removed for its silence.
+    /// This shape, where no node is removed for its silence.
     pub fn patient(self) -> Self {
         Self {
             remove_after_ns: 2_000 * MS,

@@ -73,7 +73,7 @@ pub struct TestStore {
 struct Parts {
     /// The published and digested state.
     maps: BTreeMap<u32, Map>,
-    /// The same with everything stamped.
+    /// The state with everything that is stamped.
     decided: BTreeMap<u32, Map>,
     calls: Vec<Call>,
     counter: u64,

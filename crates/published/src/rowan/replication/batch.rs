@@ -45,7 +45,7 @@ enum Stage {
     Open,
     /// Takes no further entry.
     Closed,
-    /// Its entries are persisted.
+    /// The entries of the batch are persisted.
     Done,
     Failed,
 }

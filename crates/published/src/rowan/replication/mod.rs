@@ -84,7 +84,7 @@ impl Replicator {
         })
     }
 
-    /// Brings an entry to the backups. It is persisted there when this ends.
+    /// Brings an entry to the backups. The entry is persisted there when the future ends.
     pub async fn replicate(&self, backups: &[u32], entry: &[u8]) -> Result<(), PublishedError> {
         match self {
             Self::Append(appends) => appends.replicate(backups, entry).await,
