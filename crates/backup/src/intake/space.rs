@@ -1,4 +1,4 @@
-//! The segments that appends fill, from turn to post, search and reuse.
+//! The segments that appends fill: the intake turns, posts, searches and reuses them.
 //!
 //! ```text
 //!   lent --turn--> posted --> consumed --> settled --floors--> reusable --turn--> posted

@@ -1,8 +1,8 @@
 //! The two text formats of `/metrics`, and the choice between them.
 //!
 //! Both formats carry the same samples. The formats differ in the name of a counter's family (`x` in OpenMetrics,
-//! `x_total` in the classic format; its samples are `x_total` in both), in the lines `# UNIT`, and in the line `#
-//! EOF` that ends OpenMetrics.
+//! `x_total` in the classic format; its samples are `x_total` in both), in the lines `# UNIT`, and in the line
+//! `# EOF` that ends OpenMetrics.
 
 use std::fmt::Write as _;
 

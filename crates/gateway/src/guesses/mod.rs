@@ -27,9 +27,9 @@ pub use pace::Pace;
 
 /// The wrong passwords that one connection may send: the number at once, and then the number each second.
 const CONNECTION: Pace = Pace::new(3, 1);
-/// The wrong passwords that all connections of one origin may send.
+/// The wrong passwords that all connections of one origin may send: at once, and then each second.
 const ORIGIN: (u64, u64) = (100, 100);
-/// The wrong passwords that all origins together may send.
+/// The wrong passwords that all origins together may send: at once, and then each second.
 const ALL: (u64, u64) = (1000, 1000);
 /// The number of origins that are remembered before an origin is forgotten.
 const ORIGINS_MIN: usize = 1024;

@@ -56,8 +56,7 @@ pub(crate) struct Keeper {
     stamped: u64,
     /// Whether this server has the only copies. Otherwise the node settles records.
     is_alone: bool,
-    /// Versions that the counter has left out because other nodes may have given them. Versions are forgotten when they are
-    /// settled.
+    /// Versions that the counter has left out because other nodes may have given them. A settled version is forgotten.
     left_out: Vec<(u64, u64)>,
 }
 

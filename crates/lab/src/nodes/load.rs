@@ -24,7 +24,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// The time from begin to end.
+    /// The time from the call to the answer.
     pub fn took_ns(&self) -> Nanoseconds {
         self.ended_ns - self.begun_ns
     }

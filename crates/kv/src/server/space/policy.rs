@@ -220,8 +220,7 @@ impl Space {
         self.tombstones_are_in_the_way() && self.unsettled.by_clients < Horizons::of(self).first
     }
 
-    /// Whether tombstones have to be dropped, because tombstones pile up, or a delete waits for
-    /// their room.
+    /// Whether tombstones have to be dropped, because they pile up or a delete waits for their room.
     fn tombstones_are_in_the_way(&self) -> bool {
         if self.delete_waits {
             return true;
