@@ -11,6 +11,7 @@ mod fuzz;
 mod idle;
 mod limits;
 mod memory;
+mod monitoring;
 mod pipeline;
 mod protection;
 mod support;
