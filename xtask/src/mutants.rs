@@ -14,48 +14,74 @@ use crate::metadata::Metadata;
 use crate::step::cargo;
 use crate::tally::counts_of;
 
-/// The tests that hunt bugs below any store, by package. Each test plants its own bug.
-const HUNTS: [(&str, &str); 13] = [
-    ("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
-    (
+/// A test that hunts the bugs of a part of a crate, or of a store on several machines. Each test plants its own bugs.
+struct Hunt {
+    package: &'static str,
+    /// The tests of the package with this one, as Cargo names them.
+    tests: &'static str,
+    name: &'static str,
+}
+
+/// The option for the tests beside a crate, which stand in `tests/it`.
+const BESIDE: &str = "--test=it";
+
+/// The option for the tests inside a crate.
+const INSIDE: &str = "--lib";
+
+const fn hunt(package: &'static str, name: &'static str) -> Hunt {
+    Hunt {
+        package,
+        tests: BESIDE,
+        name,
+    }
+}
+
+const HUNTS: [Hunt; 14] = [
+    hunt("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
+    hunt(
         "stonecast-fabric-sim",
         "every_seeded_bug_of_appends_is_found",
     ),
-    ("stonecast-fabric-sim", "every_seeded_bug_of_power_is_found"),
-    (
-        "stonecast-fabric-shm",
-        "every_seeded_bug_of_shared_memory_is_found",
-    ),
-    (
+    hunt("stonecast-fabric-sim", "every_seeded_bug_of_power_is_found"),
+    Hunt {
+        package: "stonecast-fabric-shm",
+        tests: INSIDE,
+        name: "every_seeded_bug_of_shared_memory_is_found",
+    },
+    hunt(
         "stonecast-kv",
         "every_seeded_bug_of_the_store_in_a_cluster_is_found",
     ),
-    (
+    hunt(
+        "stonecast-kv",
+        "every_seeded_bug_of_the_store_of_a_node_is_found",
+    ),
+    hunt(
         "stonecast-member",
         "every_seeded_bug_of_membership_is_found",
     ),
-    ("stonecast-node", "every_seeded_bug_of_nodes_is_found"),
-    (
+    hunt("stonecast-node", "every_seeded_bug_of_nodes_is_found"),
+    hunt(
         "stonecast-persist",
         "every_seeded_bug_of_durable_appends_is_found",
     ),
-    (
+    hunt(
         "stonecast-replication",
         "every_seeded_bug_of_one_machine_is_found",
     ),
-    (
+    hunt(
         "stonecast-replication-sim",
         "every_seeded_bug_of_replication_is_found",
     ),
-    (
+    hunt(
         "stonecast-log",
         "every_seeded_bug_of_the_log_of_appends_is_found",
     ),
-    (
+    hunt(
         "stonecast-log",
         "every_seeded_bug_of_own_histories_is_found",
     ),
-    (
+    hunt(
         "stonecast-structures",
         "every_seeded_bug_of_structures_is_found",
     ),
@@ -90,30 +116,31 @@ pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
     Ok(hunted(metadata)? && good)
 }
 
-/// Runs the tests of [`HUNTS`]. Each test must run: a name that matches no test is a finding.
-///
-/// One command builds all of them, so that each crate is compiled with one set of features alone.
+/// Runs the tests of [`HUNTS`]. Returns `false` if one failed or did not run.
 fn hunted(metadata: &Metadata) -> Result<bool> {
-    let packages: BTreeSet<&str> = HUNTS.iter().map(|(package, _)| *package).collect();
+    let beside = hunted_in(metadata, BESIDE)?;
+    Ok(hunted_in(metadata, INSIDE)? && beside)
+}
+
+/// Runs the hunts among the `tests` of their packages. Each hunt must run: a name that matches no test is a finding.
+///
+/// One command builds all of them, so that each crate is compiled with one set of features alone. The tests inside the
+/// crates are a command of their own, since the other crates have no hunts there.
+fn hunted_in(metadata: &Metadata, tests: &str) -> Result<bool> {
+    let hunts = || HUNTS.iter().filter(|hunt| hunt.tests == tests);
+    let packages: BTreeSet<&str> = hunts().map(|hunt| hunt.package).collect();
     let features: Vec<String> = packages
         .iter()
         .map(|package| format!("{package}/mutants"))
         .collect();
     let output = cargo(
         &metadata.workspace_root,
-        &[
-            "test",
-            "--lib",
-            "--test",
-            "it",
-            "--locked",
-            "--no-fail-fast",
-        ],
+        &["test", tests, "--locked", "--no-fail-fast"],
     )
     .args(packages.iter().flat_map(|package| ["--package", package]))
     .args(["--features", &features.join(",")])
     .args(["--", "--nocapture"])
-    .args(HUNTS.map(|(_, test)| test))
+    .args(hunts().map(|hunt| hunt.name))
     .stdout(Stdio::piped())
     .spawn()
     .and_then(std::process::Child::wait_with_output)
@@ -125,5 +152,41 @@ fn hunted(metadata: &Metadata) -> Result<bool> {
         .filter_map(counts_of)
         .map(|(passed, _)| passed)
         .sum();
-    Ok(output.status.success() && passed == HUNTS.len() as u64)
+    Ok(output.status.success() && passed == hunts().count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The names of the hunts in the Rust files of a folder and its folders.
+    fn hunts_in(folder: &Path, names: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                hunts_in(&path, names);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let functions = text
+                    .lines()
+                    .filter_map(|line| line.trim().strip_prefix("fn "));
+                names.extend(
+                    functions
+                        .filter(|name| name.starts_with("every_seeded_bug_of_"))
+                        .map(|name| name.trim_end_matches("() {").to_owned()),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_hunt_of_the_crates_is_run() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        let mut there = BTreeSet::new();
+        hunts_in(&crates, &mut there);
+        let run: BTreeSet<String> = HUNTS.iter().map(|hunt| hunt.name.to_owned()).collect();
+        assert_eq!(there, run);
+    }
 }
