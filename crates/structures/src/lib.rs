@@ -31,7 +31,7 @@ pub use backend::{
 pub use executor::Executor;
 pub use frontend::{
     BackEnd, DomainWriter, FRONT_END_COMPLETIONS, FrontEndError, Reader, Served, StageFault,
-    Staged, Staging, Ticket, Writer,
+    Staged, Staging, StructureReader, Ticket, Writer,
 };
 pub use service::{SERVICE_COMPLETIONS, Service, ServiceError};
 pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};

@@ -124,6 +124,19 @@ impl<S: Shape> BlockingWriter<S> {
         publish() -> ();
         /// As [`Writer::flush`].
         flush() -> ();
+        /// As [`Writer::clear`].
+        clear() -> ();
+        /// As [`Writer::rename`].
+        rename(structure: &str) -> ();
+    }
+
+    /// As [`Writer::destroy`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn destroy(self) -> Result<(), Error> {
+        self.connection.run(async |_| self.writer.destroy().await)
     }
 
     /// As [`Writer::release`].
@@ -144,6 +157,8 @@ impl<S: Keyed> BlockingWriter<S> {
         insert_if_absent(key: &S::Key, value: &S::Value) -> bool;
         /// As [`Writer::update`].
         update(key: &S::Key, value: &S::Value) -> bool;
+        /// As [`Writer::compare_and_update`].
+        compare_and_update(key: &S::Key, expected: &S::Value, new: &S::Value) -> bool;
         /// As [`Writer::remove`].
         remove(key: &S::Key) -> bool;
         /// As [`Writer::get`].

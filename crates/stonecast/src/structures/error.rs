@@ -50,6 +50,12 @@ pub enum Error {
         /// The text.
         name: String,
     },
+    /// Another structure of the lock domain has the name.
+    #[error("there is a structure {name:?}")]
+    Taken {
+        /// The name.
+        name: String,
+    },
     /// Key or value are longer than the structure takes.
     #[error(
         "an entry with a key of {key_size} bytes and a value of {value_size} bytes is too large: keys have at most {key_size_max} bytes, values 1 MiB"
@@ -91,7 +97,7 @@ impl Error {
             FrontEndError::Over { .. } => Self::TenureOver,
             FrontEndError::Gone | FrontEndError::Failed(_) => Self::Gone,
             FrontEndError::NoRoom => Self::NoRoom,
-            FrontEndError::NoDomain { .. } => Self::NotFound {
+            FrontEndError::NoDomain { .. } | FrontEndError::NoStructure => Self::NotFound {
                 name: name.to_owned(),
             },
             FrontEndError::Stage(StageFault::Execute(ExecuteFault::Size {

@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 use std::ops::{self, Bound, RangeBounds};
 
-use stonecast_structures::Key as _;
 use stonecast_structures::shapes::Structure;
 use stonecast_structures::shapes::btree::{Page, Seek};
+use stonecast_structures::{Key as _, StructureReader};
 
 use super::error::Error;
 use super::session::encoded_bound;
@@ -16,21 +16,15 @@ use super::writer::decoded;
 /// of the call.
 pub struct Reader<S: Shape> {
     name: String,
-    reader: stonecast_structures::Reader,
-    structure: Structure,
+    reader: StructureReader,
     shape: PhantomData<S>,
 }
 
 impl<S: Shape> Reader<S> {
-    pub(super) fn new(
-        name: &str,
-        reader: stonecast_structures::Reader,
-        structure: Structure,
-    ) -> Self {
+    pub(super) fn new(name: &str, reader: StructureReader) -> Self {
         Self {
             name: name.to_owned(),
             reader,
-            structure,
             shape: PhantomData,
         }
     }
@@ -41,9 +35,11 @@ impl<S: Keyed> Reader<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::Gone`]: connect anew. [`Error::Damaged`], [`Error::Decode`].
+    /// [`Error::NotFound`]: the structure was dropped. [`Error::Gone`]: connect anew. [`Error::Damaged`], [`Error::Decode`].
     pub async fn get(&mut self, key: &S::Key) -> Result<Option<S::Value>, Error> {
-        let found = self.reader.get(&self.structure, &key.encoded()).await;
+        let key = key.encoded();
+        let find = |structure: &Structure| structure.find(&key).expect("a structure with keys");
+        let found = self.reader.end_of(find).await;
         let found = found.map_err(|error| Error::of(&self.name, error))?;
         found
             .map(|bytes| decoded::<S>(&self.name, &bytes))
@@ -56,7 +52,7 @@ impl<S: Keyed> Reader<S> {
     ///
     /// The same as [`Reader::get`].
     pub async fn entries(&mut self) -> Result<Vec<Entry<S>>, Error> {
-        let contents = self.reader.contents(&self.structure).await;
+        let contents = self.reader.end_of(Structure::walk).await;
         let contents = contents.map_err(|error| Error::of(&self.name, error))?;
         let entries = contents.items.iter();
         entries
@@ -72,7 +68,8 @@ impl<S: Sequence> Reader<S> {
     ///
     /// The same as [`Reader::get`].
     pub async fn peek(&mut self) -> Result<Option<S::Value>, Error> {
-        let found = self.reader.peek(&self.structure).await;
+        let peek = |structure: &Structure| structure.peek().expect("a structure without keys");
+        let found = self.reader.end_of(peek).await;
         let found = found.map_err(|error| Error::of(&self.name, error))?;
         found
             .map(|bytes| decoded::<S>(&self.name, &bytes))
@@ -85,7 +82,7 @@ impl<S: Sequence> Reader<S> {
     ///
     /// The same as [`Reader::get`].
     pub async fn values(&mut self) -> Result<Vec<S::Value>, Error> {
-        let contents = self.reader.contents(&self.structure).await;
+        let contents = self.reader.end_of(Structure::walk).await;
         let contents = contents.map_err(|error| Error::of(&self.name, error))?;
         let values = contents.items.iter();
         values
@@ -187,10 +184,11 @@ impl<K: Key, V: Value> Range<'_, K, V> {
             let Some(seek) = &self.next else {
                 return Ok(None);
             };
-            let Structure::BTree(tree) = self.reader.structure else {
-                unreachable!("the type of the reader was checked")
+            let page = |structure: &Structure| {
+                let page = structure.page(seek.clone());
+                page.expect("a structure with an order")
             };
-            let page = self.reader.reader.end_of(|| tree.page(seek.clone())).await;
+            let page = self.reader.reader.end_of(page).await;
             let page = page.map_err(|error| Error::of(&self.reader.name, error))?;
             let (start, end) = (&self.start, &self.end);
             let is_above = |key: &[u8]| match start {

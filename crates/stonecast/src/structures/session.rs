@@ -7,7 +7,7 @@ use std::time::Duration;
 use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_structures::shapes::{Named, Structure};
 use stonecast_structures::{
-    BackEnd, DomainName, FRONT_END_COMPLETIONS, FrontEndError, Operation, Verb,
+    BackEnd, DomainName, FRONT_END_COMPLETIONS, FrontEndError, Operation, StructureReader, Verb,
 };
 
 use super::error::Error;
@@ -239,31 +239,24 @@ impl Session {
         name: &str,
         cache_size: u64,
     ) -> Result<Reader<S>, Error> {
-        let (reader, row, structure) = self.find(name).await?;
-        check::<S>(name, &row)?;
-        Ok(Reader::new(name, reader.remembering(cache_size), structure))
+        let reader = self.find(name, cache_size).await?;
+        check::<S>(name, reader.row())?;
+        Ok(Reader::new(name, reader))
     }
 
-    pub(super) async fn find(
-        &self,
-        name: &str,
-    ) -> Result<(stonecast_structures::Reader, Named, Structure), Error> {
+    async fn find(&self, name: &str, cache_size: u64) -> Result<StructureReader, Error> {
         let Name {
             domain, structure, ..
         } = Name::parse(name)?;
         let of = |error| Error::of(name, error);
-        let not_found = || Error::NotFound {
-            name: name.to_owned(),
-        };
         let domains = self.back_end.domains().await.map_err(of)?;
         let found = domains.iter().find(|(_, known)| *known == domain);
-        let (number, _) = found.ok_or_else(not_found)?;
-        let mut reader = self.back_end.reader(*number).await.map_err(of)?;
-        let roots = reader.roots().await.map_err(of)?;
-        let row = roots.rows().iter().find(|row| row.name == structure);
-        let row = row.ok_or_else(not_found)?.clone();
-        let structure = roots.structure(row.number).expect("it has a row");
-        Ok((reader, row, structure))
+        let (number, _) = found.ok_or_else(|| Error::NotFound {
+            name: name.to_owned(),
+        })?;
+        let reader = self.back_end.reader(*number).await.map_err(of)?;
+        let reader = reader.remembering(cache_size);
+        StructureReader::open(reader, structure).await.map_err(of)
     }
 
     /// The structures of all lock domains.
@@ -307,8 +300,8 @@ impl Session {
     ///
     /// [`Error::NotFound`], [`Error::Damaged`].
     pub async fn contents(&self, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
-        let (mut reader, _, structure) = self.find(name).await?;
-        let contents = reader.contents(&structure).await;
+        let mut reader = self.find(name, 0).await?;
+        let contents = reader.end_of(Structure::walk).await;
         Ok(contents.map_err(|error| Error::of(name, error))?.items)
     }
 

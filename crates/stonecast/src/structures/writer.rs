@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use stonecast_structures::shapes::{Answer, Structure};
-use stonecast_structures::{Operation, Verb};
+use stonecast_structures::{Comparison, Operation, Verb};
 
 use super::error::Error;
+use super::session::Name;
 use super::types::{Keyed, Sequence, Shape, Value};
 
 /// The writer of a structure of type `S`. It has the tenure of the structure's lock domain until it is dropped, or silent for longer than its lease.
@@ -135,6 +136,96 @@ impl<S: Shape> Writer<S> {
     }
 }
 
+impl<S: Shape> Writer<S> {
+    async fn change_domain(&mut self, verb: Verb, value: &[u8]) -> Result<Answer, Error> {
+        let operation = Operation {
+            token: 0,
+            structure: 0,
+            verb,
+            key: part_of(&self.name).as_bytes(),
+            value,
+        };
+        let of = |error| Error::of(&self.name, error);
+        let (answer, _ticket) = self.writer.stage(&operation).await.map_err(of)?;
+        self.publish().await?;
+        Ok(answer)
+    }
+
+    /// Makes the structure empty. Readers go on with the empty one. Its blocks are freed by and by, with later publications.
+    ///
+    /// ```
+    /// use stonecast::Durability;
+    /// use stonecast::structures::{self, HashTable, Server};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let server = Server::builder(folder.path().join("pool"))
+    ///     .durability(Durability::Process)
+    ///     .capacity(32 << 20)
+    ///     .serve()?;
+    /// let session = structures::connect_blocking(&server.address().to_string())?;
+    /// let mut stock = session.writer::<HashTable<String, u64>>("shop/stock")?;
+    /// let nails = "nails".to_owned();
+    /// stock.insert(&nails, &7)?;
+    /// assert!(stock.compare_and_update(&nails, &7, &6)?);
+    /// assert!(!stock.compare_and_update(&nails, &7, &5)?);
+    /// let mut seen = session.reader::<HashTable<String, u64>>("shop/stock")?;
+    /// assert_eq!(seen.get(&nails)?, Some(6));
+    /// stock.clear()?;
+    /// assert_eq!(seen.get(&nails)?, None);
+    /// stock.rename("store")?;
+    /// assert_eq!(seen.get(&nails)?, None);
+    /// session.reader::<HashTable<String, u64>>("shop/store")?;
+    /// stock.destroy()?;
+    /// assert!(matches!(seen.get(&nails), Err(structures::Error::NotFound { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Writer::publish`], and [`Error::NoRoom`]: nothing was done.
+    pub async fn clear(&mut self) -> Result<(), Error> {
+        if let Answer::Created(number) = self.change_domain(Verb::Clear, &[]).await? {
+            let structure = self.writer.roots().structure(number);
+            self.structure = structure.expect("it was created");
+            self.number = number;
+        }
+        Ok(())
+    }
+
+    /// Gives the structure another name in its lock domain. Readers that have it open keep it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Name`], [`Error::Taken`]: nothing was done. The same as [`Writer::publish`].
+    pub async fn rename(&mut self, structure: &str) -> Result<(), Error> {
+        let domain = self.name.split('/').next().unwrap_or_default();
+        let name = format!("{domain}/{structure}");
+        Name::parse(&name)?;
+        if self.writer.roots().named(structure).is_some() {
+            return Err(Error::Taken { name });
+        }
+        self.change_domain(Verb::Rename, structure.as_bytes())
+            .await?;
+        self.name = name;
+        Ok(())
+    }
+
+    /// Ends the structure, and gives the tenure back. Its blocks are freed by and by, with later publications of the lock domain.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Writer::clear`].
+    pub async fn destroy(mut self) -> Result<(), Error> {
+        self.change_domain(Verb::Drop, &[]).await?;
+        self.release().await
+    }
+}
+
+/// The part of a name that names the structure in its lock domain.
+fn part_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(_, part)| part)
+}
+
 fn existed(answer: &Answer) -> bool {
     matches!(answer, Answer::Existed(true))
 }
@@ -178,6 +269,32 @@ impl<S: Keyed> Writer<S> {
             .update_now(Verb::Update, &key_of::<S>(key), &value.encode())
             .await?;
         Ok(existed(&answer))
+    }
+
+    /// Gives `key` the value `new` if it has the value `expected`. Returns whether it had.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Writer::insert`].
+    pub async fn compare_and_update(
+        &mut self,
+        key: &S::Key,
+        expected: &S::Value,
+        new: &S::Value,
+    ) -> Result<bool, Error> {
+        let (expected, new) = (expected.encode(), new.encode());
+        let comparison = Comparison {
+            expected: &expected,
+            new: &new,
+        };
+        let answer = self
+            .update_now(
+                Verb::CompareAndUpdate,
+                &key_of::<S>(key),
+                &comparison.encode(),
+            )
+            .await?;
+        Ok(answer == Answer::Changed(true))
     }
 
     /// Removes `key`. Returns whether it was there.

@@ -53,6 +53,9 @@ pub enum FrontEndError {
         /// The domain.
         domain: u32,
     },
+    /// The domain has no structure of this name, or not any more.
+    #[error("the domain has no such structure")]
+    NoStructure,
     /// The domain is damaged.
     #[error("domain {domain} is damaged; the back-end knows the place")]
     Damaged {

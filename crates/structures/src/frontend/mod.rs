@@ -8,6 +8,7 @@ mod error;
 mod reader;
 mod served;
 mod session_writer;
+mod structure_reader;
 mod talk;
 mod writer;
 
@@ -17,4 +18,5 @@ pub use error::FrontEndError;
 pub use reader::Reader;
 pub use served::Served;
 pub use session_writer::Writer;
+pub use structure_reader::StructureReader;
 pub use writer::{DomainWriter, StageFault, Staged, Staging};

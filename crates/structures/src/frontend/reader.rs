@@ -39,38 +39,46 @@ impl Reader {
         &mut self,
         make: impl Fn() -> T,
     ) -> Result<T::End, FrontEndError> {
-        let placing = self.back_end.port().device().placing();
-        let shares_memory = placing == Placing::RequesterProcessor;
         let mut tries = 0;
         loop {
-            // After something stale, everything is read again.
-            let memory = (&mut self.cache, tries == 0);
-            let (back_end, territory) = (&self.back_end, &self.territory);
-            let ended = match shares_memory {
-                true => {
-                    let served = Served::new(make(), PoolGeometry::serving_word());
-                    back_end
-                        .drive_remembering(territory, served, memory)
-                        .await?
-                }
-                false => {
-                    back_end
-                        .drive_remembering(territory, make(), memory)
-                        .await?
-                }
-            };
-            match ended {
+            match self.end_once(make(), tries == 0).await? {
                 Ok(end) => return Ok(end),
                 Err(stale) if tries == TRIES_MAX => return Err(FrontEndError::Stale(stale)),
-                // The domain may have got another slab.
-                Err(Stale { place, .. }) if !self.territory.holds(place) => {
-                    self.territory = self.back_end.territory(self.domain).await?;
-                }
-                Err(_) => {}
+                Err(stale) => self.note_stale(stale).await?,
             }
             tries += 1;
-            self.back_end.count_retry();
         }
+    }
+
+    /// Drives a traversal once. `trusts`: remembered places are taken as they are.
+    pub(super) async fn end_once<T: Traversal>(
+        &mut self,
+        traversal: T,
+        trusts: bool,
+    ) -> Result<Result<T::End, Stale>, FrontEndError> {
+        let placing = self.back_end.port().device().placing();
+        let memory = (&mut self.cache, trusts);
+        let (back_end, territory) = (&self.back_end, &self.territory);
+        match placing == Placing::RequesterProcessor {
+            true => {
+                let served = Served::new(traversal, PoolGeometry::serving_word());
+                back_end.drive_remembering(territory, served, memory).await
+            }
+            false => {
+                back_end
+                    .drive_remembering(territory, traversal, memory)
+                    .await
+            }
+        }
+    }
+
+    /// A traversal begins again, and reads everything: the domain may have got another slab.
+    pub(super) async fn note_stale(&mut self, stale: Stale) -> Result<(), FrontEndError> {
+        if !self.territory.holds(stale.place) {
+            self.territory = self.back_end.territory(self.domain).await?;
+        }
+        self.back_end.count_retry();
+        Ok(())
     }
 
     /// Everything that a structure holds, as it was at one moment.

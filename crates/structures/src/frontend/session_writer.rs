@@ -12,7 +12,7 @@ use crate::backend::{Grant, PoolGeometry, Territory};
 use crate::shapes::{Answer, CreateFault, ExecuteFault, Roots, Structure, Traversal};
 use crate::space::SpaceFault;
 use crate::tenure::LogFull;
-use crate::wire::{self, Operation, Request};
+use crate::wire::{self, Operation, Request, Verb};
 
 /// Answers of the back-end without room in the log after which a writer gives up.
 const TRIMS_MAX: u32 = 1000;
@@ -127,12 +127,34 @@ impl Writer {
     /// # Errors
     /// As [`Writer::flush`].
     pub async fn publish(&mut self) -> Result<(), FrontEndError> {
+        self.reclaim_ended().await?;
         if let Some(record) = self.writer.publish() {
             self.appends.append(record);
         }
         self.appends.wait(Until::Taken(self.records())).await?;
         self.note_told();
         Ok(())
+    }
+
+    /// Stages that some blocks of structures that have ended are freed, with what is staged anyway.
+    async fn reclaim_ended(&mut self) -> Result<(), FrontEndError> {
+        if self.writer.waiting() == 0 || !self.writer.roots().has_ended() {
+            return Ok(());
+        }
+        // No versions: the program decides how long these are kept.
+        let value = 0_u32.to_le_bytes();
+        let reclaim = Operation {
+            token: 0,
+            structure: 0,
+            verb: Verb::Reclaim,
+            key: &[],
+            value: &value,
+        };
+        match self.try_stage(&reclaim).await {
+            // What finds no room now finds it with a later publication.
+            Ok(_) | Err(FrontEndError::Stage(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The value of an encoded key in a structure with keys, as it is with everything staged. What the answer may rest on is durable first.

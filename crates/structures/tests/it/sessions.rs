@@ -17,7 +17,7 @@ use stonecast_session::{ConnectError, Endpoint, Greeting, Protocol, Queues};
 use stonecast_structures::shapes::{Answer, Description, Structure, StructureKind};
 use stonecast_structures::{
     BackEnd, FRONT_END_COMPLETIONS, FrontEndError, Key as _, LogKey, Medium, Operation,
-    PoolGeometry, SERVICE_COMPLETIONS, Service, StructurePool, Verb, Writer,
+    PoolGeometry, SERVICE_COMPLETIONS, Service, StructurePool, StructureReader, Verb, Writer,
 };
 
 const GEOMETRY: PoolGeometry = PoolGeometry {
@@ -259,6 +259,55 @@ fn a_silent_writer_loses_its_tenure_and_writes_nothing_more() {
         };
         println!("{over}");
         assert_eq!(keys(&second, domain, table, 5).await, [1, 2]);
+    });
+}
+
+/// Needs the reclaiming that a publication brings along, and the root word among the reads of a reader that has found a structure.
+#[test]
+fn a_structure_that_was_made_empty_gives_its_blocks_back_and_keeps_its_readers() {
+    let scene = Scene::new(10);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve().await;
+        let (_process, front_end) = scene.front_end().await;
+        let domain = front_end.create_domain(2).await.expect("there is room");
+        let mut writer = front_end.writer(domain).await.expect("the domain is free");
+        let table = create(&mut writer, StructureKind::HashTable).await;
+        for key in 0..300 {
+            insert(&mut writer, table, key).await;
+        }
+        writer.publish().await.expect("the tenure lasts");
+        let reader = front_end.reader(domain).await.expect("there is the domain");
+        let reader = reader.remembering(1 << 20);
+        let mut reader = StructureReader::open(reader, "HashTable")
+            .await
+            .expect("it was created");
+        let length = |structure: &Structure| structure.walk();
+        let contents = reader.end_of(length).await.expect("it is whole");
+        assert_eq!(contents.length, 300);
+        let clear = operation(0, Verb::Clear, b"HashTable", &[]);
+        let (answer, _ticket) = writer.stage(&clear).await.expect("there is room");
+        let Answer::Created(table) = answer else {
+            panic!("{answer:?}")
+        };
+        writer.publish().await.expect("the tenure lasts");
+        let key = 7_u64.encoded();
+        let find = |structure: &Structure| structure.find(&key).expect("it has keys");
+        assert_eq!(reader.end_of(find).await.expect("it is whole"), None);
+        assert!(writer.roots().has_ended());
+        for key in 0..100 {
+            insert(&mut writer, table, key).await;
+            writer.publish().await.expect("the tenure lasts");
+        }
+        assert!(!writer.roots().has_ended());
+        let found = reader.end_of(find).await.expect("it is whole");
+        assert_eq!(found, Some(21_u64.to_le_bytes().into()));
+        let end = operation(0, Verb::Drop, b"HashTable", &[]);
+        let (_, _ticket) = writer.stage(&end).await.expect("there is room");
+        writer.publish().await.expect("the tenure lasts");
+        let gone = reader.end_of(find).await.expect_err("it was dropped");
+        assert!(matches!(gone, FrontEndError::NoStructure), "{gone}");
     });
 }
 
