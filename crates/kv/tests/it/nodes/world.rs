@@ -11,7 +11,8 @@ use stonecast_cluster::{
 };
 use stonecast_config_sim::{ConfigService, ServiceOptions};
 use stonecast_fabric_sim::{
-    Features, Machine, MachineOptions, MachineProfile, Module, Process, SimBacking, Survivor, World,
+    Features, Machine, MachineOptions, MachineProfile, Module, Process, RootPort, SimBacking,
+    Survivor, World,
 };
 use stonecast_kv::{
     CLIENT_COMPLETIONS, ClusterClient, ClusterOptions, Dial, NodeOptions, Server, ServerOptions,
@@ -42,6 +43,9 @@ pub struct Shape {
     pub remove_after_ns: Nanoseconds,
     pub segments: u64,
     pub segment_size: u64,
+    /// The root ports of the nodes' machines, and the longest time for which a write may wait there.
+    pub root_port: RootPort,
+    pub inbound_stall_ns_max: Nanoseconds,
 }
 
 impl Shape {
@@ -55,6 +59,11 @@ impl Shape {
         remove_after_ns: 60 * MS,
         segments: 16,
         segment_size: 256 << 10,
+        root_port: RootPort {
+            ddio: None,
+            relaxed_ordering: false,
+        },
+        inbound_stall_ns_max: 0,
     };
 
     /// This shape, where no node is removed for its silence.
@@ -132,6 +141,7 @@ impl Place {
                 multi_packet: shape.packs,
                 ..Features::COMMON
             },
+            inbound_stall_ns_max: shape.inbound_stall_ns_max,
             ..MachineOptions::new(MachineProfile::MODERN)
         });
         let place = Self {
@@ -176,7 +186,9 @@ impl Place {
 
     fn start(&self, world: &World, service: &ConfigService, random: Random) {
         let process = world.process(self.machine);
-        let (port, runtime) = (process.port(COMPLETIONS).unwrap(), process.runtime());
+        let device = process.open_device_at(self.shape.root_port);
+        let port = process.port_on(device, COMPLETIONS).unwrap();
+        let runtime = process.runtime();
         for address in addresses(self.index) {
             port.device().listen(&address).unwrap();
         }
@@ -236,11 +248,18 @@ impl Place {
 
     /// Cuts the power of the machine. Nothing survives that was not durable.
     pub fn cut_power(&self, world: &World) {
+        self.lose_power(world, |place| {
+            let wreck = world.wreck(place.machine, &place.module);
+            let fates = vec![Default::default(); wreck.undecided()];
+            wreck.survivor(&fates)
+        });
+    }
+
+    /// Cuts the power of the machine. `survivor` decides what survives of that which was not durable.
+    pub fn lose_power(&self, world: &World, survivor: impl FnOnce(&Self) -> Survivor) {
         world.cut_power(self.machine);
         self.running.take();
-        let wreck = world.wreck(self.machine, &self.module);
-        let fates = vec![Default::default(); wreck.undecided()];
-        self.module.restart(wreck.survivor(&fates));
+        self.module.restart(survivor(self));
         self.lost_power.set(true);
     }
 
@@ -267,6 +286,8 @@ impl Place {
 pub struct Cluster {
     pub places: Vec<Place>,
     pub shape: Shape,
+    /// The machine and the process of clients.
+    pub machine: Machine,
     pub process: Process,
     random: RefCell<Random>,
     service: Rc<ConfigService>,
@@ -291,7 +312,8 @@ impl Cluster {
         for place in &places {
             *place.epoch.0.borrow_mut() = Some(Known::of(&first));
         }
-        let process = world.process(machine());
+        let machine = machine();
+        let process = world.process(machine);
         let port = process.port(64).unwrap();
         let store = service.store(&port, &process.runtime());
         let stored = store.compare_and_set(None, &first.encode());
@@ -299,6 +321,7 @@ impl Cluster {
         let cluster = Self {
             places,
             shape,
+            machine,
             process,
             random: RefCell::new(random),
             service,
