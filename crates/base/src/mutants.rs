@@ -459,6 +459,8 @@ mutants! {
     RootBeforeTable in "structures", "rule 10: all roots change by one word";
     /// A block that nothing links any more is not marked as dead.
     DeadNotMarked in "structures", "rule 9: what is cached is noticed to be old";
+    /// A binary tree changes a node of the open transaction in place, although a reader may reach it before the rest is applied.
+    NodeRotatedInPlace in "structures", "rule 9: a node that is replaced stays as it was";
     /// A block that old snapshots reach is used again at once.
     RetiredAtOnce in "structures", "rule 6: deferred frees stand in a retire chain";
     /// A reader of a snapshot takes younger nodes for nodes of its version.

@@ -237,6 +237,8 @@ pub(crate) fn kind_in_words(kind: StructureKind) -> &'static str {
         StructureKind::HashTable => "a hash table",
         StructureKind::BTree => "a B+tree",
         StructureKind::MvBTree => "a multi-version B+tree",
+        StructureKind::Bst => "a binary search tree",
+        StructureKind::MvBst => "a multi-version binary search tree",
         StructureKind::Cursor => "a cursor",
     }
 }

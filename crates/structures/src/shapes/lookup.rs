@@ -1,6 +1,7 @@
 //! Reads of a structure of any kind.
 
-use super::btree::{self, PageOf, Seek};
+use super::btree::{self, Page, Seek};
+use super::classic;
 use super::contents::Contents;
 use super::hash;
 use super::sequence::{Peek, QueueWalk, ReadCursor, StackWalk};
@@ -14,6 +15,17 @@ pub enum Lookup {
     HashTable(hash::Find),
     /// In a tree.
     BTree(btree::Find),
+    /// In a binary search tree.
+    BinaryTree(classic::Find),
+}
+
+/// The reading of some neighbouring keys of a range.
+#[derive(Clone, Debug)]
+pub enum PageOf {
+    /// Of a tree: a leaf.
+    BTree(btree::PageOf),
+    /// Of a binary search tree: a key.
+    BinaryTree(classic::PageOf),
 }
 
 /// A walk over all of a structure.
@@ -23,6 +35,8 @@ pub enum Walk {
     HashTable(hash::Walk),
     /// Over a tree.
     BTree(btree::Walk),
+    /// Over a binary search tree.
+    BinaryTree(classic::Walk),
     /// Over a stack.
     Stack(StackWalk),
     /// Over a queue.
@@ -35,7 +49,7 @@ impl Structure {
     /// Whether the structure has keys.
     pub fn has_keys(&self) -> bool {
         match self {
-            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) => true,
+            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) | Self::BinaryTree(_) => true,
             Self::Stack(_) | Self::Queue(_) | Self::Cursor(_) => false,
         }
     }
@@ -46,6 +60,7 @@ impl Structure {
             Self::HashTable(table) => Lookup::HashTable(table.find(key)),
             Self::BTree(tree) => Lookup::BTree(tree.find(key)),
             Self::MvBTree(version) => Lookup::BTree(version.tree().find(key)),
+            Self::BinaryTree(tree) => Lookup::BinaryTree(tree.find(key)),
             Self::Stack(_) | Self::Queue(_) | Self::Cursor(_) => return None,
         })
     }
@@ -53,8 +68,9 @@ impl Structure {
     /// Reads some neighbouring keys of a range; `None`: the structure has no order of keys.
     pub fn page(&self, seek: Seek) -> Option<PageOf> {
         match self {
-            Self::BTree(tree) => Some(tree.page(seek)),
-            Self::MvBTree(version) => Some(version.tree().page(seek)),
+            Self::BTree(tree) => Some(PageOf::BTree(tree.page(seek))),
+            Self::MvBTree(version) => Some(PageOf::BTree(version.tree().page(seek))),
+            Self::BinaryTree(tree) => Some(PageOf::BinaryTree(tree.page(seek))),
             Self::HashTable(_) | Self::Stack(_) | Self::Queue(_) | Self::Cursor(_) => None,
         }
     }
@@ -64,7 +80,11 @@ impl Structure {
         match self {
             Self::Stack(stack) => Some(stack.peek()),
             Self::Queue(queue) => Some(queue.peek()),
-            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) | Self::Cursor(_) => None,
+            Self::HashTable(_)
+            | Self::BTree(_)
+            | Self::MvBTree(_)
+            | Self::BinaryTree(_)
+            | Self::Cursor(_) => None,
         }
     }
 
@@ -74,6 +94,7 @@ impl Structure {
             Self::HashTable(table) => Walk::HashTable(table.walk()),
             Self::BTree(tree) => Walk::BTree(tree.walk()),
             Self::MvBTree(version) => Walk::BTree(version.tree().walk()),
+            Self::BinaryTree(tree) => Walk::BinaryTree(classic::Walk::new(*tree)),
             Self::Stack(stack) => Walk::Stack(stack.walk()),
             Self::Queue(queue) => Walk::Queue(queue.walk()),
             Self::Cursor(cursor) => Walk::Cursor(cursor.read()),
@@ -88,6 +109,18 @@ impl Traversal for Lookup {
         match self {
             Self::HashTable(find) => find.step(bytes).map(hash::Found::into_value),
             Self::BTree(find) => find.step(bytes),
+            Self::BinaryTree(find) => find.step(bytes),
+        }
+    }
+}
+
+impl Traversal for PageOf {
+    type End = Page;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Page> {
+        match self {
+            Self::BTree(page) => page.step(bytes),
+            Self::BinaryTree(page) => page.step(bytes),
         }
     }
 }
@@ -99,6 +132,7 @@ impl Traversal for Walk {
         match self {
             Self::HashTable(walk) => walk.step(bytes),
             Self::BTree(walk) => walk.step(bytes),
+            Self::BinaryTree(walk) => walk.step(bytes),
             Self::Stack(walk) => walk.step(bytes),
             Self::Queue(walk) => walk.step(bytes),
             Self::Cursor(read) => read.contents(bytes).unwrap_or_else(Step::Stale),

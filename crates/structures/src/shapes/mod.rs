@@ -35,6 +35,7 @@ mod travel;
 mod traversal;
 
 pub mod btree;
+pub mod classic;
 pub mod hash;
 pub mod sequence;
 
@@ -42,7 +43,7 @@ pub use audit::Audit;
 pub use contents::Contents;
 pub use item::{ITEM_HEADER_SIZE, KEY_SIZE_MAX, VALUE_SIZE_MAX};
 pub(crate) use item::{ItemRead, ItemReader};
-pub use lookup::{Lookup, Walk};
+pub use lookup::{Lookup, PageOf, Walk};
 pub use many::Many;
 pub(crate) use reclaim::Reclaim;
 pub(crate) use results::{NewResult, Repeated, Results, table_size as results_size};

@@ -10,6 +10,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::btree::{BTree, Geometry, MvBTree};
+use super::classic::{BinaryTree, Sizes};
 use super::hash::HashTable;
 use super::item::KEY_SIZE_MAX;
 use super::retired::RetireChain;
@@ -88,18 +89,24 @@ pub enum StructureKind {
     BTree = 4,
     /// A multi-version B+tree.
     MvBTree = 5,
+    /// A binary search tree.
+    Bst = 7,
+    /// A multi-version binary search tree.
+    MvBst = 8,
     /// The place of a consumer in a queue of another domain, or of the same one.
     Cursor = 9,
 }
 
 impl StructureKind {
     /// All kinds.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Stack,
         Self::Queue,
         Self::HashTable,
         Self::BTree,
         Self::MvBTree,
+        Self::Bst,
+        Self::MvBst,
         Self::Cursor,
     ];
 
@@ -110,7 +117,7 @@ impl StructureKind {
 
     /// Whether a snapshot of the domain holds one state of such a structure for as long as its old versions are kept.
     pub fn is_versioned(self) -> bool {
-        matches!(self, Self::MvBTree)
+        matches!(self, Self::MvBTree | Self::MvBst)
     }
 
     fn of(code: u8) -> Option<Self> {
@@ -191,6 +198,19 @@ impl Description {
         Geometry::new(self.key_size_max.into(), self.value_size as usize)
     }
 
+    fn sizes(&self) -> Sizes {
+        Sizes::new(self.key_size_max.into(), self.value_size as usize)
+    }
+
+    /// All of a structure with this anchor or root; none if nothing is left of it.
+    fn scrap(&self, anchor: Pointer, root: Root) -> Option<Scrap> {
+        match self.kind {
+            StructureKind::MvBTree => Scrap::version(root),
+            StructureKind::MvBst => self.sizes().part(root.top),
+            _ => Some(Scrap::anchor(anchor)),
+        }
+    }
+
     /// Bytes of a usual item.
     fn item_hint(&self) -> usize {
         // A value that is called long is not read with its first read.
@@ -210,6 +230,13 @@ impl Description {
                 let geometry = self.geometry();
                 Structure::MvBTree(MvBTree::new(root, youngest, tags, geometry))
             }
+            StructureKind::Bst => {
+                Structure::BinaryTree(BinaryTree::new(anchor, tags, self.sizes()))
+            }
+            StructureKind::MvBst => {
+                let tree = BinaryTree::version(root, youngest, tags, self.sizes());
+                Structure::BinaryTree(tree)
+            }
         }
     }
 
@@ -225,6 +252,9 @@ impl Description {
                 let root = MvBTree::create(draft, tags, self.geometry())?;
                 return Ok((Pointer::NULL, root));
             }
+            StructureKind::Bst => BinaryTree::create(draft, tags)?,
+            // An empty version has no node.
+            StructureKind::MvBst => Pointer::NULL,
         };
         Ok((anchor, Root::default()))
     }
@@ -393,10 +423,7 @@ impl Roots {
     pub(crate) fn end(&mut self, draft: &mut Draft<'_>, name: &str) -> Result<(), CreateFault> {
         let row = self.row_mut(name)?.clone();
         self.rows.retain(|other| other.number != row.number);
-        let first = match row.description.kind.is_versioned() {
-            true => Scrap::version(row.description.kind, row.root),
-            false => Some(Scrap::anchor(row.anchor)),
-        };
+        let first = row.description.scrap(row.anchor, row.root);
         // An empty multi-version structure has no block.
         let Some(first) = first else { return Ok(()) };
         let mut heap = Heap::default();

@@ -8,7 +8,6 @@ use stonecast_base::Span;
 use super::item::{ITEM_HEADER_SIZE, ItemReader};
 use super::retired::CHUNK_SIZE;
 use super::root::{ROOT_LINE_SIZE, Root};
-use super::roots::StructureKind;
 use super::sequence;
 use super::structure::Structure;
 use super::tag::word_at;
@@ -39,6 +38,8 @@ pub(super) enum Part {
     Stacked,
     /// A node of a tree.
     Node { level: u32 },
+    /// A node of a binary search tree.
+    BinaryNode { size: u64 },
     /// A chunk of a queue, with the items from the one with this index on. All items of the queue from there on are `count`.
     Chunk { index: u32, count: u32 },
 }
@@ -68,12 +69,9 @@ impl Scrap {
         Self::new(pointer, Part::Anchor)
     }
 
-    /// All of a version of a structure; none if it is empty.
-    pub fn version(kind: StructureKind, root: Root) -> Option<Self> {
-        let part = match kind {
-            StructureKind::MvBTree => Part::Node { level: root.level },
-            _ => Part::Anchor,
-        };
+    /// All of a version of a B+tree; none if it has no node.
+    pub fn version(root: Root) -> Option<Self> {
+        let part = Part::Node { level: root.level };
         (!root.top.is_null()).then(|| Self::new(root.top, part))
     }
 
@@ -87,6 +85,7 @@ impl Scrap {
             Part::Stacked => (6, 0),
             Part::Node { level } => (7, level.into()),
             Part::Chunk { index, count } => (8, u64::from(index) << 32 | u64::from(count)),
+            Part::BinaryNode { size } => (9, size),
         };
         [self.pointer.word(), number << CODE_BITS | code]
     }
@@ -109,6 +108,8 @@ impl Scrap {
                 index: high,
                 count: low,
             },
+            // No node is longer.
+            9 if number <= 1024 => Part::BinaryNode { size: number },
             _ => return None,
         };
         Some(Self::new(Pointer::from_word(pointer), part))
@@ -128,6 +129,7 @@ impl Scrap {
             Part::Stacked => Some(self.pointer.span(item + 8)),
             Part::Node { .. } => Some(self.pointer.span(BTree::node_size())),
             Part::Chunk { .. } => Some(self.pointer.span(sequence::CHUNK_SIZE)),
+            Part::BinaryNode { size } => Some(self.pointer.span(size)),
         }
     }
 
@@ -158,6 +160,12 @@ impl Scrap {
             (Structure::MvBTree(version), Part::Node { level }) => {
                 let parts = version.tree().parts_of_node(*self, level, bytes)?;
                 whole(BTree::node_size(), parts)
+            }
+            (Structure::BinaryTree(tree), Part::Anchor) => {
+                whole(ROOT_LINE_SIZE, tree.parts_of_line(*self, bytes)?)
+            }
+            (Structure::BinaryTree(tree), Part::BinaryNode { size }) => {
+                whole(size, tree.parts_of_node(*self, bytes)?)
             }
             (Structure::Stack(stack), Part::Anchor) => {
                 whole(ROOT_LINE_SIZE, stack.parts_of_line(*self, bytes)?)

@@ -3,6 +3,7 @@
 use stonecast_base::Span;
 
 use super::btree::{BTree, MvBTree};
+use super::classic::{self, BinaryTree};
 use super::contents::Contents;
 use super::hash::HashTable;
 use super::item::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
@@ -26,6 +27,8 @@ pub enum Structure {
     Queue(Queue),
     /// One version of a multi-version B+tree.
     MvBTree(MvBTree),
+    /// A binary search tree, or one version of a multi-version one.
+    BinaryTree(BinaryTree),
     /// The place of a consumer in a queue.
     Cursor(Cursor),
 }
@@ -107,6 +110,9 @@ impl Structure {
             Self::HashTable(table) => Travel::HashTable(Box::new(table.change(verb, key, value))),
             Self::BTree(tree) => Travel::BTree(Box::new(tree.change(verb, key, value))),
             Self::MvBTree(tree) => Travel::MvBTree(Box::new(tree.change(verb, key, value))),
+            Self::BinaryTree(tree) => {
+                Travel::BinaryTree(Box::new(classic::Change::new(*tree, verb, key, value)))
+            }
             Self::Stack(stack) => Travel::Stack(stack.travel(pushed)),
             Self::Queue(queue) => Travel::Queue(queue.travel(pushed)),
             Self::Cursor(cursor) => {
@@ -125,11 +131,14 @@ impl Structure {
             Self::HashTable(_) => KEY_SIZE_MAX,
             Self::BTree(tree) => tree.geometry().key_size_max(),
             Self::MvBTree(version) => version.tree().geometry().key_size_max(),
+            Self::BinaryTree(tree) => tree.sizes().key_size_max(),
             Self::Stack(_) | Self::Queue(_) => 0,
             Self::Cursor(_) => 16,
         };
         let is_known = match self {
-            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) => verb.is_for_keys(),
+            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) | Self::BinaryTree(_) => {
+                verb.is_for_keys()
+            }
             Self::Stack(_) | Self::Queue(_) => matches!(verb, Verb::Push | Verb::Pop),
             Self::Cursor(_) => matches!(verb, Verb::Take | Verb::Done),
         };

@@ -1,6 +1,7 @@
 //! The walk before an operation on a structure of any kind, and what follows from it.
 
 use super::btree;
+use super::classic;
 use super::hash;
 use super::root::Root;
 use super::sequence::{CursorPlan, CursorTravel, QueuePlan, QueueTravel, StackPlan, StackTravel};
@@ -17,6 +18,8 @@ pub enum Travel {
     BTree(Box<btree::Change>),
     /// Of a multi-version B+tree.
     MvBTree(Box<btree::MvChange>),
+    /// Of a binary search tree.
+    BinaryTree(Box<classic::Change>),
     /// Of a stack.
     Stack(StackTravel),
     /// Of a queue.
@@ -34,6 +37,8 @@ pub enum Plan {
     BTree(btree::ChangePlan),
     /// Of a multi-version B+tree.
     MvBTree(btree::MvChangePlan),
+    /// Of a binary search tree.
+    BinaryTree(classic::ChangePlan),
     /// Of a stack.
     Stack(StackPlan),
     /// Of a queue.
@@ -50,6 +55,7 @@ impl Traversal for Travel {
             Self::HashTable(travel) => travel.step(bytes).map(Plan::HashTable),
             Self::BTree(travel) => travel.step(bytes).map(Plan::BTree),
             Self::MvBTree(travel) => travel.step(bytes).map(Plan::MvBTree),
+            Self::BinaryTree(travel) => travel.step(bytes).map(Plan::BinaryTree),
             Self::Stack(travel) => travel.step(bytes).map(Plan::Stack),
             Self::Queue(travel) => travel.step(bytes).map(Plan::Queue),
             Self::Cursor(travel) => travel.step(bytes).map(Plan::Cursor),
@@ -65,6 +71,7 @@ impl Plan {
     ) -> Result<(Answer, Option<Root>), ExecuteFault> {
         let answer = match self {
             Self::MvBTree(plan) => return Ok(plan.apply(draft)?),
+            Self::BinaryTree(plan) => return Ok(plan.apply(draft)?),
             Self::Cursor(plan) => plan.apply(draft)?,
             Self::HashTable(plan) => plan.apply(draft)?,
             Self::BTree(plan) => plan.apply(draft)?,

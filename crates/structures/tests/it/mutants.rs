@@ -2,6 +2,7 @@
 
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
+use stonecast_structures::shapes::StructureKind;
 
 use crate::domain::{histories, pools, rules, structures};
 use crate::sessions;
@@ -17,8 +18,12 @@ fn structures() {
     }
 }
 
+fn readers_of_a_binary_tree() {
+    (0..18).for_each(|seed| maps::run_beside(StructureKind::Bst, seed));
+}
+
 fn readers() {
-    for kind in maps::kinds() {
+    for kind in maps::usual_kinds() {
         (0..30).for_each(|seed| maps::run_beside(kind, seed));
     }
 }
@@ -116,6 +121,7 @@ fn every_seeded_bug_of_structures_is_found() {
             (Mutant::SlotTagNotChecked, readers),
             (Mutant::FenceIgnored, readers),
             (Mutant::DeadNotMarked, readers),
+            (Mutant::NodeRotatedInPlace, readers_of_a_binary_tree),
             (
                 Mutant::RetiredAtOnce,
                 several::a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old,

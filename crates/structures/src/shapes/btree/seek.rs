@@ -269,6 +269,24 @@ impl Page {
         self.items.partition_point(key)
     }
 
+    /// A page between two bounds, with an item at most.
+    pub(in crate::shapes) fn of_one(
+        (low, high): (Vec<u8>, Option<Vec<u8>>),
+        item: Option<(&[u8], &[u8])>,
+    ) -> Self {
+        let mut page = Self {
+            bytes: Vec::new(),
+            items: Vec::new(),
+            low,
+            high,
+        };
+        if let Some((key, value)) = item {
+            let (key, value) = (page.add(key), page.add(value));
+            page.items.push(PageItem { key, value });
+        }
+        page
+    }
+
     fn add(&mut self, bytes: &[u8]) -> Range<usize> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
