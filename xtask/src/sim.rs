@@ -37,6 +37,8 @@ const APPENDS: &str = "appends";
 const REPLICATION: &str = "replication";
 /// The scenario of the KV store on several nodes.
 const KV_CLUSTER: &str = "kv-cluster-lite";
+/// The scenario of data structures in the memory of a back-end.
+const STRUCTURES: &str = "structures";
 /// Full runs in each run of the whole test command.
 const FULL_SEEDS: u64 = 2000;
 /// Minimum number of operations of a full run.
@@ -61,18 +63,21 @@ const APPENDS_SEEDS: u64 = 30;
 const REPLICATION_SEEDS: u64 = 500;
 /// Seeds of the KV store on several nodes.
 const KV_CLUSTER_SEEDS: u64 = 60;
+/// Seeds of data structures.
+const STRUCTURES_SEEDS: u64 = 500;
 /// Seeds that are run twice.
 const TWICE_SEEDS: u64 = 100;
 /// Seeds of the scenario of crashes in one batch: about a hundred thousand states.
 const CRASH_SEEDS_AT_A_TIME: u64 = 4;
 /// The scenarios of which fresh seeds are run in turn, with their seeds in one batch.
-const FRESH: [(&str, u64); 6] = [
+const FRESH: [(&str, u64); 7] = [
     (FULL, 200),
     (CRASHES, CRASH_SEEDS_AT_A_TIME),
     (COPIES, 10),
     (APPENDS, 200),
     (REPLICATION, 200),
     (KV_CLUSTER, 20),
+    (STRUCTURES, 200),
 ];
 
 /// One run, as `stonecast-lab sim --json` prints it.
@@ -337,6 +342,14 @@ pub fn ci(binary: &Binary) -> Result<(u64, u64)> {
     checks.note(
         "no mishap of several nodes breaks a promise",
         nodes.broken.is_empty(),
+    );
+
+    let mut structures = Sum::default();
+    binary.run(STRUCTURES, 0, STRUCTURES_SEEDS, &mut structures)?;
+    structures.tell(STRUCTURES);
+    checks.note(
+        "no mishap of data structures breaks a promise",
+        structures.broken.is_empty(),
     );
 
     let mut again = Sum::default();

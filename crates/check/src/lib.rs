@@ -21,6 +21,7 @@
 //!   kv_cluster/   the store on several nodes: setup, drive, mishaps
 //!   copies/       records with copies on several machines
 //!   appends/      entries of several senders in the memory of receivers
+//!   structures/   data structures in the memory of a back-end
 //!   replicated/   shards with copies on several nodes, by the rules of replication
 //! ```
 //!
@@ -49,6 +50,7 @@ mod replicated;
 mod report;
 mod shrink;
 mod stage;
+mod structures;
 mod subject;
 mod tasks;
 mod timeline;
@@ -144,6 +146,15 @@ pub const SCENARIOS: &[Scenario] = &[
             let mut setup = appends::Setup::drawn(seed);
             setup.adjust(adjustment);
             appends::run("appends", &setup)
+        },
+    },
+    Scenario {
+        name: "structures",
+        summary: "data structures in the memory of a back-end: ends and pauses of front-ends, ends of the back-end and of power",
+        run: |seed, adjustment| {
+            let mut setup = structures::Setup::drawn(seed);
+            setup.adjust(adjustment);
+            structures::run("structures", &setup)
         },
     },
     Scenario {

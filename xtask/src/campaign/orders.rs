@@ -44,6 +44,10 @@ pub const ORDERS: &[Order] = &[
         until: Until::Seeds(10_000),
     },
     Order {
+        scenario: "structures",
+        until: Until::Seeds(10_000),
+    },
+    Order {
         scenario: "kv-crashes",
         until: Until::CrashStates(10_000_000),
     },

@@ -1,0 +1,40 @@
+//! Stories of data structures.
+
+use super::{Setup, run};
+use crate::adjustment::Adjustment;
+
+/// Seeds of the story.
+const SEEDS: u64 = 24;
+
+#[test]
+fn structures_survive_every_mishap_that_a_seed_draws_and_a_seed_means_the_same_run() {
+    let mut states = 0;
+    for seed in 0..SEEDS {
+        let report = run("structures", &Setup::drawn(seed));
+        assert_eq!(report.violations, [], "seed {seed}");
+        if seed < 4 {
+            assert_eq!(
+                report,
+                run("structures", &Setup::drawn(seed)),
+                "seed {seed}"
+            );
+        }
+        states += report.crash_states;
+    }
+    assert!(states > 500, "{states} states");
+}
+
+/// Needs the crash states: the back-end takes what is visible for durable.
+#[test]
+fn what_was_only_visible_is_lost_in_power_cuts() {
+    let mistaken = |seed| {
+        let mut setup = Setup::drawn(seed);
+        setup.adjust(&Adjustment {
+            canary: true,
+            ..Adjustment::default()
+        });
+        run("structures", &setup)
+    };
+    let found = (0..SEEDS).any(|seed| !mistaken(seed).violations.is_empty());
+    assert!(found);
+}
