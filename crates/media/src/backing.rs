@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 
-use crate::{DeclaredPlatform, Durability, MediaError, PersistentRegion, Region};
+use crate::{AppendedLog, DeclaredPlatform, Durability, MediaError, PersistentRegion, Region};
 
 /// A small byte string that a backing keeps beside the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +105,13 @@ pub trait Backing {
     /// Once the answer is `true`, it stays `true`.
     fn earlier_writers_are_gone(&self) -> bool {
         true
+    }
+
+    /// The log for nodes that append to it. Nodes count apart from clients: a client that outlives a run holds nobody up who
+    /// waits for nodes. `None`: nodes get the region of [`Backing::open_log`], and [`Backing::earlier_writers_are_gone`] speaks
+    /// of them, too. A run calls this once, after [`Backing::open_log`].
+    fn log_for_appends(&self) -> Result<Option<AppendedLog>, MediaError> {
+        Ok(None)
     }
 
     /// A value that distinguishes the place of the log from the place of any copy. The value survives a rename of the place

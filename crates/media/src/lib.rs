@@ -20,6 +20,7 @@ compile_error!(
     "Stonecast runs on Linux on x86-64: copies and write-back are written for that processor"
 );
 
+mod appended_log;
 mod backing;
 mod compare;
 mod copy;
@@ -50,6 +51,7 @@ mod span_set;
 mod volatile_memory;
 mod write_back;
 
+pub use appended_log::AppendedLog;
 pub use backing::{Backing, Blob, LogOptions, Prepared};
 pub use compare::equal_upper_halves;
 pub use dax::DaxBacking;

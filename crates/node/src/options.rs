@@ -61,7 +61,7 @@ pub enum EarlierWriters {
     /// No earlier writer was left at the start.
     Gone,
     /// The medium is asked in each turn whether they are gone
-    /// ([`Backing::earlier_writers_are_gone`](stonecast_media::Backing::earlier_writers_are_gone)); the node starts after the first yes.
+    /// ([`AppendedLog::are_earlier_gone`](stonecast_media::AppendedLog::are_earlier_gone)); the node starts after the first yes.
     AskedAfter(Box<dyn Fn() -> bool>),
 }
 

@@ -29,6 +29,8 @@ use crate::ledger::SharedLedger;
 pub struct Pool {
     /// The log of the pool.
     pub region: Rc<dyn PersistentRegion>,
+    /// The same log as peers get it, to append to it.
+    pub appended: Rc<dyn PersistentRegion>,
     /// The facts of the log.
     pub format: LogFormat,
     /// The two random words of the append key.
@@ -38,8 +40,8 @@ pub struct Pool {
     /// The segments that appends filled in earlier runs. No peer appends to them any more: the intake finds their entries
     /// again, and then uses the segments again.
     pub segments: Vec<SegmentState>,
-    /// Whether no process of an earlier run can still write to the log, by
-    /// [`Backing::earlier_writers_are_gone`](stonecast_media::Backing::earlier_writers_are_gone): over shared memory a peer that
+    /// Whether no peer of an earlier run can still write to the log, by
+    /// [`AppendedLog::are_earlier_gone`](stonecast_media::AppendedLog::are_earlier_gone): over shared memory a peer that
     /// stopped inside a write may have outlived the run.
     pub earlier_writers_are_gone: bool,
 }
@@ -113,7 +115,7 @@ impl Intake {
         let receiver = AppendReceiver::new(pool.region.clone(), platform, durability)?;
         let medium = Medium::new(pool.region, pool.format, (platform, durability))?;
         // Peers place entries without a remote key, and a key of the region would open all of the log.
-        let registered = device.register_persistent(medium.region.clone(), Access::NONE)?;
+        let registered = device.register_persistent(pool.appended, Access::NONE)?;
         let buffer_units = pool.format.segment_units() - first_unit(&pool.format);
         let room = Room::new(
             device,

@@ -178,6 +178,7 @@ fn refused(setup: Setup) -> IntakeError {
     let region = log.unwrap();
     let ledger = setup.share(Default::default(), region.clone());
     let pool = Pool {
+        appended: region.clone(),
         region,
         format: setup.format(),
         key: KEY,

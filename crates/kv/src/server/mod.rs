@@ -258,9 +258,10 @@ impl Server {
             .ledger()
             .read(|ledger| node::left_by(&*log, ledger, &history));
         seat.found.copies.clear();
+        let appended = server.pool.backing().log_for_appends()?;
         let began = node::begin(
             seat,
-            (&server.pool, &port),
+            (&server.pool, appended, &port),
             store.clone(),
             (left, segments),
             node,

@@ -38,7 +38,7 @@ use crate::dax::lock::Lock;
 use crate::dax::metadata::{METADATA_SIZE, Metadata, State};
 use crate::dax::slots::Slots;
 use crate::dax_facts::{DEVICE_NAME, Facts};
-use crate::earlier_writers::EarlierWriters;
+use crate::earlier_writers::{EarlierWriters, Writers};
 use crate::error::failed;
 use crate::mapped_region::{MappedRegion, Sealing, Writable};
 use crate::means::{Medium, MediumKind, choose_means};
@@ -46,7 +46,9 @@ use crate::persistent_mapping::{Mechanism, PersistentMapping};
 use crate::power_cycle::boot_identifier;
 use crate::volatile_memory::volatile_memory;
 use crate::write_back::Processor;
-use crate::{Backing, Blob, LogOptions, Means, MediaError, PersistentRegion, Prepared, Region};
+use crate::{
+    AppendedLog, Backing, Blob, LogOptions, Means, MediaError, PersistentRegion, Prepared, Region,
+};
 
 /// Share of a device, as its inverse, that is reserved for checkpoints if the owner names no size of the log.
 const CHECKPOINT_SHARE: u64 = 16;
@@ -179,8 +181,8 @@ impl DaxBacking {
             Means::FileSync => unreachable!("a device is never synced"),
         };
         let file = open(&self.path, true)?;
-        let earlier_writers =
-            EarlierWriters::of_other_runs_than(&file).map_err(failed("locking", &self.path))?;
+        let earlier_writers = EarlierWriters::of_other_runs_than(&file, Writers::Clients)
+            .map_err(failed("locking", &self.path))?;
         let memory = MappedRegion::map(file.into(), METADATA_SIZE, options.capacity, Writable::Yes);
         let region = Rc::new(PersistentMapping::new(
             memory.map_err(failed("mapping", &self.path))?,
@@ -327,6 +329,12 @@ impl Backing for DaxBacking {
 
     fn earlier_writers_are_gone(&self) -> bool {
         self.opened_log().earlier_writers.are_gone()
+    }
+
+    fn log_for_appends(&self) -> Result<Option<AppendedLog>, MediaError> {
+        let (file, capacity) = (open(&self.path, true)?, self.opened_log().region.size());
+        let appended = AppendedLog::map(file, METADATA_SIZE, capacity);
+        appended.map(Some).map_err(failed("mapping", &self.path))
     }
 
     fn power_cycle(&self) -> u128 {

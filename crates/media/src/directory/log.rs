@@ -15,14 +15,14 @@ use crate::directory::lock::SyncNote;
 use crate::directory::made::Made;
 use crate::directory::medium::{DIRECT, detect, turn_copy_on_write_off};
 use crate::directory::prepare::{Manner, Preparer, Zeros};
-use crate::earlier_writers::EarlierWriters;
+use crate::earlier_writers::{EarlierWriters, Writers};
 use crate::error::failed;
 use crate::file_sync::{FileSync, SyncTarget};
 use crate::mapped_region::{MappedRegion, Writable};
 use crate::means::choose_means;
 use crate::persistent_mapping::{Mechanism, PersistentMapping};
 use crate::write_back::Processor;
-use crate::{LogOptions, Means, MediaError};
+use crate::{AppendedLog, LogOptions, Means, MediaError};
 
 /// An open log, and the preparer of its space.
 #[derive(Debug)]
@@ -119,8 +119,8 @@ pub(super) fn serve(
     let synced = open().map_err(failed("opening", path))?;
     let prepared = open().map_err(failed("opening", path))?;
 
-    let earlier_writers =
-        EarlierWriters::of_other_runs_than(&mapped).map_err(failed("locking", path))?;
+    let earlier_writers = EarlierWriters::of_other_runs_than(&mapped, Writers::Clients)
+        .map_err(failed("locking", path))?;
 
     let medium = detect(&mapped).map_err(failed("looking at the file system of", path))?;
     let means = choose_means(medium, options.platform, options.durability).map_err(|reason| {
@@ -154,6 +154,13 @@ pub(super) fn serve(
         preparer: Preparer::new(Zeros::new(prepared, Some(note)), path.to_owned(), manner),
         earlier_writers,
     })
+}
+
+/// Opens the log at `path` once more, for nodes that append to it: they have an open file description of their own.
+pub(super) fn serve_appends(path: &Path, capacity: u64) -> Result<AppendedLog, MediaError> {
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(failed("opening", path))?;
+    AppendedLog::map(file, 0, capacity).map_err(failed("mapping", path))
 }
 
 /// The sync target of a log, with the note for failures.

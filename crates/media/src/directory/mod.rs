@@ -45,7 +45,7 @@ use crate::mapped_region::Sealing;
 use crate::power_cycle::boot_identifier;
 use crate::volatile_memory::volatile_memory;
 use crate::{
-    Backing, Blob, LogOptions, Means, MediaError, PersistentRegion, Prepared, Region,
+    AppendedLog, Backing, Blob, LogOptions, Means, MediaError, PersistentRegion, Prepared, Region,
     persistent_mapping::PersistentMapping,
 };
 
@@ -302,6 +302,11 @@ impl Backing for DirectoryBacking {
 
     fn earlier_writers_are_gone(&self) -> bool {
         self.opened_log().earlier_writers.are_gone()
+    }
+
+    fn log_for_appends(&self) -> Result<Option<AppendedLog>, MediaError> {
+        let capacity = self.opened_log().region.size();
+        log::serve_appends(&self.log_path(), capacity).map(Some)
     }
 
     /// Inode numbers are reused after a file is gone, so the time of creation is part of the value, if the file system

@@ -26,6 +26,7 @@ impl Alone {
         let port = world.process(machine).port(COMPLETIONS).unwrap();
         let pool = Pool {
             region: region.clone(),
+            appended: region.clone(),
             format: setup.format(),
             key: KEY,
             ledger: setup.share(Default::default(), region),

@@ -111,6 +111,7 @@ impl Backup {
         port.device().listen(ADDRESS).unwrap();
         let pool = Pool {
             region: self.region(),
+            appended: self.region(),
             format: self.setup.format(),
             key: KEY,
             ledger: self.setup.share(left.ledger, self.region()),

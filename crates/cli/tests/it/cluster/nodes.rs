@@ -171,6 +171,7 @@ pub struct Servers {
 }
 
 pub const NODES: [&str; 3] = ["a", "b", "c"];
+const SHARDS: u64 = 6;
 
 impl Servers {
     /// Three nodes, whose configuration is in files or in an etcd.
@@ -183,7 +184,7 @@ impl Servers {
         let mut create = command();
         create
             .args(["cluster", "create", "--config-store", &store])
-            .args(["--shards", "6"]);
+            .args(["--shards", &SHARDS.to_string()]);
         run(create, b"").text();
         let processes = BTreeMap::new();
         let mut servers = Self {
@@ -239,15 +240,30 @@ impl Servers {
         crate::gateway::address(server, scheme)
     }
 
-    /// The names of the nodes that lead shards.
-    pub fn leaders(&self) -> Vec<String> {
+    /// The nodes, as `cluster status` shows them.
+    fn status(&self) -> Vec<serde_json::Value> {
         let mut status = command();
         status.args(["cluster", "status", "--json", "--config-store", &self.store]);
         let status = run(status, b"").json();
-        let nodes = status["nodes"].as_array().expect("a list").iter();
+        status["nodes"].as_array().expect("a list").clone()
+    }
+
+    /// The names of the nodes that lead shards.
+    pub fn leaders(&self) -> Vec<String> {
+        let nodes = self.status().into_iter();
         let led = nodes.filter(|node| node["leads"].as_u64() > Some(0));
         led.map(|node| node["name"].as_str().expect("a name").to_owned())
             .collect()
+    }
+
+    /// Waits until every node has a copy of every shard.
+    fn wait_until_complete(&self) {
+        let end = Instant::now() + Duration::from_secs(30);
+        let has_all = |node: &serde_json::Value| node["in_sync"].as_u64() == Some(SHARDS);
+        while !self.status().iter().all(has_all) {
+            assert!(Instant::now() < end, "{:?}", self.status());
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     fn url(&self) -> String {
@@ -459,6 +475,31 @@ fn goes_on(etcd: Option<Etcd>) {
             .parse()
             .expect("a number")
     });
+}
+
+/// Needs a start that waits for nodes alone: a client that makes no call keeps the log of its dead server mapped. Prints the time
+/// without writes, with the default policy.
+#[test]
+fn a_killed_node_starts_again_while_its_clients_make_no_call() {
+    let mut servers = Servers::start(None);
+    let (url, key) = (servers.url(), |number: u32| format!("idle/{number}"));
+    let (idle, client) = (connect(&url), connect(&url));
+    (0..32).for_each(|number| write(&idle, &key(number), 1));
+    let mut last = 1;
+    for node in NODES {
+        servers.wait_until_complete();
+        last += 1;
+        let killed = Instant::now();
+        servers.kill(node);
+        (0..32).for_each(|number| write(&client, &key(number), last));
+        let time = killed.elapsed();
+        println!("{node} was killed, and {time:?} later every shard had taken a write");
+        servers.start_again(node);
+    }
+    servers.wait_until_complete();
+    for number in 0..32 {
+        assert_eq!(read(&idle, &key(number)), last.to_string().as_bytes());
+    }
 }
 
 fn serve(cluster: &Cluster, data: &Path, arguments: &[&str]) -> crate::support::Output {

@@ -10,7 +10,7 @@ use stonecast_fabric::Port;
 use stonecast_log::{
     History, Ledger, Link, LogFormat, RECORD_BODY_SIZE_MAX, Record, RecordHeader, SegmentState,
 };
-use stonecast_media::{Pool, Region};
+use stonecast_media::{AppendedLog, Pool, Region};
 use stonecast_member::Seat;
 use stonecast_node::{EarlierWriters, Left, Node, NodeError, Options, Place};
 use stonecast_persist::Platform;
@@ -166,22 +166,36 @@ fn body_at(log: &dyn Region, position: u64) -> Vec<u8> {
     Record::body_of(&header, &record)
 }
 
+/// The log of a medium that does not distinguish nodes from clients.
+fn shared_with_clients(pool: &Pool) -> AppendedLog {
+    let backing = pool.backing();
+    AppendedLog {
+        region: pool.log(),
+        are_earlier_gone: Box::new(move || backing.earlier_writers_are_gone()),
+    }
+}
+
 /// Starts the node on the content of its pool.
 ///
 /// # Errors
 /// [`NodeError`]: nothing of the node runs.
 pub(in crate::server) async fn begin<E: EpochCell + 'static>(
     seat: Seat<E>,
-    (pool, port): (&Pool, &Rc<Port>),
+    (pool, appended, port): (&Pool, Option<AppendedLog>, &Rc<Port>),
     store: Rc<NodeStore>,
     (left, segments): (BTreeMap<u32, Left>, Vec<SegmentState>),
     options: &NodeOptions,
 ) -> Result<ServerNode, NodeError> {
     let format: LogFormat = format_of(pool);
-    let (key, backing) = (append_words(pool), pool.backing());
-    let are_gone = backing.earlier_writers_are_gone();
+    let key = append_words(pool);
+    let AppendedLog {
+        region,
+        are_earlier_gone,
+    } = appended.unwrap_or_else(|| shared_with_clients(pool));
+    let are_gone = are_earlier_gone();
     let appends = AppendPool {
         region: pool.log(),
+        appended: region,
         format,
         key,
         ledger: store.ledger().clone(),
@@ -195,9 +209,7 @@ pub(in crate::server) async fn begin<E: EpochCell + 'static>(
         key: AppendKey::new(key, seat.cluster),
         earlier_writers: match are_gone {
             true => EarlierWriters::Gone,
-            false => {
-                EarlierWriters::AskedAfter(Box::new(move || backing.earlier_writers_are_gone()))
-            }
+            false => EarlierWriters::AskedAfter(are_earlier_gone),
         },
     };
     let hello = Hello {

@@ -195,6 +195,7 @@ impl Place {
         let key = [0x51ed, self.index as u64];
         let pool = Pool {
             region: region.clone(),
+            appended: region.clone(),
             format,
             key,
             ledger,
