@@ -103,9 +103,16 @@ impl State {
 
     /// The connection was not made, for a reason that is not a fault of the call.
     fn not_connected(&mut self, qp: QueuePair, error: io::Error) -> Result<(), DeviceError> {
+        let nobody_listens = matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+        );
         let reason = descriptors::explain(error).to_string();
-        self.events
-            .push_back(ConnectionEvent::Rejected { qp, reason });
+        self.events.push_back(ConnectionEvent::Rejected {
+            qp,
+            reason,
+            nobody_listens,
+        });
         Ok(())
     }
 
@@ -351,8 +358,11 @@ impl State {
             && matches!(state.phase, Phase::Connecting { .. })
         {
             state.phase = Phase::Idle;
-            self.events
-                .push_back(ConnectionEvent::Rejected { qp, reason });
+            self.events.push_back(ConnectionEvent::Rejected {
+                qp,
+                reason,
+                nobody_listens: false,
+            });
         }
     }
 

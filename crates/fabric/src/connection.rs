@@ -56,6 +56,9 @@ pub enum ConnectionEvent {
         qp: QueuePair,
         /// The reason, for people.
         reason: String,
+        /// Whether the system at the address has said that no process listens there. `false` if a process refused, and if nothing is
+        /// known of the other side.
+        nobody_listens: bool,
     },
     /// The connection ended. Its outstanding work requests complete with an error; its queue pair stays in the error state
     /// until it is destroyed. Reported once.

@@ -28,10 +28,16 @@ pub struct Endpoint {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The server refused, or no server listens at the address.
+    /// The server refused, or the address is none, or the server did not answer.
     #[error("{reason}")]
     Refused {
         /// The reason, in the words of the server or of the fabric.
+        reason: String,
+    },
+    /// No process listens at the address, in the words of the system there.
+    #[error("{reason}")]
+    NobodyListens {
+        /// The reason, in the words of the fabric.
         reason: String,
     },
     /// The server accepted and was gone before the connection could be used.
@@ -93,8 +99,15 @@ impl Endpoint {
             self.inbox.activity().await;
             match self.inbox.take_event() {
                 Some(ConnectionEvent::Established { private_data, .. }) => return Ok(private_data),
-                Some(ConnectionEvent::Rejected { reason, .. }) => {
-                    return Err(ConnectError::Refused { reason });
+                Some(ConnectionEvent::Rejected {
+                    reason,
+                    nobody_listens,
+                    ..
+                }) => {
+                    return Err(match nobody_listens {
+                        true => ConnectError::NobodyListens { reason },
+                        false => ConnectError::Refused { reason },
+                    });
                 }
                 Some(ConnectionEvent::Disconnected { .. }) => return Err(ConnectError::Gone),
                 Some(ConnectionEvent::Request { .. }) => {

@@ -40,7 +40,7 @@ impl Intake {
             ConnectionEvent::Disconnected { qp, cause } => {
                 (*qp, Some(EndCause::Disconnected(*cause)))
             }
-            ConnectionEvent::Rejected { qp, reason } => {
+            ConnectionEvent::Rejected { qp, reason, .. } => {
                 (*qp, Some(EndCause::Notice(reason.clone())))
             }
             ConnectionEvent::Request { .. } => unreachable!("of no queue pair"),

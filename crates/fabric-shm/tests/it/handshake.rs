@@ -224,7 +224,7 @@ fn called(answers: &[Vec<u8>]) -> String {
     let event = stage
         .node
         .event(|event| matches!(event, ConnectionEvent::Rejected { .. }));
-    let ConnectionEvent::Rejected { qp: of, reason } = event else {
+    let ConnectionEvent::Rejected { qp: of, reason, .. } = event else {
         unreachable!("just matched")
     };
     assert_eq!(of, qp);

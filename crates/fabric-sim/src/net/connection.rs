@@ -31,11 +31,10 @@ enum Control {
     Reject {
         to: u32,
         reason: String,
+        nobody_listens: bool,
     },
     /// To the side that accepted: the other side is ready.
-    Ready {
-        to: u32,
-    },
+    Ready { to: u32 },
     /// The other side ended the connection.
     Part {
         to: u32,
@@ -43,10 +42,7 @@ enum Control {
         cause: DisconnectCause,
     },
     /// The other side has not answered for as long as a NIC tries.
-    GiveUp {
-        to: u32,
-        peer: u32,
-    },
+    GiveUp { to: u32, peer: u32 },
 }
 
 /// The time that a connecting side waits for an answer of the other side's connection manager.
@@ -167,6 +163,7 @@ impl Net {
             None => Control::Reject {
                 to: qp.0,
                 reason: format!("no process listens at {address}"),
+                nobody_listens: true,
             },
         };
         self.send_control(context, control);
@@ -215,6 +212,7 @@ impl Net {
             Control::Reject {
                 to,
                 reason: reason.to_owned(),
+                nobody_listens: false,
             },
         );
         Ok(())
@@ -344,7 +342,12 @@ impl Net {
     /// Ends the connection request of queue pair `to`, which got no answer.
     fn time_out(&mut self, to: u32) {
         let reason = "the connection manager timed out".to_owned();
-        self.control_after(CM_TIMEOUT_NS, Control::Reject { to, reason });
+        let rejection = Control::Reject {
+            to,
+            reason,
+            nobody_listens: false,
+        };
+        self.control_after(CM_TIMEOUT_NS, rejection);
     }
 
     /// Tells the other side of a queue pair that broke silently, as its software does when it ends the connection.
@@ -414,7 +417,11 @@ impl Net {
                 acceptor,
                 private_data,
             } => self.accepted(to, acceptor, private_data),
-            Control::Reject { to, reason } => self.rejected(to, reason),
+            Control::Reject {
+                to,
+                reason,
+                nobody_listens,
+            } => self.rejected(to, reason, nobody_listens),
             Control::Ready { to } => self.ready(to),
             Control::Part { to, peer, cause } => {
                 if self
@@ -445,6 +452,7 @@ impl Net {
                 Control::Reject {
                     to: from,
                     reason: "no process listens there any more".to_owned(),
+                    nobody_listens: true,
                 },
             );
         }
@@ -505,7 +513,7 @@ impl Net {
         self.transmit(to);
     }
 
-    fn rejected(&mut self, to: u32, reason: String) {
+    fn rejected(&mut self, to: u32, reason: String, nobody_listens: bool) {
         if let Some(qp) = self
             .qp(to)
             .filter(|qp| qp.connection.stage == Stage::Connecting)
@@ -517,6 +525,7 @@ impl Net {
                 ConnectionEvent::Rejected {
                     qp: QueuePair(to),
                     reason,
+                    nobody_listens,
                 },
             );
         }
@@ -669,7 +678,12 @@ impl Net {
             } else if killed {
                 let reason = "the listener is gone".to_owned();
                 let to = asked.from;
-                self.send_control(context, Control::Reject { to, reason });
+                let rejection = Control::Reject {
+                    to,
+                    reason,
+                    nobody_listens: false,
+                };
+                self.send_control(context, rejection);
             } else {
                 self.time_out(asked.from);
             }

@@ -122,3 +122,13 @@ pub enum ControlError {
     #[error("there is no key to connect with; name a key file")]
     NoKey,
 }
+
+impl ControlError {
+    /// Whether the system at the address has said that no process listens there.
+    pub fn is_nobody_listening(&self) -> bool {
+        let Self::Unreachable { source, .. } = self else {
+            return false;
+        };
+        source.kind() == io::ErrorKind::ConnectionRefused
+    }
+}

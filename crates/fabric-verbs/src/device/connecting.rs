@@ -334,7 +334,9 @@ impl State {
                 } => {
                     self.accepted(link, endpoint, profile, private_data);
                 }
-                ControlEvent::Refused { link, error } => self.refused(link, error.to_string()),
+                ControlEvent::Refused { link, error } => {
+                    self.refused(link, error.to_string(), error.is_nobody_listening());
+                }
                 ControlEvent::Ready { link } => {
                     if let Some(&handle) = self.connections.by_link.get(&link)
                         && let Ok(qp) = self.qps.get_mut(handle)
@@ -397,13 +399,13 @@ impl State {
                     Ok(()) => error.to_string(),
                     Err(worse) => format!("{error}; {worse}"),
                 };
-                self.refused(link, reason);
+                self.refused(link, reason, false);
             }
         }
     }
 
     /// Handles the failure of the call of a queue pair, which can try again.
-    fn refused(&mut self, link: LinkId, reason: String) {
+    fn refused(&mut self, link: LinkId, reason: String, nobody_listens: bool) {
         let Some(handle) = self.connections.by_link.remove(&link) else {
             return;
         };
@@ -414,6 +416,7 @@ impl State {
                 .push_back(ConnectionEvent::Rejected {
                     qp: QueuePair(handle),
                     reason,
+                    nobody_listens,
                 });
         }
     }

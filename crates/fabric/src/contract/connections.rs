@@ -68,9 +68,15 @@ pub(super) async fn a_rejection_carries_its_reason_and_the_queue_pair_can_try_ag
             matches!(event, ConnectionEvent::Rejected { .. })
         })
         .await;
-    let ConnectionEvent::Rejected { qp, reason } = event else {
+    let ConnectionEvent::Rejected {
+        qp,
+        reason,
+        nobody_listens,
+    } = event
+    else {
         unreachable!("just matched")
     };
+    assert!(!nobody_listens, "the one that rejects listens");
     assert_eq!(qp, client.qp);
     assert!(
         reason.contains("the house is full"),
@@ -97,8 +103,18 @@ pub(super) async fn connecting_to_an_address_without_a_listener_is_rejected(scen
         .device()
         .connect(client.qp, &address, b"")
         .expect("connecting starts");
-    let wanted = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Rejected { qp, .. } if *qp == client.qp);
-    scene.event(0, "a rejection", wanted).await;
+    let wanted = |event: &ConnectionEvent| {
+        let ConnectionEvent::Rejected {
+            qp, nobody_listens, ..
+        } = event
+        else {
+            return false;
+        };
+        *qp == client.qp && *nobody_listens
+    };
+    scene
+        .event(0, "word that nobody listens there", wanted)
+        .await;
 }
 
 pub(super) async fn a_disconnect_is_reported_to_both_sides_once(scene: Rc<Scene>) {

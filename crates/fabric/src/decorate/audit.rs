@@ -134,7 +134,7 @@ impl Observer for Audit {
                 self.note(10, &[u64::from(qp.0)]);
                 self.note_bytes(private_data);
             }
-            ConnectionEvent::Rejected { qp, reason } => {
+            ConnectionEvent::Rejected { qp, reason, .. } => {
                 self.note(11, &[u64::from(qp.0)]);
                 self.note_bytes(reason.as_bytes());
             }

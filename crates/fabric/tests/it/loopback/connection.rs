@@ -27,7 +27,11 @@ impl Net {
             let reason = format!("no listener at {address}");
             return self.nodes[node]
                 .events
-                .push_back(ConnectionEvent::Rejected { qp, reason });
+                .push_back(ConnectionEvent::Rejected {
+                    qp,
+                    reason,
+                    nobody_listens: true,
+                });
         };
         self.next_request += 1;
         self.requests.insert(self.next_request, (node, qp.0));

@@ -390,6 +390,7 @@ impl Device for Loopback {
         let event = ConnectionEvent::Rejected {
             qp: QueuePair(qp),
             reason: reason.to_owned(),
+            nobody_listens: false,
         };
         net.nodes[node].events.push_back(event);
         Ok(())
