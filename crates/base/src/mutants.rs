@@ -235,6 +235,10 @@ mutants! {
     RemovedByPause in "member", "a pause costs no copy";
     /// A node mistakes its own pause for the silence of others.
     OwnPauseCounted in "member", "a pause costs no copy";
+    /// The proof that one process of a node is gone counts for a later process of that node.
+    EveryStartDead in "member", "a start is another process than its predecessor";
+    /// A dead node is removed at once where writes need its copy.
+    DeadBelowMinCopies in "member", "a removal leaves the copies that writes need";
     /// A primary whose lease ended goes on.
     LeaseEndIgnored in "member", "leases from the copies";
     /// A backup accepts entries that were made for other pools, or by a node that may not append.

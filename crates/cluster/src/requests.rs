@@ -181,6 +181,12 @@ impl Configuration {
         usize::from(self.policy.replicas).saturating_sub(group.kept().count())
     }
 
+    /// Whether each group of `node` has as many copies in sync without it as writes need.
+    pub fn can_spare(&self, node: &NodeName) -> bool {
+        let mut groups = self.groups_of(node);
+        groups.all(|group| self.spare_copy(group, node).is_ok())
+    }
+
     /// Refuses if `group` has too few copies in sync without `node`.
     pub(crate) fn spare_copy(&self, group: &Group, node: &NodeName) -> Result<(), Refusal> {
         let left = group.in_sync.iter().filter(|name| *name != node).count();

@@ -192,6 +192,11 @@ impl Agent {
         self.leads.advance(now, &mut self.events);
     }
 
+    /// Notes that the process of this start of `peer` is gone.
+    pub fn note_dead(&mut self, peer: &NodeName, incarnation: u64) {
+        self.silence.note_dead(peer, incarnation);
+    }
+
     /// Notes the consent of the predecessor of `heir`; see [`Grants::consented`]. The next round
     /// begins at `now`.
     pub fn consented(&mut self, subject: &Subject, heir: &NodeName, term: Term, now: Nanoseconds) {

@@ -6,6 +6,8 @@
 //!      '-------- backoff <---------'  no answer within two leases, or the connection ended
 //! ```
 //!
+//! A connection that breaks, and an address at which nobody listens afterwards, prove that the process of the peer is gone.
+//!
 //! One ask is on its way at a time. `answering.rs` has the sessions of the other direction, which belong to the peers.
 
 use std::rc::Rc;
@@ -13,7 +15,9 @@ use std::rc::Rc;
 use rand::RngExt as _;
 use stonecast_base::Nanoseconds;
 use stonecast_cluster::NodeName;
-use stonecast_fabric::{DeviceError, Elapsed, LocalSpan, MemoryRegion, Operation, select};
+use stonecast_fabric::{
+    DeviceError, Elapsed, LocalSpan, MemoryRegion, Operation, Selected, select,
+};
 use stonecast_session::{ConnectError, Endpoint, Side};
 
 use crate::agent::next_round;
@@ -45,13 +49,20 @@ async fn keep_linked(shared: Rc<Shared>, peer: NodeName) {
     let (shortest, longest) = (lease / ATTEMPTS_PER_LEASE, lease / ATTEMPTS_PER_LEASE_MIN);
     let mut pause = shortest;
     let mut told: Option<String> = None;
+    // The start of the peer whose last session broke.
+    let mut broke = None;
     while is_peer(&shared, &peer) {
         match Link::connect(&shared, &peer).await {
             Ok(link) => {
                 (pause, told) = (shortest, None);
                 link.converse(&shared, &peer).await;
+                broke = link.mailbox.has_broken().then_some(link.incarnation);
             }
             Err(refusal) => {
+                if let Some(start) = broke.filter(|_| refusal.nobody_listens()) {
+                    shared.agent.borrow_mut().note_dead(&peer, start);
+                    shared.changed.ring();
+                }
                 let reason = format!("no session with {peer}: {refusal}");
                 if told.as_ref() != Some(&reason) {
                     shared.tell(MemberEvent::PeerTrouble {
@@ -92,6 +103,12 @@ enum LinkError {
     NoAddress,
 }
 
+impl LinkError {
+    fn nobody_listens(&self) -> bool {
+        matches!(self, Self::Connect(ConnectError::NobodyListens { .. }))
+    }
+}
+
 /// A session with a peer.
 struct Link {
     endpoint: Endpoint,
@@ -102,18 +119,20 @@ struct Link {
 }
 
 impl Link {
-    /// Connects to `peer` at the first of its addresses that answers.
+    /// Connects to `peer` at the first of its addresses that answers. The error says that nobody listens only if that is so at each
+    /// address.
     async fn connect(shared: &Shared, peer: &NodeName) -> Result<Self, LinkError> {
         let configuration = shared.configuration();
         let node = configuration.nodes.get(peer);
-        let mut outcome = Err(LinkError::NoAddress);
+        let mut failed: Option<LinkError> = None;
         for address in node.into_iter().flat_map(|node| &node.addresses) {
-            outcome = Self::connect_at(shared, peer, address).await;
-            if outcome.is_ok() {
-                break;
+            match Self::connect_at(shared, peer, address).await {
+                Ok(link) => return Ok(link),
+                Err(error) if error.nobody_listens() => _ = failed.get_or_insert(error),
+                Err(error) => failed = Some(error),
             }
         }
-        outcome
+        Err(failed.unwrap_or(LinkError::NoAddress))
     }
 
     async fn connect_at(
@@ -162,7 +181,11 @@ impl Link {
             let round = shared.agent.borrow().round_ns();
             let next = next_round(shared.now(), round);
             let sleep = shared.runtime.sleep_until(next);
-            select(sleep, shared.changed.heard()).await;
+            let pause = select(sleep, shared.changed.heard());
+            // A peer says nothing unasked, so only the end of the connection ends the pause early.
+            if let Selected::Second(_) = select(pause, self.mailbox.next()).await {
+                return;
+            }
         }
     }
 

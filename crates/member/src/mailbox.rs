@@ -1,9 +1,11 @@
 //! Messages of one peer, in order, until its connection ends.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use stonecast_fabric::{
-    ConnectionEvent, DeviceError, Inbox, MemoryRegion, QueuePair, ReceiveQueue, Status,
+    ConnectionEvent, DeviceError, DisconnectCause, Inbox, MemoryRegion, QueuePair, ReceiveQueue,
+    Status,
 };
 use stonecast_session::{Queues, ReceiveBuffers};
 
@@ -34,6 +36,8 @@ pub(crate) struct Mailbox {
     inbox: Rc<Inbox>,
     qp: QueuePair,
     buffers: ReceiveBuffers,
+    /// The reason of the end of the connection, once it has ended.
+    end: Cell<Option<DisconnectCause>>,
 }
 
 impl Mailbox {
@@ -43,25 +47,39 @@ impl Mailbox {
         let buffers = ReceiveBuffers::new(region, MESSAGE_SIZE);
         let device = inbox.port().device();
         buffers.post_all(&**device, ReceiveQueue::Own(qp), MESSAGES)?;
-        Ok(Self { inbox, qp, buffers })
+        Ok(Self {
+            inbox,
+            qp,
+            buffers,
+            end: Cell::new(None),
+        })
     }
 
     /// Waits for the next message. Returns `None` if the connection has ended or broke.
     pub async fn next(&self) -> Option<Vec<u8>> {
         loop {
-            if let Some(arrival) = self.inbox.take_received() {
-                if arrival.status != Status::Success {
-                    return None;
-                }
+            // The receive buffers of a broken connection come back before the event that tells the reason.
+            if let Some(arrival) = self.inbox.take_received()
+                && arrival.status == Status::Success
+            {
                 let device = self.inbox.port().device();
                 let queue = ReceiveQueue::Own(self.qp);
                 return self.buffers.take(&**device, queue, &arrival).ok();
             }
             match self.inbox.take_event() {
-                Some(ConnectionEvent::Disconnected { .. }) => return None,
+                Some(ConnectionEvent::Disconnected { cause, .. }) => {
+                    self.end.set(Some(cause));
+                    return None;
+                }
                 Some(_) => {}
                 None => self.inbox.activity().await,
             }
         }
+    }
+
+    /// Whether the connection has ended although neither side has asked for that.
+    pub fn has_broken(&self) -> bool {
+        let end = self.end.get();
+        end.is_some_and(|cause| cause != DisconnectCause::Requested)
     }
 }

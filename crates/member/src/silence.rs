@@ -1,4 +1,4 @@
-//! The time since each peer last answered.
+//! The time since each peer last answered, and the peers whose process is gone.
 //!
 //! Time counts only while this node runs: a node that was stopped has heard no peer meanwhile, which tells nothing
 //! about the peers. A pause therefore counts as little more than one round.
@@ -13,6 +13,8 @@ use stonecast_cluster::NodeName;
 pub(crate) struct Silence {
     /// Time since each peer answered.
     peers: BTreeMap<NodeName, Nanoseconds>,
+    /// Starts of peers whose process is gone, by their incarnations.
+    dead: BTreeMap<NodeName, u64>,
     counted_until: Nanoseconds,
 }
 
@@ -20,6 +22,7 @@ impl Silence {
     pub fn new(now: Nanoseconds) -> Self {
         Self {
             peers: BTreeMap::new(),
+            dead: BTreeMap::new(),
             counted_until: now,
         }
     }
@@ -27,6 +30,7 @@ impl Silence {
     /// Sets the peers. A new peer counts as heard.
     pub fn watch(&mut self, peers: BTreeSet<NodeName>) {
         self.peers.retain(|peer, _| peers.contains(peer));
+        self.dead.retain(|peer, _| peers.contains(peer));
         for peer in peers {
             self.peers.entry(peer).or_insert(0);
         }
@@ -48,6 +52,17 @@ impl Silence {
         if let Some(silent) = self.peers.get_mut(peer) {
             *silent = 0;
         }
+    }
+
+    /// Notes that the process of this start of the peer is gone.
+    pub fn note_dead(&mut self, peer: &NodeName, incarnation: u64) {
+        self.dead.insert(peer.clone(), incarnation);
+    }
+
+    /// Whether the process of this start of the peer is gone. A later start is another process.
+    pub fn is_dead(&self, peer: &NodeName, incarnation: u64) -> bool {
+        let dead = self.dead.get(peer);
+        dead.is_some_and(|&dead| dead == incarnation || mutant!(EveryStartDead))
     }
 
     /// The silence of a peer. A node that is not a peer, such as the node itself, is never silent.

@@ -4,6 +4,7 @@
 //!   last grant of this term over --- turn --> stands
 //!   term entered, grants of earlier ones over --- length of a lease without a grant of this term --- turn --> stands
 //!   silent for remove_after --> removed from all groups, by a primary that shares one
+//!   its process is gone     --> the same at once, if each of its groups keeps the copies that writes need
 //! ```
 //!
 //! The compare-and-set decides, and an heir waits for its own grants. So the moment at which a copy stands affects only
@@ -13,6 +14,8 @@
 //!   Otherwise two copies that do not hear each other would depose each other as fast as the store lets them.
 //! - Copies stand one after the other, in an order that differs from group to group. A node that has resigned comes
 //!   last.
+//! - A process that is gone answers nobody, so no write of its groups is acknowledged until it is removed. Its removal is safe at
+//!   any time, and leaves a node to be filled. Where too few copies would be left, the node gets the time to start again.
 //! - The smaller side of a partition waits: before it stands, as long as others wait before they remove, and before it
 //!   removes, twice as long. So the larger side goes on, and a single survivor goes on later.
 
@@ -83,8 +86,10 @@ impl Standing {
             }
         }
         for node in present.nodes.keys() {
-            if view.is_lost(node) {
-                next = Some(next.as_ref().unwrap_or(present).remove(node)?);
+            // Of two dead nodes a group may be able to spare one.
+            let from = next.as_ref().unwrap_or(present);
+            if view.is_lost(node, from) {
+                next = Some(from.remove(node)?);
             }
         }
         Ok(next)
@@ -118,18 +123,29 @@ impl Standing {
 }
 
 impl View<'_> {
-    /// Returns whether `node` has been silent for so long that this node removes it, as the primary of a group with a
-    /// copy on `node`.
-    fn is_lost(&self, node: &NodeName) -> bool {
+    /// Returns whether `node` has been silent for so long, or is so surely gone, that this node removes it, as the primary of a
+    /// group with a copy on `node`.
+    fn is_lost(&self, node: &NodeName, next: &Configuration) -> bool {
         let silent = self.silence.of(node);
         let remove_after = self.configuration.policy.remove_after_ns;
         let groups = self.configuration.groups_of(node);
-        let mut led =
-            groups.filter(|group| group.primary == *self.node && !self.leads.has_resigned(group));
+        let mut led = groups
+            .filter(|group| group.primary == *self.node && !self.leads.has_resigned(group))
+            .peekable();
+        if led.peek().is_some() && self.is_gone(node, next) {
+            return true;
+        }
         led.any(|group| {
             let patience = remove_after * if self.is_minority(group) { 2 } else { 1 };
             silent >= patience
         })
+    }
+
+    /// Whether the process of `node` is gone, and each group in `next` has the copies that writes need without it.
+    fn is_gone(&self, node: &NodeName, next: &Configuration) -> bool {
+        let start = self.configuration.nodes[node].incarnation;
+        let is_dead = self.silence.is_dead(node, start);
+        is_dead && (next.can_spare(node) || mutant!(DeadBelowMinCopies))
     }
 
     /// Returns whether this node hears fewer than half of the copies in sync, itself included.

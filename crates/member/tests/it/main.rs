@@ -1,5 +1,6 @@
 //! Stories of nodes that stay in their cluster.
 
+mod deaths;
 mod detection;
 mod mishaps;
 #[cfg(feature = "mutants")]

@@ -3,7 +3,7 @@
 use stonecast_base::hunts::{objects, quietly};
 use stonecast_base::mutants::{Mutant, plant};
 
-use crate::{mishaps, refusals, staying, suspension};
+use crate::{deaths, mishaps, refusals, staying, suspension};
 
 /// Number of seeds. Each mutant must be found within them, and the unchanged member must pass all of them.
 const SEEDS_MAX: u64 = 300;
@@ -12,7 +12,7 @@ const SEEDS_MAX: u64 = 300;
 const PLACES: [&str; 3] = ["clocks", "cluster", "member"];
 
 /// Stories of events that chance seldom brings about.
-const STORIES: [(&str, fn()); 9] = [
+const STORIES: [(&str, fn()); 11] = [
     (
         "a copy that was lost",
         staying::a_node_that_has_lost_its_copies_starts_without_them,
@@ -40,6 +40,14 @@ const STORIES: [(&str, fn()); 9] = [
     (
         "nodes that stood still",
         staying::nodes_that_all_stood_still_at_once_lose_no_copy,
+    ),
+    (
+        "a start after a death",
+        deaths::a_node_that_runs_again_is_not_removed_for_its_predecessor,
+    ),
+    (
+        "two deaths",
+        deaths::a_node_that_is_gone_stays_a_copy_where_writes_need_it,
     ),
     (
         "a suspended host",

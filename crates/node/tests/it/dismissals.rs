@@ -33,7 +33,11 @@ fn a_primary_that_was_dismissed_answers_nothing_that_its_heir_lacks() {
 /// Needs numbers of connections that no predecessor has had: the primary keeps its term, and knows those of the second run of the node that is replaced.
 pub fn a_replaced_node_is_another_one() {
     for shape in [Shape::THREE, Shape::ANSWERED] {
-        let scene = Scene::settled(shape.patient(), 42);
+        let shape = Shape {
+            spares_none: false,
+            ..shape.patient()
+        };
+        let scene = Scene::settled(shape, 42);
         (0..9).for_each(|turn| scene.write(turn % 3, 1));
         let replaced = scene.serving(1).expect("it is served").index;
         let place = &scene.places[replaced];

@@ -25,6 +25,8 @@ pub struct Shape {
     pub shards: u32,
     /// Copies of each shard, on three nodes.
     pub replicas: u8,
+    /// Whether writes need all copies: no dead node can then be spared, so none is removed.
+    pub spares_none: bool,
     pub plan: Plan,
     /// Units of memory that an intake looks at in one turn.
     pub look_units: u32,
@@ -44,6 +46,7 @@ impl Shape {
     pub const THREE: Self = Self {
         shards: 3,
         replicas: 3,
+        spares_none: false,
         plan: Plan::OneSided,
         look_units: 64,
         segment_size: 16 * 1024,
@@ -59,9 +62,10 @@ impl Shape {
         ..Self::THREE
     };
 
-    /// This shape, where no node is removed for its silence.
+    /// This shape, where no node is removed, whether it is silent or dead.
     pub fn patient(self) -> Self {
         Self {
+            spares_none: true,
             remove_after_ns: 2_000 * MS,
             ..self
         }
@@ -318,10 +322,15 @@ impl Scene {
 
 /// The first configuration of a cluster: nodes are registered and shards are placed.
 fn first_configuration(shape: Shape) -> Configuration {
+    let usual = Policy::new(shape.replicas, shape.shards);
     let policy = Policy {
         lease: Timing::DEDICATED_CORES,
         remove_after_ns: shape.remove_after_ns,
-        ..Policy::new(shape.replicas, shape.shards)
+        min_copies: match shape.spares_none {
+            true => shape.replicas,
+            false => usual.min_copies,
+        },
+        ..usual
     };
     let attempt = Attempt {
         writer: "test".to_owned(),
