@@ -8,8 +8,8 @@
 //! A campaign (`cargo xtask mutants`) plants one mutant after the other, and its checks must find each. A mutant that no oracle
 //! finds shows a weak oracle, or a guard that nothing needs.
 //!
-//! Invariants: without the feature no mutant exists in the compiled program; with the feature at most one is planted per
-//! thread.
+//! Invariants: without the feature no mutant, and no text about one, exists in the compiled program; with the feature at
+//! most one is planted per thread.
 
 macro_rules! mutants {
     ($($(#[doc = $what:literal])+ $name:ident in $place:literal, $flaw:literal;)+) => {
@@ -19,6 +19,7 @@ macro_rules! mutants {
             $($(#[doc = $what])+ $name,)+
         }
 
+        #[cfg(feature = "mutants")]
         impl Mutant {
             /// All mutants.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
@@ -481,6 +482,7 @@ mutants! {
     TokenForgotten in "structures", "rule 3: the next tenure has the results of retried operations";
 }
 
+#[cfg(feature = "mutants")]
 impl Mutant {
     /// The mutant called `name`.
     pub fn by_name(name: &str) -> Option<Self> {
@@ -526,8 +528,10 @@ pub fn plant(mutant: Option<Mutant>) {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "mutants")]
     use super::*;
 
+    #[cfg(feature = "mutants")]
     #[test]
     fn a_mutant_is_found_by_its_name_and_describes_its_effect() {
         for &mutant in Mutant::ALL {
