@@ -2,7 +2,6 @@
 
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
-use stonecast_structures::shapes::StructureKind;
 
 use crate::domain::{histories, pools, rules, structures};
 use crate::sessions;
@@ -16,10 +15,6 @@ fn structures() {
     for seed in 0..60 {
         structures::run(seed);
     }
-}
-
-fn readers_of_a_binary_tree() {
-    (0..18).for_each(|seed| maps::run_beside(StructureKind::Bst, seed));
 }
 
 fn readers() {
@@ -121,7 +116,10 @@ fn every_seeded_bug_of_structures_is_found() {
             (Mutant::SlotTagNotChecked, readers),
             (Mutant::FenceIgnored, readers),
             (Mutant::DeadNotMarked, readers),
-            (Mutant::NodeRotatedInPlace, readers_of_a_binary_tree),
+            (
+                Mutant::NodeRotatedInPlace,
+                maps::a_transaction_that_is_applied_a_word_at_a_time_hides_no_other_key_of_a_binary_tree,
+            ),
             (
                 Mutant::RetiredAtOnce,
                 several::a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old,
