@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::error::Error;
 use super::reader::{Range, Reader};
 use super::session::{Connection, Listed, Session, connect};
-use super::types::{BTree, Entry, Key, Keyed, Sequence, Shape, Value};
+use super::types::{Entry, Keyed, Ordered, Sequence, Shape};
 use super::writer::Writer;
 
 /// Connects to the back-end at `url` for calls that wait.
@@ -238,9 +238,9 @@ impl<S: Sequence> BlockingReader<S> {
     }
 }
 
-impl<K: Key, V: Value> BlockingReader<BTree<K, V>> {
+impl<S: Ordered> BlockingReader<S> {
     /// As [`Reader::range`].
-    pub fn range(&mut self, keys: impl RangeBounds<K>) -> BlockingRange<'_, K, V> {
+    pub fn range(&mut self, keys: impl RangeBounds<S::Key>) -> BlockingRange<'_, S> {
         BlockingRange {
             connection: &self.connection,
             range: self.reader.range(keys),
@@ -249,12 +249,12 @@ impl<K: Key, V: Value> BlockingReader<BTree<K, V>> {
 }
 
 /// The entries of a range of keys. After an error, the iteration goes on with the same leaf.
-pub struct BlockingRange<'a, K: Key, V: Value> {
+pub struct BlockingRange<'a, S: Ordered> {
     connection: &'a Connection,
-    range: Range<'a, K, V>,
+    range: Range<'a, S>,
 }
 
-impl<K: Key, V: Value> BlockingRange<'_, K, V> {
+impl<S: Ordered> BlockingRange<'_, S> {
     /// As [`Range::reversed`].
     #[must_use]
     pub fn reversed(self) -> Self {
@@ -265,8 +265,8 @@ impl<K: Key, V: Value> BlockingRange<'_, K, V> {
     }
 }
 
-impl<K: Key, V: Value> Iterator for BlockingRange<'_, K, V> {
-    type Item = Result<(K, V), Error>;
+impl<S: Ordered> Iterator for BlockingRange<'_, S> {
+    type Item = Result<Entry<S>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let range = &mut self.range;

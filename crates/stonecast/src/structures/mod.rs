@@ -34,6 +34,7 @@
 //! | --- | --- | --- |
 //! | single keys | [`HashTable`] | 2 |
 //! | order, ranges | [`BTree`] | 1 |
+//! | order, with answers of one version | [`MvBTree`] | 1, and 3 for a new version |
 //! | jobs between processes | [`Queue`] | |
 //! | the latest first | [`Stack`] | |
 //!
@@ -64,7 +65,14 @@ pub use server::{Builder, Server, ServerHandle, verify};
 pub use session::{Connection, Listed, Session, connect};
 pub use stonecast_structures::shapes::StructureKind;
 pub use stonecast_structures::{DomainName, SurveyedDomain};
-pub use types::{BTree, Entry, HashTable, Key, Keyed, Queue, Sequence, Shape, Stack, Value};
+pub use types::{
+    BTree, Entry, HashTable, Key, Keyed, MvBTree, Ordered, Queue, Sequence, Shape, Stack, Value,
+};
 pub use writer::{Ticket, Writer};
 #[doc(hidden)]
 pub use zerocopy;
+
+/// Structures that published systems measure. A program should take one of the others.
+pub mod classic {
+    pub use super::types::{Bst, MvBst};
+}

@@ -9,7 +9,7 @@ use stonecast_structures::{Key as _, StructureReader};
 
 use super::error::Error;
 use super::session::encoded_bound;
-use super::types::{BTree, Entry, Key, Keyed, Sequence, Shape, Value};
+use super::types::{Entry, Keyed, Ordered, Sequence, Shape};
 use super::writer::decoded;
 
 /// A reader of a structure of type `S`. Any number of readers in any process read beside the writer; each answer is one that the structure gave at a moment
@@ -91,10 +91,10 @@ impl<S: Sequence> Reader<S> {
     }
 }
 
-impl<K: Key, V: Value> Reader<BTree<K, V>> {
+impl<S: Ordered> Reader<S> {
     /// The entries with keys in `keys`, by key. Each leaf is read as it was at one moment. A range of another reader goes on behind the last key that this
     /// one has given ([`Bound::Excluded`]), so that a scan resumes after a restart of the back-end.
-    pub fn range(&mut self, keys: impl RangeBounds<K>) -> Range<'_, K, V> {
+    pub fn range(&mut self, keys: impl RangeBounds<S::Key>) -> Range<'_, S> {
         let start = encoded_bound(keys.start_bound());
         let end = encoded_bound(keys.end_bound());
         Range {
@@ -116,7 +116,7 @@ impl<K: Key, V: Value> Reader<BTree<K, V>> {
     /// # Errors
     ///
     /// The same as [`Reader::get`].
-    pub async fn first(&mut self) -> Result<Option<(K, V)>, Error> {
+    pub async fn first(&mut self) -> Result<Option<Entry<S>>, Error> {
         self.range(..).next().await
     }
 
@@ -125,17 +125,14 @@ impl<K: Key, V: Value> Reader<BTree<K, V>> {
     /// # Errors
     ///
     /// The same as [`Reader::get`].
-    pub async fn last(&mut self) -> Result<Option<(K, V)>, Error> {
+    pub async fn last(&mut self) -> Result<Option<Entry<S>>, Error> {
         self.range(..).reversed().next().await
     }
 }
 
 /// The entries of a range of keys; see [`Reader::range`].
-pub struct Range<'a, K, V>
-where
-    BTree<K, V>: Shape,
-{
-    reader: &'a mut Reader<BTree<K, V>>,
+pub struct Range<'a, S: Ordered> {
+    reader: &'a mut Reader<S>,
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
     is_reversed: bool,
@@ -146,7 +143,7 @@ where
     left: ops::Range<usize>,
 }
 
-impl<K: Key, V: Value> Range<'_, K, V> {
+impl<S: Ordered> Range<'_, S> {
     /// The same range from its end to its start.
     #[must_use]
     pub fn reversed(mut self) -> Self {
@@ -162,13 +159,13 @@ impl<K: Key, V: Value> Range<'_, K, V> {
     }
 
     /// The next entry of the leaf that was read last.
-    pub(super) fn next_of_leaf(&mut self) -> Option<Result<(K, V), Error>> {
+    pub(super) fn next_of_leaf(&mut self) -> Option<Result<Entry<S>, Error>> {
         let index = match self.is_reversed {
             false => self.left.next(),
             true => self.left.next_back(),
         };
         let (key, value) = self.page.item(index?);
-        Some(entry::<BTree<K, V>>(&self.reader.name, key, value))
+        Some(entry::<S>(&self.reader.name, key, value))
     }
 
     /// The next entry; `None` at the end. After an error the next call tries the same leaf again.
@@ -176,7 +173,7 @@ impl<K: Key, V: Value> Range<'_, K, V> {
     /// # Errors
     ///
     /// The same as [`Reader::get`].
-    pub async fn next(&mut self) -> Result<Option<(K, V)>, Error> {
+    pub async fn next(&mut self) -> Result<Option<Entry<S>>, Error> {
         loop {
             if let Some(entry) = self.next_of_leaf() {
                 return entry.map(Some);
@@ -219,7 +216,7 @@ impl<K: Key, V: Value> Range<'_, K, V> {
     /// # Errors
     ///
     /// The same as [`Reader::get`].
-    pub async fn collect(mut self) -> Result<Vec<(K, V)>, Error> {
+    pub async fn collect(mut self) -> Result<Vec<Entry<S>>, Error> {
         let mut all = Vec::new();
         while let Some(entry) = self.next().await? {
             all.push(entry);

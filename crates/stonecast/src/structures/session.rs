@@ -195,8 +195,7 @@ impl Session {
             }
         };
         check::<S>(name, &row)?;
-        let structure = writer.roots().structure(row.number).expect("it has a row");
-        Ok(Writer::new(name, writer, row.number, structure))
+        Ok(Writer::new(name, writer, row.number))
     }
 
     /// Becomes the writer of the structure `name`, and waits for `limit` while another front-end is.

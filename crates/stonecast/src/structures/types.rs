@@ -223,6 +223,9 @@ pub trait Keyed: Shape {
     type Key: Key;
 }
 
+/// A structure whose keys have an order.
+pub trait Ordered: Keyed {}
+
 /// A key with its value, of a structure of type `S`.
 pub type Entry<S> = (<S as Keyed>::Key, <S as Shape>::Value);
 
@@ -275,7 +278,19 @@ keyed! {
     BTree,
     /// A hash table: entries in no order. Two READs find the value of a key if the directory is cached.
     HashTable,
+    /// A multi-version B+tree: a B+tree whose nodes never change. Everything that one call reads is of one version.
+    MvBTree,
+    /// A binary search tree: entries in the order of their keys. A look-up reads the way from the root, about 30 nodes for a million keys. It is there to be compared
+    /// with; a program should take a B+tree.
+    Bst,
+    /// A multi-version binary search tree: nodes never change. Everything that one call reads is of one version. It is there to be compared with.
+    MvBst,
 }
+
+impl<K: Key, V: Value> Ordered for BTree<K, V> {}
+impl<K: Key, V: Value> Ordered for MvBTree<K, V> {}
+impl<K: Key, V: Value> Ordered for Bst<K, V> {}
+impl<K: Key, V: Value> Ordered for MvBst<K, V> {}
 
 macro_rules! sequences {
     ($($(#[doc = $what:literal])+ $name:ident,)+) => {

@@ -4,12 +4,19 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use stonecast_structures::shapes::{Answer, Structure};
-use stonecast_structures::{Comparison, Operation, Verb};
+use stonecast_structures::shapes::Answer;
+use stonecast_structures::{Comparison, Operation, UNIT_SIZE, Verb};
 
 use super::error::Error;
 use super::session::Name;
 use super::types::{Keyed, Sequence, Shape, Value};
+
+/// Bytes of old versions that a lock domain keeps. A reader that needs older ones begins again.
+const OLD_VERSIONS_SIZE: u64 = 4 << 20;
+/// Blocks of old versions that one operation frees.
+const RECLAIMED: u32 = 127;
+/// Operations before a publication that free blocks, at most.
+const RECLAIMS_MAX: u32 = 64;
 
 /// The writer of a structure of type `S`. It has the tenure of the structure's lock domain until it is dropped, or silent for longer than its lease.
 ///
@@ -23,7 +30,6 @@ pub struct Writer<S: Shape> {
     name: String,
     writer: stonecast_structures::Writer,
     number: u32,
-    structure: Structure,
     shape: PhantomData<S>,
 }
 
@@ -44,17 +50,11 @@ impl Future for Ticket {
 }
 
 impl<S: Shape> Writer<S> {
-    pub(super) fn new(
-        name: &str,
-        writer: stonecast_structures::Writer,
-        number: u32,
-        structure: Structure,
-    ) -> Self {
+    pub(super) fn new(name: &str, writer: stonecast_structures::Writer, number: u32) -> Self {
         Self {
             name: name.to_owned(),
             writer,
             number,
-            structure,
             shape: PhantomData,
         }
     }
@@ -90,8 +90,28 @@ impl<S: Shape> Writer<S> {
     ///
     /// [`Error::TenureOver`], [`Error::Gone`]: what was staged may be done or not.
     pub async fn publish(&mut self) -> Result<(), Error> {
+        self.reclaim().await?;
         let published = self.writer.publish().await;
         published.map_err(|error| Error::of(&self.name, error))
+    }
+
+    /// Frees the oldest versions of multi-version structures of the lock domain, beyond those that are kept.
+    async fn reclaim(&mut self) -> Result<(), Error> {
+        for _ in 0..RECLAIMS_MAX {
+            if self.writer.roots().retired_units() <= OLD_VERSIONS_SIZE / UNIT_SIZE {
+                break;
+            }
+            let reclaim = Operation {
+                token: 0,
+                structure: 0,
+                verb: Verb::Reclaim,
+                key: &[],
+                value: &RECLAIMED.to_le_bytes(),
+            };
+            let staged = self.writer.stage(&reclaim).await;
+            let (_, _published) = staged.map_err(|error| Error::of(&self.name, error))?;
+        }
+        Ok(())
     }
 
     /// Makes everything staged durable.
@@ -185,8 +205,6 @@ impl<S: Shape> Writer<S> {
     /// The same as [`Writer::publish`], and [`Error::NoRoom`]: nothing was done.
     pub async fn clear(&mut self) -> Result<(), Error> {
         if let Answer::Created(number) = self.change_domain(Verb::Clear, &[]).await? {
-            let structure = self.writer.roots().structure(number);
-            self.structure = structure.expect("it was created");
             self.number = number;
         }
         Ok(())
@@ -358,7 +376,10 @@ impl<S: Keyed> Writer<S> {
     ///
     /// [`Error::TenureOver`], [`Error::Gone`], [`Error::Damaged`], [`Error::Decode`].
     pub async fn get(&mut self, key: &S::Key) -> Result<Option<S::Value>, Error> {
-        let found = self.writer.get(&self.structure, &key_of::<S>(key)).await;
+        // The root of a multi-version structure changes with each update.
+        let structure = self.writer.roots().structure(self.number);
+        let structure = structure.expect("a writer has its structure until it drops it");
+        let found = self.writer.get(&structure, &key_of::<S>(key)).await;
         let found = found.map_err(|error| Error::of(&self.name, error))?;
         found
             .map(|bytes| decoded::<S>(&self.name, &bytes))

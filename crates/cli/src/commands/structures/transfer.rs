@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use stonecast::structures::{BTree, Error, HashTable, Keyed, Session, Shape};
+use stonecast::structures::classic::{Bst, MvBst};
+use stonecast::structures::{BTree, Error, HashTable, Keyed, MvBTree, Session, Shape};
 
 use super::{failure, session};
 use crate::commands::export::Destination;
@@ -68,6 +69,26 @@ enum Kind {
     BTree,
     /// Entries in no order.
     HashTable,
+    /// Entries in the order of their keys, in versions.
+    MvBTree,
+    /// A binary search tree, to compare with.
+    Bst,
+    /// A multi-version binary search tree, to compare with.
+    MvBst,
+}
+
+/// Work on a structure of a kind that is known when the command runs.
+macro_rules! of_kind {
+    ($session:expr, $kind:expr, $work:ident($($argument:expr),*)) => {{
+        let session = $session;
+        match $kind {
+            Kind::BTree => session.run(async |session| $work::<BTree<Bytes, Bytes>>(session, $($argument),*).await),
+            Kind::HashTable => session.run(async |session| $work::<HashTable<Bytes, Bytes>>(session, $($argument),*).await),
+            Kind::MvBTree => session.run(async |session| $work::<MvBTree<Bytes, Bytes>>(session, $($argument),*).await),
+            Kind::Bst => session.run(async |session| $work::<Bst<Bytes, Bytes>>(session, $($argument),*).await),
+            Kind::MvBst => session.run(async |session| $work::<MvBst<Bytes, Bytes>>(session, $($argument),*).await),
+        }
+    }};
 }
 
 type Bytes = Vec<u8>;
@@ -75,14 +96,7 @@ type Bytes = Vec<u8>;
 pub fn import(flags: &Import) -> Result<(), Failure> {
     let session = session(&flags.connection)?;
     let start = Instant::now();
-    let (entries, bytes) = match flags.kind {
-        Kind::BTree => {
-            session.run(async |session| read_all::<BTree<Bytes, Bytes>>(session, flags).await)
-        }
-        Kind::HashTable => {
-            session.run(async |session| read_all::<HashTable<Bytes, Bytes>>(session, flags).await)
-        }
-    }?;
+    let (entries, bytes) = of_kind!(&session, flags.kind, read_all(flags))?;
     let seconds = start.elapsed().as_secs_f64();
     report(
         flags.json,
@@ -131,13 +145,7 @@ async fn read_all<S: Keyed<Key = Bytes, Value = Bytes>>(
 pub fn export(flags: &Export) -> Result<(), Failure> {
     let session = session(&flags.connection)?;
     let start = Instant::now();
-    let found = match flags.kind {
-        Kind::BTree => {
-            session.run(async |session| all_of::<BTree<Bytes, Bytes>>(session, &flags.name).await)
-        }
-        Kind::HashTable => session
-            .run(async |session| all_of::<HashTable<Bytes, Bytes>>(session, &flags.name).await),
-    };
+    let found = of_kind!(&session, flags.kind, all_of(&flags.name));
     let found = found.map_err(failure)?;
     let (entries, bytes, to_stdout) = write_all(&found, flags.file.as_deref())?;
     if to_stdout {
