@@ -22,7 +22,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     if !run.wants(&[&CONFIG_ETCD]) {
         return Ok(());
     }
-    let etcd = Etcd::start(&run.options.disk_folder);
+    let etcd = Etcd::start(1, &run.options.disk_folder);
     let Some(etcd) = run.peer(etcd, &[&CONFIG_ETCD])? else {
         return Ok(());
     };

@@ -17,7 +17,7 @@ use crate::peers::{RedisConnection, RedisPersistence, RedisServer};
 const TASKS: usize = 64;
 /// Parts of a measurement, in turn with those of its yardstick, so that the ratio shows differences
 /// of a hundredth.
-const SLICES: u32 = 16;
+pub(super) const SLICES: u32 = 16;
 /// Operations between two readings of the clock.
 const OPERATIONS_PER_LOOK: u64 = 512;
 /// Operations of a task between two readings of the clock.
@@ -34,8 +34,10 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     (run.say)("loading a server for the library");
     let (server, session) = loaded_server(options)?;
     let bench = Bench {
-        sequence: Arc::new(run.sequence(Mix::C, Distribution::ScrambledZipfian)),
-        value_size: options.data.value_size,
+        gets: Gets {
+            sequence: Arc::new(run.sequence(Mix::C, Distribution::ScrambledZipfian)),
+            value_size: options.data.value_size,
+        },
         address: server.address(),
         runtime: Builder::new_current_thread()
             .enable_all()
@@ -60,24 +62,26 @@ fn on_one_thread(run: &mut Run<'_>, bench: &Bench, session: &Session) -> Result<
     let (raw, handle) = (session.client(), session.handle());
     let blocking = Connector::new(&bench.address)?.connect_blocking()?;
     let of_raw = |slice| {
-        session.block_on(bench.gets(slice, async |key, value| {
+        session.block_on(bench.gets.one_by_one(slice, async |key, value| {
             raw.get(key, value).await.map_err(Error::of_read)
         }))
     };
     let of_handle = |slice| {
-        session.block_on(bench.gets(slice, async |key, value| handle.get_into(key, value).await))
+        session.block_on(
+            bench
+                .gets
+                .one_by_one(slice, async |key, value| handle.get_into(key, value).await),
+        )
     };
     let of_blocking = |slice| {
-        let gets = bench.gets(slice, async |key, value| blocking.get_into(key, value));
+        let gets = bench
+            .gets
+            .one_by_one(slice, async |key, value| blocking.get_into(key, value));
         bench.runtime.block_on(gets)
     };
-    let warm_up = Slice {
-        from: 0,
-        duration: WARM_UP,
-    };
-    of_raw(warm_up)?;
-    of_handle(warm_up)?;
-    of_blocking(warm_up)?;
+    of_raw(Slice::WARM_UP)?;
+    of_handle(Slice::WARM_UP)?;
+    of_blocking(Slice::WARM_UP)?;
     let repetitions = run.options.repetitions;
     for repetition in 1..=repetitions {
         (run.say)(&format!(
@@ -85,7 +89,7 @@ fn on_one_thread(run: &mut Run<'_>, bench: &Bench, session: &Session) -> Result<
         ));
         let mut sums: [Measured; 3] = Default::default();
         for number in 0..SLICES {
-            let slice = bench.slice(number, run.options.duration);
+            let slice = bench.gets.slice(number, run.options.duration);
             sums[0].add_after(&of_raw(slice)?);
             sums[1].add_after(&of_handle(slice)?);
             sums[2].add_after(&of_blocking(slice)?);
@@ -118,14 +122,15 @@ fn between_threads(run: &mut Run<'_>, bench: &Bench) -> Result<(), FiguresError>
     theirs.load(&options.data)?;
     let client = bench.runtime.block_on(stonecast::connect(&bench.address))?;
     bench.gets_of_tasks(&client, WARM_UP)?;
-    theirs.measure(&bench.sequence, &options.data, TASKS, WARM_UP)?;
+    theirs.measure(&bench.gets.sequence, &options.data, TASKS, WARM_UP)?;
     for repetition in 1..=options.repetitions {
         (run.say)(&format!(
             "{}, {repetition} of {}",
             HANDLE_TOKIO_64.name, options.repetitions
         ));
         let ours = bench.gets_of_tasks(&client, options.duration)?;
-        let theirs = theirs.measure(&bench.sequence, &options.data, TASKS, options.duration)?;
+        let theirs =
+            theirs.measure(&bench.gets.sequence, &options.data, TASKS, options.duration)?;
         run.add(
             &HANDLE_TOKIO_64,
             speed("GET of tasks", &ours)?,
@@ -138,23 +143,29 @@ fn between_threads(run: &mut Run<'_>, bench: &Bench) -> Result<(), FiguresError>
 
 /// A part of a measurement.
 #[derive(Clone, Copy)]
-struct Slice {
+pub(super) struct Slice {
     /// Number of the first operation.
-    from: usize,
-    duration: Duration,
+    pub from: usize,
+    pub duration: Duration,
 }
 
-/// The data of every measurement.
-struct Bench {
-    sequence: Arc<Sequence>,
-    value_size: usize,
-    address: String,
-    runtime: Runtime,
+impl Slice {
+    /// The warm-up of a client.
+    pub const WARM_UP: Self = Self {
+        from: 0,
+        duration: WARM_UP,
+    };
 }
 
-impl Bench {
+/// The GETs that clients are compared by.
+pub(super) struct Gets {
+    pub sequence: Arc<Sequence>,
+    pub value_size: usize,
+}
+
+impl Gets {
     /// Part `number` of a measurement that takes `duration`.
-    fn slice(&self, number: u32, duration: Duration) -> Slice {
+    pub fn slice(&self, number: u32, duration: Duration) -> Slice {
         let each = self.sequence.operations().len() / SLICES as usize;
         Slice {
             from: each * number as usize,
@@ -163,7 +174,7 @@ impl Bench {
     }
 
     /// Reads one key after the other with `get`.
-    async fn gets(
+    pub async fn one_by_one(
         &self,
         Slice { from, duration }: Slice,
         mut get: impl AsyncFnMut(&[u8], &mut Vec<u8>) -> Result<Option<u64>, Error>,
@@ -182,7 +193,16 @@ impl Bench {
         measured.seconds = start.elapsed().as_secs_f64();
         Ok(measured)
     }
+}
 
+/// The data of every measurement.
+struct Bench {
+    gets: Gets,
+    address: String,
+    runtime: Runtime,
+}
+
+impl Bench {
     /// Runs [`TASKS`] tasks on an executor of one thread, each with one GET in flight.
     fn gets_of_tasks(
         &self,
@@ -190,11 +210,11 @@ impl Bench {
         duration: Duration,
     ) -> Result<Measured, FiguresError> {
         let start = Instant::now();
-        let each = self.sequence.operations().len() / TASKS;
+        let each = self.gets.sequence.operations().len() / TASKS;
         let tasks: Vec<_> = (0..TASKS)
             .map(|task| {
-                let (client, sequence) = (client.clone(), self.sequence.clone());
-                let (from, value_size) = (task * each, self.value_size);
+                let (client, sequence) = (client.clone(), self.gets.sequence.clone());
+                let (from, value_size) = (task * each, self.gets.value_size);
                 self.runtime.spawn(async move {
                     let mut cursor = sequence.cursor(from);
                     let (mut ops, mut errors) = (0, 0);

@@ -9,6 +9,7 @@
 //!   restart  a pool whose server was killed      recovery; again
 //!   gateway  redis-server and ours over TCP      GET, SET; again; memory and errors of many connections
 //!   configuration  an etcd of one member         change of a configuration, put; again
+//!   nodes    three nodes, keys loaded once       PUT, etcd of three members, redis with two replicas; GET, a server alone; again
 //! ```
 
 mod appends;
@@ -17,6 +18,8 @@ mod configuration;
 mod figure;
 mod gateway;
 mod handles;
+mod node_processes;
+mod nodes;
 mod plan;
 mod reads;
 mod report;
@@ -118,6 +121,14 @@ pub enum FiguresError {
         /// Number of operations.
         ops: u64,
     },
+    /// A cluster could not be created.
+    #[error("`stonecast cluster create` ended ({status}): {said}")]
+    NoCluster {
+        /// The exit status.
+        status: std::process::ExitStatus,
+        /// The message of the command.
+        said: String,
+    },
     /// The client has not mapped the store's memory, so no operation would be one-sided.
     #[error("the store's memory is not mapped by its client")]
     NotMapped,
@@ -159,6 +170,7 @@ pub fn run_figures(
     restart::measure(&mut run)?;
     gateway::measure(&mut run)?;
     configuration::measure(&mut run)?;
+    nodes::measure(&mut run)?;
     let mut report = Report::default();
     for definition in DEFINITIONS
         .iter()

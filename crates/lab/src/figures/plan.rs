@@ -205,8 +205,48 @@ pub const CONFIG_ETCD: Definition = Definition {
     direction: Direction::AtMost,
 };
 
+/// Writes with three copies that survive processes, beside etcd's.
+pub const NODES_PUT_ETCD: Definition = at_least(
+    "nodes-put-etcd",
+    "3 nodes: PUT process, 16 in flight / etcd of 3 members in memory, 16 in flight",
+    20.0,
+);
+/// Writes with three copies that survive processes, beside those of redis-server.
+pub const NODES_PUT_REDIS: Definition = at_least(
+    "nodes-put-redis",
+    "3 nodes: PUT process, 16 in flight / redis with 2 replicas, pipeline 16 and WAIT 2",
+    1.5,
+);
+/// Durable writes with three copies on one disk.
+pub const NODES_PUT_DURABLE_ETCD: Definition = at_least(
+    "nodes-put-durable-etcd",
+    "3 nodes: PUT power on files, 128 in flight / etcd of 3 members, 128 in flight",
+    10.0,
+);
+/// Reads of a store with three copies, beside those of a server alone.
+pub const NODES_GET: Definition = at_least(
+    "nodes-get",
+    "3 nodes: GET zipfian, the lease checked / GET of a server alone",
+    0.93,
+);
+/// The nodes' part in a read, above the CPU time of idle nodes.
+pub const NODES_GET_SERVER_CPU: Definition = Definition {
+    name: "nodes-get-server-cpu",
+    what: "3 nodes: CPU of all nodes per GET, above that of idle ones",
+    ..GET_SERVER_CPU
+};
+/// The part of a core that a node takes for itself.
+pub const NODES_IDLE: Definition = Definition {
+    name: "nodes-idle",
+    what: "3 nodes: CPU of the busiest of them without clients",
+    unit: "% of a core",
+    judged: Judged::Ours,
+    target: Some(2.0),
+    direction: Direction::AtMost,
+};
+
 /// All figures, in the order of the table.
-pub const DEFINITIONS: [Definition; 28] = [
+pub const DEFINITIONS: [Definition; 34] = [
     APPEND_SHM_4,
     GET_LIMIT,
     GET_OVERLAPPING,
@@ -235,6 +275,12 @@ pub const DEFINITIONS: [Definition; 28] = [
     RESP_IDLE_MEMORY,
     RESP_CONNECTIONS,
     CONFIG_ETCD,
+    NODES_PUT_ETCD,
+    NODES_PUT_REDIS,
+    NODES_PUT_DURABLE_ETCD,
+    NODES_GET,
+    NODES_GET_SERVER_CPU,
+    NODES_IDLE,
 ];
 
 #[cfg(test)]

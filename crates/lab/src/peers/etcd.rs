@@ -1,4 +1,4 @@
-//! An etcd of one member in a separate folder. The server ends when its value is dropped.
+//! An etcd whose members are processes with files in one separate folder. The members end when the value is dropped.
 
 use std::io;
 use std::net::TcpListener;
@@ -7,22 +7,30 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tempfile::TempDir;
 use ureq::Agent;
 
-use super::PeerError;
+use super::{EtcdConnection, PeerError};
 
 const PROGRAM: &str = "etcd";
-/// The time limit for a server to answer its first request.
+/// The time limit for the members to answer their first request.
 const START_MAX: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// A running etcd, and a kept connection to its JSON gateway.
+/// A running etcd, and a kept connection to the JSON gateway of its leader.
 pub struct Etcd {
-    child: Child,
+    members: Vec<Child>,
     endpoint: String,
     agent: Agent,
-    _folder: TempDir,
+    folder: TempDir,
+}
+
+/// The addresses of a member.
+struct Place {
+    name: String,
+    endpoint: String,
+    peer: String,
 }
 
 fn free_address() -> Result<String, PeerError> {
@@ -32,57 +40,104 @@ fn free_address() -> Result<String, PeerError> {
     Ok(address.to_string())
 }
 
-impl Etcd {
-    /// Starts a server whose files lie in a new folder under `parent`.
-    pub fn start(parent: &Path) -> Result<Self, PeerError> {
-        let folder = tempfile::Builder::new().prefix("etcd-").tempdir_in(parent);
-        let folder = folder.map_err(PeerError::system("making a folder for etcd"))?;
-        let (endpoint, peer) = (free_address()?, format!("http://{}", free_address()?));
-        let client = format!("http://{endpoint}");
+impl Place {
+    fn new(number: usize) -> Result<Self, PeerError> {
+        Ok(Self {
+            name: format!("member-{number}"),
+            endpoint: free_address()?,
+            peer: format!("http://{}", free_address()?),
+        })
+    }
+
+    fn spawn(&self, all: &str, folder: &Path) -> Result<Child, PeerError> {
+        let client = format!("http://{}", self.endpoint);
         let child = Command::new(PROGRAM)
-            .args(["--name", "only", "--data-dir"])
-            .arg(folder.path())
+            .args(["--name", &self.name, "--data-dir"])
+            .arg(folder.join(&self.name))
             .args(["--listen-client-urls", &client])
             .args(["--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer])
-            .args(["--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("only={peer}")])
+            .args(["--listen-peer-urls", &self.peer])
+            .args(["--initial-advertise-peer-urls", &self.peer])
+            .args(["--initial-cluster", all])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        let child = child.map_err(|source| match source.kind() {
+        child.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => PeerError::Missing { program: PROGRAM },
             _ => PeerError::System {
                 doing: "starting etcd",
                 source,
             },
-        })?;
+        })
+    }
+}
+
+impl Etcd {
+    /// Starts `members` members whose files lie in a new folder under `parent`.
+    pub fn start(members: usize, parent: &Path) -> Result<Self, PeerError> {
+        let folder = tempfile::Builder::new().prefix("etcd-").tempdir_in(parent);
+        let folder = folder.map_err(PeerError::system("making a folder for etcd"))?;
+        let places: Vec<Place> = (0..members).map(Place::new).collect::<Result<_, _>>()?;
+        let names = places
+            .iter()
+            .map(|place| format!("{}={}", place.name, place.peer));
+        let all = names.collect::<Vec<_>>().join(",");
         let agent = Agent::config_builder()
             .proxy(None)
             .timeout_global(Some(Duration::from_secs(5)))
             .build()
             .new_agent();
-        let server = Self {
-            child,
-            endpoint,
+        let mut started = Self {
+            members: Vec::new(),
+            endpoint: String::new(),
             agent,
-            _folder: folder,
+            folder: folder,
         };
-        let start = Instant::now();
-        while let Err(error) = server.post("/v3/kv/range", r#"{"key":"eA=="}"#) {
-            if start.elapsed() > START_MAX {
-                return Err(PeerError::NotStarted {
-                    program: PROGRAM,
-                    reason: error.to_string(),
-                });
-            }
-            thread::sleep(LOOK_EVERY);
+        for place in &places {
+            let member = place.spawn(&all, started.folder.path())?;
+            started.members.push(member);
         }
-        Ok(server)
+        let start = Instant::now();
+        loop {
+            match started.leader(&places) {
+                Ok(leader) => started.endpoint = leader,
+                Err(reason) if start.elapsed() > START_MAX => {
+                    return Err(PeerError::NotStarted {
+                        program: PROGRAM,
+                        reason: reason.to_string(),
+                    });
+                }
+                Err(_) => {
+                    thread::sleep(LOOK_EVERY);
+                    continue;
+                }
+            }
+            return Ok(started);
+        }
     }
 
-    /// `HOST:PORT` for clients.
+    /// The endpoint of the member that leads all members of `places`, when all of them answer and agree.
+    fn leader(&self, places: &[Place]) -> Result<String, PeerError> {
+        let mut leading = None;
+        for place in places {
+            let text = self.post_to(&place.endpoint, "/v3/maintenance/status", "{}")?;
+            let status: Value = serde_json::from_str(&text)
+                .map_err(|error| PeerError::Etcd(format!("status: {error}")))?;
+            let (member, leader) = (&status["header"]["member_id"], &status["leader"]);
+            if leader.is_string() && member == leader {
+                leading = Some(place.endpoint.clone());
+            }
+        }
+        leading.ok_or_else(|| PeerError::Etcd("no member leads".to_owned()))
+    }
+
+    /// A connection to the leader, as etcd's own clients make it.
+    pub fn connect(&self) -> Result<EtcdConnection, PeerError> {
+        EtcdConnection::open(&self.endpoint)
+    }
+
+    /// `HOST:PORT` of the leader, for clients.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
@@ -94,18 +149,23 @@ impl Etcd {
     }
 
     fn post(&self, path: &str, request: &str) -> Result<(), PeerError> {
-        let post = self.agent.post(format!("http://{}{path}", self.endpoint));
+        self.post_to(&self.endpoint, path, request).map(drop)
+    }
+
+    fn post_to(&self, endpoint: &str, path: &str, request: &str) -> Result<String, PeerError> {
+        let post = self.agent.post(format!("http://{endpoint}{path}"));
         let answer = post.content_type("application/json").send(request);
-        let answer = answer.and_then(|mut answer| answer.body_mut().read_to_vec());
-        answer.map_err(|error| PeerError::Etcd(error.to_string()))?;
-        Ok(())
+        let answer = answer.and_then(|mut answer| answer.body_mut().read_to_string());
+        answer.map_err(|error| PeerError::Etcd(error.to_string()))
     }
 }
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        // The server may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        for member in &mut self.members {
+            // The member may have ended already.
+            let _ = member.kill();
+            let _ = member.wait();
+        }
     }
 }

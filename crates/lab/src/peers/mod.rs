@@ -3,6 +3,7 @@
 //! Each peer runs in its best configuration with the durability that the comparison names.
 
 pub mod etcd;
+pub mod etcd_connection;
 pub mod lmdb;
 pub mod redis_connection;
 pub mod redis_server;
@@ -11,6 +12,7 @@ mod resp;
 use std::io;
 
 pub use etcd::Etcd;
+pub use etcd_connection::EtcdConnection;
 pub use lmdb::{Lmdb, View};
 pub use redis_connection::RedisConnection;
 pub use redis_server::{RedisPersistence, RedisServer};

@@ -35,6 +35,8 @@ pub struct RedisConnection {
     end: usize,
     /// Buffer size of a read.
     read_size: usize,
+    /// The number of replicas that must have the writes of a batch before the batch counts as done.
+    replicas: u8,
 }
 
 /// A byte stream to the server.
@@ -73,7 +75,22 @@ impl RedisConnection {
             start: 0,
             end: 0,
             read_size,
+            replicas: 0,
         }
+    }
+
+    /// Ends each measured batch with `WAIT`, so that the batch takes until that number of replicas has all of its writes. One `WAIT` serves the
+    /// whole batch, as one sync does.
+    pub fn await_replicas(&mut self, replicas: u8) {
+        self.replicas = replicas;
+    }
+
+    /// Waits until that number of replicas follows the server.
+    pub(super) fn wait_for_replicas(&mut self, replicas: u8) -> Result<bool, PeerError> {
+        self.requests.clear();
+        encode_wait(replicas, 100, &mut self.requests);
+        self.send()?;
+        self.take_reply(|reply| reply == Reply::Integer(replicas.into()))
     }
 
     /// Sends a SET and a GET of the same key `count` times, and takes no reply. `number` is the
@@ -172,6 +189,9 @@ impl RedisConnection {
                 }
                 updates.push(operation.is_update());
             }
+            if self.replicas > 0 {
+                encode_wait(self.replicas, 0, &mut self.requests);
+            }
             self.send()?;
             for &update in &updates {
                 let done = self.take_reply(|reply| match reply {
@@ -180,6 +200,11 @@ impl RedisConnection {
                     _ => false,
                 })?;
                 errors += u64::from(!done);
+            }
+            if self.replicas > 0 {
+                let expected = Reply::Integer(self.replicas.into());
+                let everywhere = self.take_reply(|reply| reply == expected)?;
+                errors += if everywhere { 0 } else { pipeline as u64 };
             }
             ops += pipeline as u64;
             // One reading of the clock per batch ends this batch and begins the next one.
@@ -277,6 +302,12 @@ impl RedisConnection {
         self.end += count;
         Ok(())
     }
+}
+
+/// Appends `WAIT`; a limit of 0 ms is none.
+fn encode_wait(replicas: u8, limit_ms: u32, into: &mut Vec<u8>) {
+    let (replicas, limit) = (replicas.to_string(), limit_ms.to_string());
+    resp::encode(&[b"WAIT", replicas.as_bytes(), limit.as_bytes()], into);
 }
 
 /// Key and value of a connection in a round.

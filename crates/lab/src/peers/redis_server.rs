@@ -30,12 +30,49 @@ pub struct RedisServer {
     child: Child,
     socket: PathBuf,
     address: SocketAddr,
+    /// The servers that follow this one.
+    replicas: Vec<RedisServer>,
     _folder: TempDir,
 }
 
 impl RedisServer {
     /// Starts a server whose files lie in a new folder under `parent`.
     pub fn start(persistence: RedisPersistence, parent: &Path) -> Result<Self, PeerError> {
+        Self::start_as(persistence, parent, &[])
+    }
+
+    /// Starts a server and as many replicas that follow it, and waits until they do.
+    pub fn start_replicated(
+        persistence: RedisPersistence,
+        replicas: u8,
+        parent: &Path,
+    ) -> Result<Self, PeerError> {
+        // A replica that joins an empty server at once does so before anything is measured.
+        let at_once = ["--repl-diskless-sync-delay", "0"];
+        let mut server = Self::start_as(persistence, parent, &at_once)?;
+        let port = server.address.port().to_string();
+        for _ in 0..replicas {
+            let following = ["--replicaof", "127.0.0.1", &port];
+            let replica = Self::start_as(persistence, parent, &following)?;
+            server.replicas.push(replica);
+        }
+        let (start, mut connection) = (Instant::now(), server.connect()?);
+        while !connection.wait_for_replicas(replicas)? {
+            if start.elapsed() > START_MAX {
+                return Err(PeerError::NotStarted {
+                    program: PROGRAM,
+                    reason: format!("{replicas} replicas do not follow their server"),
+                });
+            }
+        }
+        Ok(server)
+    }
+
+    fn start_as(
+        persistence: RedisPersistence,
+        parent: &Path,
+        more: &[&str],
+    ) -> Result<Self, PeerError> {
         let folder = tempfile::Builder::new().prefix("redis-").tempdir_in(parent);
         let folder = folder.map_err(PeerError::system("making a folder for redis-server"))?;
         let socket = folder.path().join("socket");
@@ -67,6 +104,7 @@ impl RedisServer {
                 "700",
             ])
             .args(appending)
+            .args(more)
             .arg("--unixsocket")
             .arg(&socket)
             .arg("--dir")
@@ -86,6 +124,7 @@ impl RedisServer {
             child,
             socket,
             address,
+            replicas: Vec::new(),
             _folder: folder,
         };
         server.wait_until_ready()?;
@@ -144,6 +183,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
+        self.replicas.clear();
         // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stonecast_bench::DataSet;
-use stonecast_lab::peers::{Lmdb, PeerError, RedisPersistence, RedisServer, View};
+use stonecast_lab::peers::{Etcd, Lmdb, PeerError, RedisPersistence, RedisServer, View};
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
 const DATA: DataSet = DataSet {
@@ -106,6 +106,44 @@ fn a_redis_server_that_cannot_start_gives_the_reason() {
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it listens on a path that is too long"),
     }
+}
+
+#[test]
+fn a_batch_of_a_replicated_redis_is_done_when_all_replicas_have_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = RedisServer::start_replicated(RedisPersistence::None, 2, folder.path());
+    let server = match started {
+        Ok(server) => server,
+        Err(PeerError::Missing { program }) => {
+            return println!("not run: {program} is not installed");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let mut connection = server.connect().unwrap();
+    connection.load(&DATA).unwrap();
+    let sets = sequence(Mix::UpdateOnly, DATA.keys);
+    connection.await_replicas(2);
+    let measured = connection.measure(&sets, &DATA, 16, SHORT).unwrap();
+    assert_eq!(measured.errors, 0);
+    assert!(measured.ops >= 16);
+}
+
+#[test]
+fn an_etcd_of_three_members_takes_puts_in_flight_on_one_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let etcd = match Etcd::start(3, folder.path()) {
+        Ok(etcd) => etcd,
+        Err(PeerError::Missing { program }) => {
+            return println!("not run: {program} is not installed");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let puts = sequence(Mix::UpdateOnly, DATA.keys);
+    let connection = etcd.connect().unwrap();
+    let measured = connection.measure(&puts, &DATA, 16, SHORT).unwrap();
+    assert!(measured.ops >= 16 && measured.seconds >= SHORT.as_secs_f64());
+    drop((connection, etcd));
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
 }
 
 #[test]
