@@ -36,6 +36,8 @@ pub struct CloverClient {
     staging: Staging,
     /// Places to write versions to, by units.
     places: RefCell<BTreeMap<u64, Vec<u64>>>,
+    /// Versions that were replaced, and that the metadata server has not got back.
+    replaced: RefCell<Vec<u64>>,
 }
 
 struct Node {
@@ -78,6 +80,7 @@ impl CloverClient {
             nodes,
             staging: Staging::new(port)?,
             places: RefCell::default(),
+            replaced: RefCell::default(),
         })
     }
 
@@ -121,7 +124,28 @@ impl CloverClient {
         self.write_copies(version, 0, &new.to_word().to_le_bytes())
             .await?;
         self.remember(key, head, new);
-        self.write_shortcut(head, new)
+        self.write_shortcut(head, new)?;
+        self.give_back(version).await
+    }
+
+    /// Gives `version` back, with others that were replaced.
+    async fn give_back(&self, version: Pointer) -> Result<(), PublishedError> {
+        let each = self.options.returned_each;
+        if each == 0 {
+            return Ok(());
+        }
+        self.replaced.borrow_mut().push(version.to_word());
+        if self.replaced.borrow().len() < each {
+            return Ok(());
+        }
+        let words = self.replaced.take();
+        let body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut empty = Vec::new();
+        let answer = self.controller.call(Kind::Retire, 0, &body, &mut empty);
+        match answer.await? {
+            Outcome::Done => Ok(()),
+            _ => Err(PublishedError::Protocol("a version is not taken back")),
+        }
     }
 
     /// Asks for the heads of keys that the clients of this machine have not seen.

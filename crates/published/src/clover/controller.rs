@@ -12,9 +12,6 @@ use crate::PublishedError;
 use crate::rowan::message::{Kind, Outcome, Request};
 use crate::rowan::serving::Serving;
 
-/// Places that a client gets at a time.
-pub(super) const PLACES: u64 = 16;
-
 /// The metadata server. The design does not cover a crash of this server, which keeps everything in
 /// DRAM.
 pub struct CloverController {
@@ -28,6 +25,8 @@ struct State {
     /// Bytes of each node's area that are given out.
     given: Vec<u64>,
     turn: usize,
+    /// Versions that clients have given back.
+    returned: u64,
 }
 
 impl CloverController {
@@ -72,7 +71,15 @@ impl CloverController {
                 let keys = keys.iter().map(|key| u64::from_le_bytes(*key));
                 keys.map(|key| state.open(&self.options, key)).collect()
             }
-            Kind::Allocate => state.give(&self.options, request.key.clamp(1, 8), PLACES),
+            Kind::Allocate => state.give(
+                &self.options,
+                request.key.clamp(1, 8),
+                self.options.places_each,
+            ),
+            Kind::Retire => {
+                state.returned += (body.len() / 8) as u64;
+                return (Outcome::Done, Vec::new());
+            }
             _ => return (Outcome::Elsewhere, Vec::new()),
         };
         match given {

@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     Open,
     /// Client of the store like Clover: places of `key` units each.
     Allocate,
+    /// Client of the store like Clover: the versions in the body were replaced.
+    Retire,
     /// Control thread: every entry up to these versions has its copies.
     Commits,
 }
@@ -52,7 +54,7 @@ pub(crate) enum Outcome {
     Elsewhere,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind::Get,
     Kind::Put,
     Kind::Delete,
@@ -62,6 +64,7 @@ const KINDS: [Kind; 10] = [
     Kind::NextSegment,
     Kind::Open,
     Kind::Allocate,
+    Kind::Retire,
     Kind::Commits,
 ];
 const OUTCOMES: [Outcome; 5] = [

@@ -108,7 +108,7 @@ impl Worker {
                     self.store.validate(shard, request.key, version);
                 }
             }
-            Kind::NextSegment | Kind::Commits | Kind::Open | Kind::Allocate => {
+            Kind::NextSegment | Kind::Commits | Kind::Open | Kind::Allocate | Kind::Retire => {
                 self.serving.answer(qp, request.id, Outcome::Elsewhere, &[]);
             }
         }

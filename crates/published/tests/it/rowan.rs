@@ -99,6 +99,8 @@ fn a_store_like_clover_answers_with_the_latest_value_of_each_key() {
         nodes: 3,
         copies: 2,
         area_size: 8 << 20,
+        places_each: CloverOptions::PLACES,
+        returned_each: 3,
     };
     for node in 0..options.nodes {
         let machine = scene.world.machine(scene.machine_options);
