@@ -66,7 +66,7 @@ fn of(series: &str, numbers: [f64; 2]) -> f64 {
 /// A respect in which the run differs from the usual one.
 type Change = (&'static str, fn(&mut KvLoad));
 
-const CHANGES: [Change; 8] = [
+const CHANGES: [Change; 10] = [
     (AS_PUBLISHED, |_| {}),
     ("half of the clients", |load| load.clients /= 2),
     ("twice the clients", |load| load.clients *= 2),
@@ -84,6 +84,13 @@ const CHANGES: [Change; 8] = [
     }),
     ("the medium takes twice", |load| {
         load.machines.medium_percent = 200;
+    }),
+    ("the medium takes twice, keys equally likely", |load| {
+        load.machines.medium_percent = 200;
+        load.keys = Distribution::Uniform;
+    }),
+    ("the medium takes three times", |load| {
+        load.machines.medium_percent = 300;
     }),
 ];
 

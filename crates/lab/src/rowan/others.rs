@@ -3,20 +3,33 @@
 use stonecast_published::clover::CloverOptions;
 use stonecast_published::rowan::Replication;
 
-use super::cases::{ADDRESSES, Case, samples};
+use super::appends::rounded;
+use super::cases::{ADDRESSES, Case, outcomes, samples};
 use super::contest::{KvLoad, KvOutcome, Store};
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section, nothing_published,
 };
 
 pub(super) const OTHERS: &str = "rowan-others";
+pub(super) const VISITING: &str = "rowan-others-visits";
 /// Percent of PUTs.
 const PUTS: [u32; 3] = [100, 50, 5];
 /// Bytes of the versions whose first copy a memory node has: more than a run writes.
 const AREA_SIZE: u64 = 64 << 20;
 
+/// A respect in which clients visit the metadata server: places that they get with a request, and versions that they give back with one.
+type Visits = (&'static str, u64, usize);
+
+const VISITS: [Visits; 5] = [
+    ("none given back", CloverOptions::PLACES, 0),
+    ("16 given back at a time", CloverOptions::PLACES, 16),
+    ("4 given back at a time", CloverOptions::PLACES, 4),
+    ("2 given back at a time", CloverOptions::PLACES, 2),
+    ("given back one by one", CloverOptions::PLACES, 1),
+];
+
 /// The figures.
-pub(super) static FIGURES: [Figure; 2] = [
+pub(super) static FIGURES: [Figure; 3] = [
     Figure {
         axes: Axes {
             name: OTHERS,
@@ -39,6 +52,19 @@ pub(super) static FIGURES: [Figure; 2] = [
         picture: Picture::Lines,
         section: Section::Standard,
     },
+    Figure {
+        axes: Axes {
+            name: VISITING,
+            title: "Throughput of Rowan-KV in multiples of that of the store like Clover, by the visits of its clients to the metadata server; 50 % PUT",
+            x_title: "old versions",
+            unit: "x",
+            series: &["clover-like"],
+            ..AXES
+        },
+        measure: Measure::Time(by_visits),
+        picture: Picture::None,
+        section: Section::Standard,
+    },
 ];
 
 const AXES: Axes = Axes {
@@ -50,17 +76,47 @@ const AXES: Axes = Axes {
     published: nothing_published,
 };
 
+fn clover(places_each: u64, returned_each: usize) -> CloverOptions {
+    CloverOptions {
+        addresses: ADDRESSES.to_owned(),
+        nodes: 6,
+        copies: 3,
+        area_size: AREA_SIZE,
+        places_each,
+        returned_each,
+    }
+}
+
+/// Rowan-KV in multiples of Clover-like stores whose clients ask the metadata server for places, and give versions back, one by one or many at a
+/// time.
+fn by_visits(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let rowan = KvLoad::usual(Replication::Append);
+    let clovers = VISITS.map(|(_, places_each, returned_each)| KvLoad {
+        store: Store::Clover {
+            options: clover(places_each, returned_each),
+            is_opened: true,
+        },
+        ..rowan.clone()
+    });
+    let loads: Vec<KvLoad> = [rowan.clone()].into_iter().chain(clovers).collect();
+    let outcomes = outcomes(runs, &loads)?;
+    let [rowan, clovers @ ..] = &outcomes[..] else {
+        unreachable!("each load has an outcome");
+    };
+    let sample = |((x, ..), clover): (&Visits, &KvOutcome)| Sample {
+        series: "clover-like",
+        x: (*x).to_owned(),
+        y: rounded(rowan.million_a_second() / clover.million_a_second()),
+    };
+    Ok(VISITS.iter().zip(clovers).map(sample).collect())
+}
+
 fn measure(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>, FigureError> {
     let of = |put_percent: u32| {
         let [rowan, hermes] = [Replication::Append, Replication::Hermes].map(KvLoad::usual);
         let [clover, asking] = [true, false].map(|is_opened| KvLoad {
             store: Store::Clover {
-                options: CloverOptions {
-                    addresses: ADDRESSES.to_owned(),
-                    nodes: 6,
-                    copies: 3,
-                    area_size: AREA_SIZE,
-                },
+                options: clover(CloverOptions::PLACES, 0),
                 is_opened,
             },
             ..rowan.clone()

@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 const VALUE_SIZE: usize = 4000;
 
 /// Nodes on machines of Rowan's evaluation, with leases of 10 ms and the policy of a new cluster.
-fn shape(nodes: usize) -> ClusterShape {
+pub fn shape(nodes: usize) -> ClusterShape {
     let profile = MachineProfile::by_name("connectx5-rowan").unwrap();
     ClusterShape {
         profile,

@@ -2,6 +2,7 @@
 
 mod costs;
 mod failover;
+mod nodes;
 mod peers;
 mod rowan;
 mod sim_ycsb;
