@@ -92,7 +92,7 @@ impl Etcd {
             members: Vec::new(),
             endpoint: String::new(),
             agent,
-            folder: folder,
+            folder,
         };
         for place in &places {
             let member = place.spawn(&all, started.folder.path())?;
