@@ -8,6 +8,7 @@
 //! | `rowan` | appends of many senders to one machine, beside WRITEs into a log for each |
 //! | `remotelog` | appends to a log in remote memory, made durable as each platform requires |
 //! | `peers`, `figures` | LMDB and redis-server, and the ratios of the README |
+//! | `structures` | a B+tree of a back-end beside LMDB |
 //! | `plot` | figures as SVG |
 //!
 //! A figure is a ratio of two measurements of the same run, because machines differ and are shared.
@@ -23,5 +24,6 @@ pub mod plot;
 pub mod remotelog;
 pub mod rowan;
 pub mod sim;
+pub mod structures;
 
 pub use noise::busy_cores;

@@ -5,10 +5,11 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, Subcommand};
 use stonecast_bench::DataSet;
 use stonecast_lab::busy_cores;
-use stonecast_lab::figures::{FigureOptions, run_figures};
+use stonecast_lab::figures::{FigureOptions, Report, run_figures};
+use stonecast_lab::structures::{StructuresOptions, compare_structures};
 
 use crate::failure::Failure;
 
@@ -18,12 +19,17 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
+    args_conflicts_with_subcommands = true,
     after_help = "\
-Example: everything, and one figure with more operations
+Example: everything, one figure with more operations, and data structures beside LMDB
   stonecast-lab compare
-  stonecast-lab compare --only get --seconds 10"
+  stonecast-lab compare --only get --seconds 10
+  stonecast-lab compare structures --keys 100000"
 )]
 pub struct Compare {
+    /// Measures something else.
+    #[command(subcommand)]
+    instead: Option<Instead>,
     /// Prints help.
     #[arg(long = "help-figures", visible_alias = "help", short = 'h', action = ArgAction::Help)]
     help: Option<bool>,
@@ -65,6 +71,54 @@ pub struct Compare {
     json: bool,
 }
 
+/// What is measured in place of the figures of the README.
+#[derive(Debug, Subcommand)]
+enum Instead {
+    Structures(Structures),
+}
+
+/// Measures a B+tree of a back-end in another process beside LMDB in this process, and names the figures that miss their target.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: a tree of 100,000 entries
+  stonecast-lab compare structures --keys 100000")]
+struct Structures {
+    /// Number of entries of both, of 8 + 100 bytes.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
+    keys: u64,
+    /// Duration of each measurement.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Number of measurements of each figure, in turn with LMDB.
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: u32,
+    /// Seed of the keys.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The stonecast binary [default: the one beside this program].
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Folder in memory, for both.
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    memory_folder: PathBuf,
+    /// Prints JSON, one line for each figure.
+    #[arg(long)]
+    json: bool,
+}
+
+fn run_structures(arguments: &Structures) -> Result<(), Failure> {
+    warn_if_busy()?;
+    let report = compare_structures(&StructuresOptions {
+        keys: arguments.keys,
+        duration: Duration::try_from_secs_f64(arguments.seconds)?,
+        repetitions: arguments.repetitions,
+        seed: arguments.seed,
+        program: program(arguments.program.as_ref())?,
+        memory_folder: arguments.memory_folder.clone(),
+    })?;
+    print(&report, arguments.json)
+}
+
 /// Operations drawn for each sequence: enough that a round touches most keys, few enough to draw in a second.
 const SEQUENCE_LENGTH: usize = 1 << 22;
 /// Load by other programs, in cores, above which a figure is worth little.
@@ -89,6 +143,9 @@ pub fn program(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
 
 /// Fails if a figure missed its target.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
+    if let Some(Instead::Structures(arguments)) = &arguments.instead {
+        return run_structures(arguments);
+    }
     let program = program(arguments.program.as_ref())?;
     let options = FigureOptions {
         data: DataSet {
@@ -115,14 +172,23 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
             eprintln!("{text}");
         }
     };
+    warn_if_busy()?;
+    print(&run_figures(&options, &mut say)?, arguments.json)
+}
+
+fn warn_if_busy() -> Result<(), Failure> {
     let busy = busy_cores(LOOK)?;
     if busy > BUSY_CORES_MAX {
         eprintln!(
             "warning: other programs keep {busy:.1} cores busy; figures of this run are worth little"
         );
     }
-    let report = run_figures(&options, &mut say)?;
-    let text = if arguments.json {
+    Ok(())
+}
+
+/// Fails if a figure missed its target.
+fn print(report: &Report, as_json: bool) -> Result<(), Failure> {
+    let text = if as_json {
         report.json_lines()
     } else {
         report.table()
