@@ -40,6 +40,7 @@ mod kv;
 mod kv_cluster;
 mod lab;
 pub mod linearizability;
+mod machines;
 pub mod model;
 pub mod models;
 mod moments;

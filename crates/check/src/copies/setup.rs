@@ -1,12 +1,12 @@
 //! The choices of a run, drawn from its seed.
 
 use rand::RngExt as _;
-use stonecast_base::{Random, random_from_seed};
-use stonecast_fabric_sim::{Features, MachineOptions, MachineProfile};
-use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
+use stonecast_base::random_from_seed;
+use stonecast_fabric_sim::MachineOptions;
 
 use crate::adjustment::Adjustment;
 use crate::explorer::Effort;
+use crate::machines;
 use crate::report::Sizes;
 
 /// The moment at which a client takes a write for done.
@@ -41,7 +41,7 @@ impl Setup {
         let machines = random.random_range(2..4);
         Self {
             seed,
-            machines: (0..machines).map(|_| machine(random)).collect(),
+            machines: (0..machines).map(|_| machines::draw(random)).collect(),
             keys: random.random_range(1..4),
             operations: 6,
             done: Done::Persisted,
@@ -80,33 +80,10 @@ impl Setup {
 
     /// The other choices of the seed, for people.
     pub fn describe(&self) -> Vec<(&'static str, String)> {
-        let platforms = self.machines.iter().map(|options| {
-            let platform = options.platform;
-            let profile = options.profile.name;
-            format!(
-                "{profile} {} DDIO {}",
-                platform.persistence_domain, platform.ddio
-            )
-        });
+        let platforms = self.machines.iter().map(machines::describe);
         vec![
             ("machines", platforms.collect::<Vec<_>>().join(", ")),
             ("power cuts", self.power_cuts.to_string()),
         ]
-    }
-}
-
-fn machine(random: &mut Random) -> MachineOptions {
-    use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
-    let profile = MachineProfile::ALL[random.random_range(0..MachineProfile::ALL.len())];
-    let platform = DeclaredPlatform {
-        // Caches that are lost give the most crash states.
-        persistence_domain: [Dmp, Dmp, Mhp, Wsp, PageFile][random.random_range(0..5)],
-        ddio: if random.random() { Ddio::On } else { Ddio::Off },
-        receive_buffers: ReceiveBuffers::Dram,
-    };
-    MachineOptions {
-        platform,
-        features: Features::COMMON,
-        ..MachineOptions::new(profile)
     }
 }

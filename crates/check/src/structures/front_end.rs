@@ -84,7 +84,7 @@ async fn write(
             _ => tenure.publish().await?,
         }
     }
-    // What is left is for the next tenure; a writer that ends without a word loses it by its connection.
+    // The next tenure takes up the remaining operations. A writer that does not release its tenure loses the tenure with its connection.
     match random.random_range(0..2) {
         0 => tenure.writer.release().await,
         _ => Ok(()),

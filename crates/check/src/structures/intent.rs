@@ -1,4 +1,4 @@
-//! What a front-end wants to be done: one operation, on one part or on several at once.
+//! The intent of a front-end: one operation, on one part or on several at once.
 
 use stonecast_structures::shapes::{self, Roots};
 use stonecast_structures::{Group, Key as _, Operation, Verb};
@@ -16,7 +16,7 @@ pub(super) struct Intent {
     pub wants: Vec<Want>,
 }
 
-/// What an operation does to one part.
+/// The effect that an operation should have on one part.
 #[derive(Clone, Debug)]
 pub(super) struct Want {
     pub part: u32,
@@ -95,7 +95,7 @@ impl Intent {
         }
     }
 
-    /// What each part told.
+    /// The answer of each part.
     pub fn answers(&self, answer: shapes::Answer) -> Vec<Answer> {
         let answers = match answer {
             shapes::Answer::Group(answers) => answers,

@@ -6,10 +6,10 @@ use crate::violation::Violation;
 
 use super::model::{Answer, Call, Part};
 
-/// What each part of the domain holds.
+/// The values of each part of the domain.
 pub(super) type Parts = Vec<Vec<ValueId>>;
 
-/// What an operation does to one part, and what it told.
+/// The effect of an operation on one part, and the answer.
 pub(super) type Effect = (u32, Call, Answer);
 
 /// An operation. One that concerns no part has no effects; a group has several.
@@ -33,7 +33,7 @@ pub(super) struct Ledger {
     published: u64,
 }
 
-/// What a recovery finds.
+/// The state that a recovery finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
     /// Operations that count.
@@ -130,7 +130,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What each part holds after so many operations.
+    /// The values of each part after so many operations.
     fn after(&self, operations: u64) -> Parts {
         let mut parts: Parts = self.kinds.iter().map(Part::start).collect();
         let entries = self.entries.iter().take(operations as usize);

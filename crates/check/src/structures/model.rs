@@ -1,4 +1,4 @@
-//! What each part of a domain does: a key of a structure with keys, a stack, or a queue.
+//! The specification of each part of a domain: a key of a structure with keys, a stack, or a queue.
 
 use crate::model::Model;
 use crate::timeline::Words;

@@ -1,12 +1,12 @@
 //! The choices of a run, drawn from its seed.
 
 use rand::RngExt as _;
-use stonecast_base::{Random, random_from_seed};
-use stonecast_fabric_sim::{Features, MachineOptions, MachineProfile};
-use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
+use stonecast_base::random_from_seed;
+use stonecast_fabric_sim::MachineOptions;
 
 use crate::adjustment::Adjustment;
 use crate::explorer::Effort;
+use crate::machines;
 use crate::report::Sizes;
 
 /// Front-ends that write, and then those that read.
@@ -47,7 +47,7 @@ impl Setup {
     pub fn drawn(seed: u64) -> Self {
         let random = &mut random_from_seed(seed);
         let operations = random.random_range(20..140);
-        let machine = machine(random);
+        let machine = machines::draw(random);
         let kinds = [
             Mishap::BackEndKilled,
             Mishap::FrontEndKilled,
@@ -102,35 +102,10 @@ impl Setup {
 
     /// The other choices of the seed, for people.
     pub fn describe(&self) -> Vec<(&'static str, String)> {
-        let DeclaredPlatform {
-            persistence_domain,
-            ddio,
-            ..
-        } = self.machine.platform;
-        let profile = self.machine.profile.name;
         vec![
-            (
-                "back-end",
-                format!("{profile} {persistence_domain} DDIO {ddio}"),
-            ),
+            ("back-end", machines::describe(&self.machine)),
             ("slabs", format!("{} bytes", self.slab_size)),
             ("mishaps", format!("{:?}", self.mishaps)),
         ]
-    }
-}
-
-fn machine(random: &mut Random) -> MachineOptions {
-    use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
-    let profile = MachineProfile::ALL[random.random_range(0..MachineProfile::ALL.len())];
-    let platform = DeclaredPlatform {
-        // Caches that are lost give the most crash states.
-        persistence_domain: [Dmp, Dmp, Mhp, Wsp, PageFile][random.random_range(0..5)],
-        ddio: if random.random() { Ddio::On } else { Ddio::Off },
-        receive_buffers: ReceiveBuffers::Dram,
-    };
-    MachineOptions {
-        platform,
-        features: Features::COMMON,
-        ..MachineOptions::new(profile)
     }
 }
