@@ -470,6 +470,8 @@ mutants! {
     RetiredAtOnce in "structures", "rule 6: deferred frees stand in a retire chain";
     /// A reader of a snapshot takes younger nodes for nodes of its version.
     BirthNotChecked in "structures", "rule 7: snapshots end with snapshot too old";
+    /// A reader whose version is gone tries again.
+    AgeIgnored in "structures", "rule 7: snapshots end with snapshot too old";
     /// A reader does not check that the table is still the one that it read.
     RootWordIgnored in "structures", "rule 10: all roots change by one word";
     /// Operations that cancel each other are annulled even where others stand before them.
@@ -480,6 +482,8 @@ mutants! {
     TakenIsDone in "structures", "rule 15: what is taken stays in the record until it is done";
     /// An operation that is retried takes effect again.
     TokenForgotten in "structures", "rule 3: the next tenure has the results of retried operations";
+    /// An operation that is retried takes effect again once its result is not kept.
+    ForgottenRetried in "structures", "rule 3: the next tenure has the results of retried operations";
 }
 
 #[cfg(feature = "mutants")]

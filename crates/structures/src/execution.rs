@@ -12,7 +12,7 @@
 //!
 //! A fault leaves nothing of the draft, so a group is done as a whole or not at all.
 
-use stonecast_base::Span;
+use stonecast_base::{Span, mutant};
 
 use crate::shapes::{
     Answer, CreateFault, Description, ExecuteFault, ItemRead, ItemReader, NewResult, Place, Places,
@@ -36,6 +36,8 @@ pub(crate) struct DomainState {
 pub(crate) struct Execution<'a> {
     operation: Operation<'a>,
     number: u64,
+    /// An operation that is retried was staged for the first time behind the operation with this number.
+    since: Option<u64>,
     parts: std::vec::IntoIter<Operation<'a>>,
     /// `None` once the execution has ended.
     open: Option<Open<'a>>,
@@ -180,6 +182,7 @@ impl DomainState {
         Ok(Execution {
             operation: *operation,
             number,
+            since: None,
             parts: parts.into_iter(),
             open: Some(Open {
                 draft: self.workspace.draft(lsn),
@@ -204,6 +207,13 @@ enum Next<'a> {
 }
 
 impl<'a> Execution<'a> {
+    /// The same execution, of an operation that was staged for the first time behind the operation `since`: it is refused unless the result of the first try would be
+    /// known.
+    pub fn retried(mut self, since: u64) -> Self {
+        self.since = Some(since);
+        self
+    }
+
     fn open(&mut self) -> &mut Open<'a> {
         self.open.as_mut().expect("the execution goes on")
     }
@@ -232,7 +242,7 @@ impl<'a> Execution<'a> {
 
     /// Looks for the result of the operation's token, and begins with the first part.
     fn begin(&mut self) -> Result<Next<'a>, ExecuteFault> {
-        let (operation, slab_size) = (self.operation, self.slab_size);
+        let (operation, slab_size, since) = (self.operation, self.slab_size, self.since);
         if operation.token == 0 {
             return self.next_part();
         }
@@ -248,6 +258,11 @@ impl<'a> Execution<'a> {
             }
         };
         let Some(repeated) = results.repeated(&operation)? else {
+            let is_kept = since.is_none_or(|since| results.keeps_since(since));
+            if !is_kept && !mutant!(ForgottenRetried) {
+                let token = operation.token;
+                return Err(ExecuteFault::Forgotten { token });
+            }
             return self.next_part();
         };
         match repeated.item(tags) {

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric_sim::Process;
-use stonecast_structures::shapes::Description;
+use stonecast_structures::shapes::{Description, ExecuteFault};
 use stonecast_structures::{
-    BackEnd, DomainName, FRONT_END_COMPLETIONS, FrontEndError, Key as _, Operation, Reader, Verb,
-    Writer,
+    BackEnd, DomainName, FRONT_END_COMPLETIONS, FrontEndError, Key as _, Operation, Reader,
+    StageFault, Verb, Writer,
 };
 
 use super::intent::{Intent, Want, value_in};
@@ -162,7 +162,13 @@ impl Tenure<'_> {
             _ => self.of.next_token(),
         };
         let wants = (0..count).map(|_| self.want(random)).collect();
-        self.stage(Intent { token, wants }).await?;
+        let since = None;
+        self.stage(Intent {
+            token,
+            since,
+            wants,
+        })
+        .await?;
         if random.random_range(0..8) == 0 {
             let blocks = RECLAIMED.to_le_bytes();
             self.of_domain(Verb::Reclaim, &[], &blocks).await?;
@@ -197,13 +203,26 @@ impl Tenure<'_> {
     }
 
     /// Stages one operation. Its answers count when it is published. An operation with a token is kept until then.
-    async fn stage(&mut self, intent: Intent) -> Result<(), FrontEndError> {
+    async fn stage(&mut self, mut intent: Intent) -> Result<(), FrontEndError> {
+        let before = intent.since.replace(self.writer.operations());
+        intent.since = before.or(intent.since);
         if intent.token != 0 {
             let mut open = self.of.open.borrow_mut();
             open.insert(self.client, intent.clone());
         }
         let encoded = intent.encode(self.of, self.writer.roots());
-        let (answer, _) = self.writer.stage(&encoded.operation()).await?;
+        let staged = match before {
+            None => self.writer.stage(&encoded.operation()).await,
+            Some(since) => self.writer.stage_again(&encoded.operation(), since).await,
+        };
+        if let Err(FrontEndError::Stage(StageFault::Execute(ExecuteFault::Forgotten { .. }))) =
+            staged
+        {
+            // Others have done so much meanwhile that nobody can tell whether the operation was done.
+            self.of.open.borrow_mut().remove(&self.client);
+            return Ok(());
+        }
+        let (answer, _) = staged?;
         let answers = intent.answers(answer);
         let told = intent.wants.iter().zip(answers);
         let effects = told.map(|(want, answer)| (want.part, want.call.clone(), answer));
@@ -285,11 +304,14 @@ async fn look_at_snapshot(of: &Structures, reader: &mut Reader) -> Result<(), Fr
     let mut found = Vec::new();
     for part in 0..of.parts() {
         let (kind, key) = of.place_of(part);
-        let Some((_, structure)) = structure_of(&roots, kind).filter(|_| kind.is_versioned())
-        else {
+        let Some((number, _)) = structure_of(&roots, kind).filter(|_| kind.is_versioned()) else {
             continue;
         };
-        let value = reader.get(&structure, &key.encoded()).await?;
+        let value = match reader.get(&roots, number, &key.encoded()).await {
+            // Nothing of the snapshot counts: its other half would be of another moment.
+            Err(FrontEndError::TooOld) => return Ok(()),
+            value => value?,
+        };
         found.push((
             part,
             value
@@ -305,15 +327,21 @@ async fn look_at_snapshot(of: &Structures, reader: &mut Reader) -> Result<(), Fr
 /// The value of a key, or the one that comes next. The table of structures is read for each look: a version of it would show that moment.
 async fn look(of: &Structures, reader: &mut Reader, part: u32) -> Result<ValueId, FrontEndError> {
     let (kind, key) = of.place_of(part);
-    let roots = reader.roots().await?;
-    let Some((_, structure)) = structure_of(&roots, kind) else {
-        return Ok(ValueId::ABSENT);
-    };
-    let found = match kind.has_keys() {
-        true => reader.get(&structure, &key.encoded()).await?,
-        false => reader.peek(&structure).await?,
-    };
-    Ok(value_in(found))
+    loop {
+        let roots = reader.roots().await?;
+        let Some((number, _)) = structure_of(&roots, kind) else {
+            return Ok(ValueId::ABSENT);
+        };
+        let found = match kind.has_keys() {
+            true => reader.get(&roots, number, &key.encoded()).await,
+            false => reader.peek(&roots, number).await,
+        };
+        match found {
+            // A front-end that hung finds a later version.
+            Err(FrontEndError::TooOld) => {}
+            found => return Ok(value_in(found?)),
+        }
+    }
 }
 
 /// Reads everything at the end of a run.

@@ -13,6 +13,8 @@ use crate::values::{ValueId, decode, encode};
 pub(super) struct Intent {
     /// 0: it is never tried again.
     pub token: u64,
+    /// The number of the domain's last operation when the intent was staged for the first time.
+    pub since: Option<u64>,
     pub wants: Vec<Want>,
 }
 

@@ -56,6 +56,9 @@ pub enum FrontEndError {
     /// The domain has no structure of this name, or not any more.
     #[error("the domain has no such structure")]
     NoStructure,
+    /// Nodes of this version of a multi-version structure are used again.
+    #[error("the version is too old: the memory of its nodes is used again. Read a later one")]
+    TooOld,
     /// The domain is damaged.
     #[error("domain {domain} is damaged; the back-end knows the place")]
     Damaged {

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use stonecast_base::mutant;
 use stonecast_fabric::Placing;
 
 use super::back_end::BackEnd;
@@ -9,7 +10,7 @@ use super::cache::PlaceCache;
 use super::error::FrontEndError;
 use super::served::Served;
 use crate::backend::{PoolGeometry, Territory};
-use crate::shapes::{Contents, ReadRoots, Roots, Stale, Structure, Traversal};
+use crate::shapes::{ReadRoots, Roots, Stale, Structure, Traversal};
 
 /// Times that a traversal begins again because what it read was stale.
 pub(super) const TRIES_MAX: u32 = 1000;
@@ -81,21 +82,56 @@ impl Reader {
         Ok(())
     }
 
-    /// Everything that a structure holds, as it was at one moment.
+    /// Drives a traversal of the structure `number` of the table `roots` until it ends. A multi-version structure is read as it was when the table was read.
     ///
     /// # Errors
-    /// As [`Reader::end_of`].
-    pub async fn contents(&mut self, structure: &Structure) -> Result<Contents, FrontEndError> {
-        self.end_of(|| structure.walk()).await
+    /// [`FrontEndError::TooOld`]: nodes of the version are used again. Read the table anew. [`FrontEndError::NoStructure`]: the table has no such structure, or the
+    /// structure has ended since. Otherwise as [`Reader::end_of`].
+    pub async fn end_in<T: Traversal>(
+        &mut self,
+        roots: &Roots,
+        number: u32,
+        make: impl Fn(&Structure) -> T,
+    ) -> Result<T::End, FrontEndError> {
+        let structure = roots.structure(number).ok_or(FrontEndError::NoStructure)?;
+        let mut tries = 0;
+        loop {
+            let stale = match self.end_once(make(&structure), tries == 0).await? {
+                Ok(end) => return Ok(end),
+                Err(stale) if tries == TRIES_MAX => return Err(FrontEndError::Stale(stale)),
+                Err(stale) => stale,
+            };
+            self.note_stale(stale).await?;
+            // The first try may have met an old place of the cache, or a slab that the reader did not know.
+            let may_be_old = tries > 0 && stale.place != PoolGeometry::serving_word();
+            if may_be_old && !mutant!(AgeIgnored) {
+                self.check_age(number, &structure).await?;
+            }
+            tries += 1;
+        }
     }
 
-    /// The value that comes next in a stack or queue; `None`: there is none, or the structure has keys.
+    /// Checks that the table of structures still names `structure`. The blocks of a version are used again only behind a later table.
+    async fn check_age(&mut self, number: u32, structure: &Structure) -> Result<(), FrontEndError> {
+        match self.roots().await?.structure(number) {
+            None => Err(FrontEndError::NoStructure),
+            Some(current) if current != *structure => Err(FrontEndError::TooOld),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The value that comes next in the stack or queue `number` of the table `roots`; `None`: there is none, or the structure has keys.
     ///
     /// # Errors
-    /// As [`Reader::end_of`].
-    pub async fn peek(&mut self, structure: &Structure) -> Result<Option<Vec<u8>>, FrontEndError> {
+    /// As [`Reader::end_in`].
+    pub async fn peek(
+        &mut self,
+        roots: &Roots,
+        number: u32,
+    ) -> Result<Option<Vec<u8>>, FrontEndError> {
+        let structure = roots.structure(number).ok_or(FrontEndError::NoStructure)?;
         match structure.peek() {
-            Some(peek) => self.end_of(|| peek.clone()).await,
+            Some(peek) => self.end_in(roots, number, |_| peek.clone()).await,
             None => Ok(None),
         }
     }
@@ -110,19 +146,21 @@ impl Reader {
         self.end_of(|| ReadRoots::new(key, domain, root)).await
     }
 
-    /// The value of an encoded key in a structure with keys; `None`: it has none, or the structure has no keys.
+    /// The value of an encoded key in the structure `number` of the table `roots`; `None`: the key has none, or the structure has no keys.
     ///
     /// # Errors
-    /// As [`Reader::end_of`].
+    /// As [`Reader::end_in`].
     pub async fn get(
         &mut self,
-        structure: &Structure,
+        roots: &Roots,
+        number: u32,
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, FrontEndError> {
+        let structure = roots.structure(number).ok_or(FrontEndError::NoStructure)?;
         if !structure.has_keys() {
             return Ok(None);
         }
-        let find = || structure.find(key).expect("the structure has keys");
-        self.end_of(find).await
+        let find = |structure: &Structure| structure.find(key).expect("the structure has keys");
+        self.end_in(roots, number, find).await
     }
 }

@@ -44,10 +44,31 @@ impl Writer {
         &mut self,
         operation: &Operation<'_>,
     ) -> Result<(Answer, Ticket), FrontEndError> {
+        self.stage_where_room_is(operation, None).await
+    }
+
+    /// Does the same for an operation with a token that was staged before, perhaps in an earlier tenure, for the first time when [`Writer::operations`] was `since`. If the
+    /// operation was done, it tells what it told.
+    ///
+    /// # Errors
+    /// As [`Writer::stage`]. [`ExecuteFault::Forgotten`]: the operation may have been done, and its result is not kept any more.
+    pub async fn stage_again(
+        &mut self,
+        operation: &Operation<'_>,
+        since: u64,
+    ) -> Result<(Answer, Ticket), FrontEndError> {
+        self.stage_where_room_is(operation, Some(since)).await
+    }
+
+    async fn stage_where_room_is(
+        &mut self,
+        operation: &Operation<'_>,
+        since: Option<u64>,
+    ) -> Result<(Answer, Ticket), FrontEndError> {
         let mut trims = 0;
         loop {
             self.note_told();
-            match self.try_stage(operation).await {
+            match self.try_stage(operation, since).await {
                 Ok(staged) => return Ok(staged),
                 Err(FrontEndError::Stage(StageFault::LogFull(full))) => {
                     self.make_log_room(full).await?;
@@ -73,9 +94,13 @@ impl Writer {
     async fn try_stage(
         &mut self,
         operation: &Operation<'_>,
+        since: Option<u64>,
     ) -> Result<(Answer, Ticket), FrontEndError> {
         self.appends.wait(Until::Room).await?;
-        let staging = self.writer.staging(operation)?;
+        let staging = match since {
+            Some(since) => self.writer.staging_again(operation, since)?,
+            None => self.writer.staging(operation)?,
+        };
         let ended = self.back_end.drive(&self.territory, staging);
         let ended = ended.await?;
         let ended = ended.unwrap_or_else(|stale| Err(ExecuteFault::from(stale).into()));
@@ -150,7 +175,7 @@ impl Writer {
             key: &[],
             value: &value,
         };
-        match self.try_stage(&reclaim).await {
+        match self.try_stage(&reclaim, None).await {
             // What finds no room now finds it with a later publication.
             Ok(_) | Err(FrontEndError::Stage(_)) => Ok(()),
             Err(error) => Err(error),

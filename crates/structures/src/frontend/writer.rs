@@ -150,6 +150,23 @@ impl DomainWriter {
         })
     }
 
+    /// Begins to execute an operation that was staged before, perhaps in an earlier tenure, for the first time behind the operation `since`. If it was done, it tells what
+    /// it told.
+    ///
+    /// # Errors
+    /// As [`DomainWriter::staging`]. [`ExecuteFault::Forgotten`]: the result of the first try would not be kept any more.
+    pub fn staging_again<'a>(
+        &'a mut self,
+        operation: &Operation<'a>,
+        since: u64,
+    ) -> Result<Staging<'a>, StageFault> {
+        let staging = self.staging(operation)?;
+        Ok(Staging {
+            execution: staging.execution.retried(since),
+            ..staging
+        })
+    }
+
     /// Executes an operation on everything staged before it, with reads in the call. `read` returns `None` for places that do not belong to the domain.
     ///
     /// # Errors

@@ -159,6 +159,13 @@ impl Results {
         }))
     }
 
+    /// Whether the results of all operations with tokens behind the operation `since` are kept.
+    pub fn keeps_since(&self, since: u64) -> bool {
+        let oldest = self.by_token.values().map(|known| known.number).min();
+        let is_full = self.by_line.len() as u64 == self.lines;
+        !is_full || oldest.is_none_or(|oldest| oldest <= since + 1)
+    }
+
     /// Takes memory for the table.
     pub fn create(draft: &mut Draft<'_>, slab_size: u64) -> Result<Self, SpaceFault> {
         let size = table_size(slab_size);

@@ -75,6 +75,12 @@ pub enum ExecuteFault {
         /// The token.
         token: u64,
     },
+    /// The operation may have been done: the result for its token is not kept any more.
+    #[error("the result of the operation with the token {token:#x} is not kept any more")]
+    Forgotten {
+        /// The token.
+        token: u64,
+    },
     /// An answer is longer than the table of results takes: a group takes too many long values away.
     #[error("an answer of {size} bytes cannot be kept for the token of its operation")]
     Answer {

@@ -129,10 +129,18 @@ fn every_seeded_bug_of_structures_is_found() {
                 several::a_snapshot_takes_no_younger_node_for_its_own,
             ),
             (
+                Mutant::AgeIgnored,
+                sessions::a_reader_is_told_at_once_that_its_version_is_too_old,
+            ),
+            (
                 Mutant::RootWordIgnored,
                 several::a_reader_notices_that_a_structure_was_made_empty,
             ),
             (Mutant::TokenForgotten, structures),
+            (
+                Mutant::ForgottenRetried,
+                several::an_operation_is_refused_when_nobody_can_tell_whether_it_was_done,
+            ),
             (
                 Mutant::AnnulledBehindOthers,
                 several::a_push_and_its_pop_leave_an_empty_transaction_unless_something_stands_before_them,

@@ -9,7 +9,7 @@ use stonecast_structures::shapes::{
 };
 use stonecast_structures::{Group, Key as _, Operation, StageFault, Verb};
 
-use super::store::{FIRST, Store};
+use super::store::{FIRST, SLAB_SIZE, Store};
 
 fn description(kind: StructureKind) -> Description {
     Description {
@@ -351,6 +351,7 @@ fn each_rule_of_a_domain_holds() {
     a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old();
     a_snapshot_takes_no_younger_node_for_its_own();
     a_reader_notices_that_a_structure_was_made_empty();
+    an_operation_is_refused_when_nobody_can_tell_whether_it_was_done();
 }
 
 #[test]
@@ -564,4 +565,46 @@ fn an_operation_that_is_done_again_tells_what_it_told() {
     store.publish();
     store.apply_all();
     store.check(Vec::new(), true);
+}
+
+/// Needs the look at the oldest result: the ring of results holds as many as an eighth of a slab.
+pub fn an_operation_is_refused_when_nobody_can_tell_whether_it_was_done() {
+    let push = |token| Operation {
+        token,
+        structure: FIRST,
+        verb: Verb::Push,
+        key: b"",
+        value: b"value",
+    };
+    for is_done in [true, false] {
+        let mut store = Store::new(4, description(StructureKind::Stack));
+        let lines = SLAB_SIZE / 8 / 64;
+        let since = store.operations();
+        if is_done {
+            store.execute(&push(1)).unwrap();
+        }
+        for token in 2..lines + 1 {
+            store.execute(&push(token)).unwrap();
+        }
+        let again = store.execute_again(&push(1), since).unwrap();
+        assert_eq!(again, Answer::Added);
+        assert_eq!(store.operations() - since, lines);
+        store.execute(&push(lines + 1)).unwrap();
+        store.execute(&push(lines + 2)).unwrap();
+        store.publish();
+        store.apply_all();
+        store.next_writer();
+        let again = store.execute_again(&push(1), since);
+        match is_done {
+            true => {
+                let fault = again.unwrap_err();
+                let told = "the result of the operation with the token 0x1 is not kept any more";
+                assert_eq!(fault.to_string(), told);
+            }
+            // The operation was done by the retry, behind the others.
+            false => assert_eq!(again, Ok(Answer::Added)),
+        }
+        let expected = vec![(Vec::new(), b"value".to_vec()); lines as usize + 2];
+        store.check(expected, true);
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use stonecast_base::Span;
 use stonecast_media::Region as _;
 use stonecast_structures::shapes::{
-    Answer, Audit, Description, ReadRoots, Roots, Stale, Structure, drive,
+    Answer, Audit, Description, ExecuteFault, ReadRoots, Roots, Stale, Structure, drive,
 };
 use stonecast_structures::{
     Chain, DomainWriter, Grant, LogArea, LogKey, Mark, Operation, SlabGeometry, StageFault,
@@ -123,6 +123,25 @@ impl Store {
         };
         self.staged += usize::from(staged.record.is_some());
         Ok(staged.answer)
+    }
+
+    /// Executes an operation once more that was executed for the first time behind the operation `since`.
+    pub fn execute_again(
+        &mut self,
+        operation: &Operation<'_>,
+        since: u64,
+    ) -> Result<Answer, StageFault> {
+        let (memory, territory) = (&self.memory, &self.territory);
+        let staging = self.writer.staging_again(operation, since)?;
+        let staged = drive(staging, |span| read(memory, territory, span));
+        let staged = staged.map_err(ExecuteFault::from)??;
+        self.staged += usize::from(staged.record.is_some());
+        Ok(staged.answer)
+    }
+
+    /// The number of the operation that was staged last.
+    pub fn operations(&self) -> u64 {
+        self.writer.log().chain().operation
     }
 
     /// Frees old versions if they take more than so many units. Returns the operations that it took.
