@@ -466,6 +466,8 @@ mutants! {
     DeadNotMarked in "structures", "rule 9: what is cached is noticed to be old";
     /// A binary tree changes a node of the open transaction in place, although a reader may reach it before the rest is applied.
     NodeRotatedInPlace in "structures", "rule 9: a node that is replaced stays as it was";
+    /// A link of a skip list that changes in a block of the open transaction is a part of the first content of the block.
+    LinksMerged in "structures", "rule 4: apply in listed order";
     /// A block that old snapshots reach is used again at once.
     RetiredAtOnce in "structures", "rule 6: deferred frees stand in a retire chain";
     /// A reader of a snapshot takes younger nodes for nodes of its version.

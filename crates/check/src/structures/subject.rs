@@ -37,17 +37,18 @@ const LEASE_NS: u64 = 2_000_000;
 pub(super) const ADDRESS: &str = "sim:back-end";
 
 /// The structures of the domain: those with keys, a part for each key, then those without, a part each.
-pub(super) const KINDS: [StructureKind; 7] = [
+pub(super) const KINDS: [StructureKind; 8] = [
     StructureKind::HashTable,
     StructureKind::BTree,
     StructureKind::MvBTree,
+    StructureKind::SkipList,
     StructureKind::Bst,
     StructureKind::MvBst,
     StructureKind::Stack,
     StructureKind::Queue,
 ];
 /// Structures with keys.
-const WITH_KEYS: u32 = 5;
+const WITH_KEYS: u32 = 6;
 
 /// A back-end and its front-ends.
 pub(crate) struct Structures {

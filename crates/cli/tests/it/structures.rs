@@ -6,7 +6,14 @@ use std::path::Path;
 use crate::support::{Place, Server, command, debian_packages, generated_packages, stonecast};
 
 /// The kinds of structures with keys.
-const KINDS: [&str; 5] = ["b-tree", "hash-table", "mv-b-tree", "bst", "mv-bst"];
+const KINDS: [&str; 6] = [
+    "b-tree",
+    "hash-table",
+    "mv-b-tree",
+    "skip-list",
+    "bst",
+    "mv-bst",
+];
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a name in UTF-8")

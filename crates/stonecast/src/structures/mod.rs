@@ -74,5 +74,5 @@ pub use zerocopy;
 
 /// Structures that published systems measure. A program should take one of the others.
 pub mod classic {
-    pub use super::types::{Bst, MvBst};
+    pub use super::types::{Bst, MvBst, SkipList};
 }

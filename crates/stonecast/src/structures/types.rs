@@ -240,6 +240,7 @@ pub(crate) fn kind_in_words(kind: StructureKind) -> &'static str {
         StructureKind::HashTable => "a hash table",
         StructureKind::BTree => "a B+tree",
         StructureKind::MvBTree => "a multi-version B+tree",
+        StructureKind::SkipList => "a skip list",
         StructureKind::Bst => "a binary search tree",
         StructureKind::MvBst => "a multi-version binary search tree",
         StructureKind::Cursor => "a cursor",
@@ -280,6 +281,9 @@ keyed! {
     HashTable,
     /// A multi-version B+tree: a B+tree whose nodes never change. Everything that one call reads is of one version.
     MvBTree,
+    /// A skip list: entries in the order of their keys. A look-up reads the way along the list, about 25 towers for a million keys. It is there to be compared with; a
+    /// program should take a B+tree.
+    SkipList,
     /// A binary search tree: entries in the order of their keys. A look-up reads the way from the root, about 30 nodes for a million keys. It is there to be compared
     /// with; a program should take a B+tree.
     Bst,
@@ -289,6 +293,7 @@ keyed! {
 
 impl<K: Key, V: Value> Ordered for BTree<K, V> {}
 impl<K: Key, V: Value> Ordered for MvBTree<K, V> {}
+impl<K: Key, V: Value> Ordered for SkipList<K, V> {}
 impl<K: Key, V: Value> Ordered for Bst<K, V> {}
 impl<K: Key, V: Value> Ordered for MvBst<K, V> {}
 

@@ -16,7 +16,9 @@ pub enum Lookup {
     /// In a tree.
     BTree(btree::Find),
     /// In a binary search tree.
-    BinaryTree(classic::Find),
+    BinaryTree(classic::FindValue<classic::ItemOfKey>),
+    /// In a skip list.
+    SkipList(classic::FindValue<classic::ItemOfListKey>),
 }
 
 /// The reading of some neighbouring keys of a range.
@@ -25,7 +27,9 @@ pub enum PageOf {
     /// Of a tree: a leaf.
     BTree(btree::PageOf),
     /// Of a binary search tree: a key.
-    BinaryTree(classic::PageOf),
+    BinaryTree(classic::OnePage<classic::Nearest>),
+    /// Of a skip list: a key.
+    SkipList(classic::OnePage<classic::Neighbour>),
 }
 
 /// A walk over all of a structure.
@@ -37,6 +41,8 @@ pub enum Walk {
     BTree(btree::Walk),
     /// Over a binary search tree.
     BinaryTree(classic::Walk),
+    /// Over a skip list.
+    SkipList(Box<classic::ListWalk>),
     /// Over a stack.
     Stack(StackWalk),
     /// Over a queue.
@@ -49,7 +55,11 @@ impl Structure {
     /// Whether the structure has keys.
     pub fn has_keys(&self) -> bool {
         match self {
-            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) | Self::BinaryTree(_) => true,
+            Self::HashTable(_)
+            | Self::BTree(_)
+            | Self::MvBTree(_)
+            | Self::BinaryTree(_)
+            | Self::SkipList(_) => true,
             Self::Stack(_) | Self::Queue(_) | Self::Cursor(_) => false,
         }
     }
@@ -61,6 +71,7 @@ impl Structure {
             Self::BTree(tree) => Lookup::BTree(tree.find(key)),
             Self::MvBTree(version) => Lookup::BTree(version.tree().find(key)),
             Self::BinaryTree(tree) => Lookup::BinaryTree(tree.find(key)),
+            Self::SkipList(list) => Lookup::SkipList(list.find(key)),
             Self::Stack(_) | Self::Queue(_) | Self::Cursor(_) => return None,
         })
     }
@@ -71,6 +82,7 @@ impl Structure {
             Self::BTree(tree) => Some(PageOf::BTree(tree.page(seek))),
             Self::MvBTree(version) => Some(PageOf::BTree(version.tree().page(seek))),
             Self::BinaryTree(tree) => Some(PageOf::BinaryTree(tree.page(seek))),
+            Self::SkipList(list) => Some(PageOf::SkipList(list.page(seek))),
             Self::HashTable(_) | Self::Stack(_) | Self::Queue(_) | Self::Cursor(_) => None,
         }
     }
@@ -84,6 +96,7 @@ impl Structure {
             | Self::BTree(_)
             | Self::MvBTree(_)
             | Self::BinaryTree(_)
+            | Self::SkipList(_)
             | Self::Cursor(_) => None,
         }
     }
@@ -95,6 +108,7 @@ impl Structure {
             Self::BTree(tree) => Walk::BTree(tree.walk()),
             Self::MvBTree(version) => Walk::BTree(version.tree().walk()),
             Self::BinaryTree(tree) => Walk::BinaryTree(classic::Walk::new(*tree)),
+            Self::SkipList(list) => Walk::SkipList(Box::new(classic::ListWalk::new(*list))),
             Self::Stack(stack) => Walk::Stack(stack.walk()),
             Self::Queue(queue) => Walk::Queue(queue.walk()),
             Self::Cursor(cursor) => Walk::Cursor(cursor.read()),
@@ -110,6 +124,7 @@ impl Traversal for Lookup {
             Self::HashTable(find) => find.step(bytes).map(hash::Found::into_value),
             Self::BTree(find) => find.step(bytes),
             Self::BinaryTree(find) => find.step(bytes),
+            Self::SkipList(find) => find.step(bytes),
         }
     }
 }
@@ -121,6 +136,7 @@ impl Traversal for PageOf {
         match self {
             Self::BTree(page) => page.step(bytes),
             Self::BinaryTree(page) => page.step(bytes),
+            Self::SkipList(page) => page.step(bytes),
         }
     }
 }
@@ -133,6 +149,7 @@ impl Traversal for Walk {
             Self::HashTable(walk) => walk.step(bytes),
             Self::BTree(walk) => walk.step(bytes),
             Self::BinaryTree(walk) => walk.step(bytes),
+            Self::SkipList(walk) => walk.step(bytes),
             Self::Stack(walk) => walk.step(bytes),
             Self::Queue(walk) => walk.step(bytes),
             Self::Cursor(read) => read.contents(bytes).unwrap_or_else(Step::Stale),

@@ -10,7 +10,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::btree::{BTree, Geometry, MvBTree};
-use super::classic::{BinaryTree, Sizes};
+use super::classic::{BinaryTree, Sizes, SkipList};
 use super::hash::HashTable;
 use super::item::KEY_SIZE_MAX;
 use super::retired::RetireChain;
@@ -89,6 +89,8 @@ pub enum StructureKind {
     BTree = 4,
     /// A multi-version B+tree.
     MvBTree = 5,
+    /// A skip list.
+    SkipList = 6,
     /// A binary search tree.
     Bst = 7,
     /// A multi-version binary search tree.
@@ -99,12 +101,13 @@ pub enum StructureKind {
 
 impl StructureKind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Stack,
         Self::Queue,
         Self::HashTable,
         Self::BTree,
         Self::MvBTree,
+        Self::SkipList,
         Self::Bst,
         Self::MvBst,
         Self::Cursor,
@@ -230,6 +233,9 @@ impl Description {
                 let geometry = self.geometry();
                 Structure::MvBTree(MvBTree::new(root, youngest, tags, geometry))
             }
+            StructureKind::SkipList => {
+                Structure::SkipList(SkipList::new(anchor, tags, self.sizes()))
+            }
             StructureKind::Bst => {
                 Structure::BinaryTree(BinaryTree::new(anchor, tags, self.sizes()))
             }
@@ -252,6 +258,7 @@ impl Description {
                 let root = MvBTree::create(draft, tags, self.geometry())?;
                 return Ok((Pointer::NULL, root));
             }
+            StructureKind::SkipList => SkipList::create(draft, tags, self.sizes())?,
             StructureKind::Bst => BinaryTree::create(draft, tags)?,
             // An empty version has no node.
             StructureKind::MvBst => Pointer::NULL,

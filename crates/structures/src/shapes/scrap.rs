@@ -40,6 +40,8 @@ pub(super) enum Part {
     Node { level: u32 },
     /// A node of a binary search tree.
     BinaryNode { size: u64 },
+    /// A tower of a skip list, and those behind it.
+    Tower { size: u64 },
     /// A chunk of a queue, with the items from the one with this index on. All items of the queue from there on are `count`.
     Chunk { index: u32, count: u32 },
 }
@@ -86,6 +88,7 @@ impl Scrap {
             Part::Node { level } => (7, level.into()),
             Part::Chunk { index, count } => (8, u64::from(index) << 32 | u64::from(count)),
             Part::BinaryNode { size } => (9, size),
+            Part::Tower { size } => (10, size),
         };
         [self.pointer.word(), number << CODE_BITS | code]
     }
@@ -110,6 +113,7 @@ impl Scrap {
             },
             // No node is longer.
             9 if number <= 1024 => Part::BinaryNode { size: number },
+            10 if number <= 1024 => Part::Tower { size: number },
             _ => return None,
         };
         Some(Self::new(Pointer::from_word(pointer), part))
@@ -129,7 +133,7 @@ impl Scrap {
             Part::Stacked => Some(self.pointer.span(item + 8)),
             Part::Node { .. } => Some(self.pointer.span(BTree::node_size())),
             Part::Chunk { .. } => Some(self.pointer.span(sequence::CHUNK_SIZE)),
-            Part::BinaryNode { size } => Some(self.pointer.span(size)),
+            Part::BinaryNode { size } | Part::Tower { size } => Some(self.pointer.span(size)),
         }
     }
 
@@ -166,6 +170,12 @@ impl Scrap {
             }
             (Structure::BinaryTree(tree), Part::BinaryNode { size }) => {
                 whole(size, tree.parts_of_node(*self, bytes)?)
+            }
+            (Structure::SkipList(list), Part::Anchor) => {
+                whole(ROOT_LINE_SIZE, list.parts_of_line(*self, bytes)?)
+            }
+            (Structure::SkipList(list), Part::Tower { size }) => {
+                whole(size, list.parts_of_tower(*self, bytes)?)
             }
             (Structure::Stack(stack), Part::Anchor) => {
                 whole(ROOT_LINE_SIZE, stack.parts_of_line(*self, bytes)?)

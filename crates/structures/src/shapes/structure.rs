@@ -3,7 +3,7 @@
 use stonecast_base::Span;
 
 use super::btree::{BTree, MvBTree};
-use super::classic::{self, BinaryTree};
+use super::classic::{self, BinaryTree, SkipList};
 use super::contents::Contents;
 use super::hash::HashTable;
 use super::item::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
@@ -29,6 +29,8 @@ pub enum Structure {
     MvBTree(MvBTree),
     /// A binary search tree, or one version of a multi-version one.
     BinaryTree(BinaryTree),
+    /// A skip list.
+    SkipList(SkipList),
     /// The place of a consumer in a queue.
     Cursor(Cursor),
 }
@@ -119,6 +121,10 @@ impl Structure {
             Self::BinaryTree(tree) => {
                 Travel::BinaryTree(Box::new(classic::Change::new(*tree, verb, key, value)))
             }
+            Self::SkipList(list) => {
+                let change = classic::ListChange::new(*list, verb, key, value);
+                Travel::SkipList(Box::new(change))
+            }
             Self::Stack(stack) => Travel::Stack(stack.travel(pushed)),
             Self::Queue(queue) => Travel::Queue(queue.travel(pushed)),
             Self::Cursor(cursor) => {
@@ -138,15 +144,14 @@ impl Structure {
             Self::BTree(tree) => tree.geometry().key_size_max(),
             Self::MvBTree(version) => version.tree().geometry().key_size_max(),
             Self::BinaryTree(tree) => tree.sizes().key_size_max(),
+            Self::SkipList(list) => list.sizes().key_size_max(),
             Self::Stack(_) | Self::Queue(_) => 0,
             Self::Cursor(_) => 16,
         };
         let is_known = match self {
-            Self::HashTable(_) | Self::BTree(_) | Self::MvBTree(_) | Self::BinaryTree(_) => {
-                verb.is_for_keys()
-            }
+            _ if self.has_keys() => verb.is_for_keys(),
             Self::Stack(_) | Self::Queue(_) => matches!(verb, Verb::Push | Verb::Pop),
-            Self::Cursor(_) => matches!(verb, Verb::Take | Verb::Done),
+            _ => matches!(verb, Verb::Take | Verb::Done),
         };
         if !is_known {
             return Err(ExecuteFault::Verb { verb });

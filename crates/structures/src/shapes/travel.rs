@@ -20,6 +20,8 @@ pub enum Travel {
     MvBTree(Box<btree::MvChange>),
     /// Of a binary search tree.
     BinaryTree(Box<classic::Change>),
+    /// Of a skip list.
+    SkipList(Box<classic::ListChange>),
     /// Of a stack.
     Stack(StackTravel),
     /// Of a queue.
@@ -39,6 +41,8 @@ pub enum Plan {
     MvBTree(btree::MvChangePlan),
     /// Of a binary search tree.
     BinaryTree(classic::ChangePlan),
+    /// Of a skip list.
+    SkipList(Box<classic::ListChangePlan>),
     /// Of a stack.
     Stack(StackPlan),
     /// Of a queue.
@@ -56,6 +60,10 @@ impl Traversal for Travel {
             Self::BTree(travel) => travel.step(bytes).map(Plan::BTree),
             Self::MvBTree(travel) => travel.step(bytes).map(Plan::MvBTree),
             Self::BinaryTree(travel) => travel.step(bytes).map(Plan::BinaryTree),
+            Self::SkipList(travel) => {
+                let step = travel.step(bytes);
+                step.map(|plan| Plan::SkipList(Box::new(plan)))
+            }
             Self::Stack(travel) => travel.step(bytes).map(Plan::Stack),
             Self::Queue(travel) => travel.step(bytes).map(Plan::Queue),
             Self::Cursor(travel) => travel.step(bytes).map(Plan::Cursor),
@@ -72,6 +80,7 @@ impl Plan {
         let answer = match self {
             Self::MvBTree(plan) => return Ok(plan.apply(draft)?),
             Self::BinaryTree(plan) => return Ok(plan.apply(draft)?),
+            Self::SkipList(plan) => plan.apply(draft)?,
             Self::Cursor(plan) => plan.apply(draft)?,
             Self::HashTable(plan) => plan.apply(draft)?,
             Self::BTree(plan) => plan.apply(draft)?,

@@ -121,6 +121,10 @@ fn every_seeded_bug_of_structures_is_found() {
                 maps::a_transaction_that_is_applied_a_word_at_a_time_hides_no_other_key_of_a_binary_tree,
             ),
             (
+                Mutant::LinksMerged,
+                maps::a_transaction_that_is_applied_a_word_at_a_time_takes_no_change_of_a_skip_list_back,
+            ),
+            (
                 Mutant::RetiredAtOnce,
                 several::a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old,
             ),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use stonecast::structures::classic::{Bst, MvBst};
+use stonecast::structures::classic::{Bst, MvBst, SkipList};
 use stonecast::structures::{BTree, Error, HashTable, Keyed, MvBTree, Session, Shape};
 
 use super::{failure, session};
@@ -71,6 +71,8 @@ enum Kind {
     HashTable,
     /// Entries in the order of their keys, in versions.
     MvBTree,
+    /// A skip list, to compare with.
+    SkipList,
     /// A binary search tree, to compare with.
     Bst,
     /// A multi-version binary search tree, to compare with.
@@ -85,6 +87,7 @@ macro_rules! of_kind {
             Kind::BTree => session.run(async |session| $work::<BTree<Bytes, Bytes>>(session, $($argument),*).await),
             Kind::HashTable => session.run(async |session| $work::<HashTable<Bytes, Bytes>>(session, $($argument),*).await),
             Kind::MvBTree => session.run(async |session| $work::<MvBTree<Bytes, Bytes>>(session, $($argument),*).await),
+            Kind::SkipList => session.run(async |session| $work::<SkipList<Bytes, Bytes>>(session, $($argument),*).await),
             Kind::Bst => session.run(async |session| $work::<Bst<Bytes, Bytes>>(session, $($argument),*).await),
             Kind::MvBst => session.run(async |session| $work::<MvBst<Bytes, Bytes>>(session, $($argument),*).await),
         }

@@ -18,11 +18,15 @@
 //!
 //! The multi-version tree has the same nodes. A change copies the rest of the way up, too, and the root stands in the table of structures. Nodes of the open transaction
 //! change in place.
+//!
+//! A [`SkipList`] is in a folder of its own.
 
 mod change;
 mod node;
 mod scrap;
 mod seek;
+mod skip_list;
+mod value;
 mod walk;
 
 use crate::space::{Draft, SpaceFault};
@@ -32,13 +36,17 @@ use super::item::{ITEM_HEADER_SIZE, ItemReader, KEY_SIZE_MAX};
 use super::root::{ROOT_LINE_SIZE, Root};
 use super::tag::TagKey;
 pub use change::{Change, ChangePlan};
-pub use seek::{Find, PageOf};
+pub use seek::{ItemOfKey, Nearest};
+pub use skip_list::{
+    ItemOfKey as ItemOfListKey, ListChange, ListChangePlan, ListWalk, Neighbour, SkipList,
+};
+pub use value::{FindValue, OnePage};
 pub use walk::Walk;
 
 /// Bytes that are read of a value at first, at most.
 const VALUE_HINT_MAX: usize = 4096;
 
-/// Sizes in a tree. They follow from the longest key and the usual value, and never change.
+/// Sizes in a tree or list. They follow from the longest key and the usual value, and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     key_size_max: usize,
@@ -47,7 +55,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// A tree whose encoded keys have at most `key_size_max` bytes, and whose values usually have `value_size`.
+    /// A structure whose encoded keys have at most `key_size_max` bytes, and whose values usually have `value_size`.
     ///
     /// # Panics
     /// If keys are longer than 256 bytes.
@@ -62,6 +70,12 @@ impl Sizes {
     /// Bytes of the longest encoded key.
     pub fn key_size_max(&self) -> usize {
         self.key_size_max
+    }
+
+    /// The reading of values.
+    fn values(&self, tags: TagKey) -> ItemReader {
+        let hint = self.value_hint;
+        ItemReader { tags, hint }
     }
 }
 
@@ -112,12 +126,8 @@ impl BinaryTree {
         }
     }
 
-    /// The reading of values.
     fn values(&self) -> ItemReader {
-        ItemReader {
-            tags: self.tags,
-            hint: self.sizes.value_hint,
-        }
+        self.sizes.values(self.tags)
     }
 
     /// The priority of a key: a parent has a higher one than its children.

@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 
 use stonecast_base::mutant;
 
-use crate::shapes::btree::{Page, Seek};
-use crate::shapes::item::ItemRead;
+use crate::shapes::btree::Seek;
 use crate::shapes::root::{ROOT_LINE_SIZE, Root};
 use crate::shapes::traversal::{Place, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
 use super::node::{Node, Side};
+use super::value::{FindValue, OnePage};
 use super::{BinaryTree, TreePlace};
 
 /// Nodes that one way down may read. A tree of a million keys has about 30 on the way to one of them.
@@ -144,75 +144,27 @@ impl Traversal for Descent {
     }
 }
 
-/// The look-up of one key.
+/// The way to the item of a key.
 #[derive(Clone, Debug)]
-pub struct Find {
-    descent: Descent,
-    block: Option<Pointer>,
-}
+pub struct ItemOfKey(Descent);
 
-/// The reading of one key of a range: the first one at or above a bound, or the last one below it.
-#[derive(Clone, Debug)]
-pub struct PageOf {
-    descent: Descent,
-    /// The key whose value is being read, and the block of the value.
-    found: Option<(Vec<u8>, Pointer)>,
-}
-
-impl BinaryTree {
-    /// Looks an encoded key up.
-    pub fn find(&self, key: &[u8]) -> Find {
-        Find {
-            descent: Descent::new(*self, Seek::At(key.to_vec())),
-            block: None,
-        }
-    }
-
-    /// Reads the next key of a range. The page has one key, or none at the end.
-    pub fn page(&self, seek: Seek) -> PageOf {
-        PageOf {
-            descent: Descent::new(*self, seek),
-            found: None,
-        }
-    }
-}
-
-impl Traversal for Find {
-    type End = Option<Vec<u8>>;
+impl Traversal for ItemOfKey {
+    type End = Option<Pointer>;
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Self::End> {
-        let tree = self.descent.tree;
-        if let Some(block) = self.block {
-            return match tree.values().judge(block, &bytes[0]) {
-                ItemRead::Whole(item) => Step::Done(Some(item.value)),
-                ItemRead::Longer(place) => Step::one(Place::last(place)),
-                ItemRead::Stale(stale) => Step::Stale(stale),
-            };
-        }
-        match self.descent.step(bytes) {
-            Step::Read(places) => Step::Read(places),
-            Step::Stale(stale) => Step::Stale(stale),
-            Step::Done(Path { found: None, .. }) => Step::Done(None),
-            Step::Done(Path {
-                found: Some(node), ..
-            }) => {
-                let (block, _) = node.item;
-                self.block = Some(block);
-                Step::one(Place::last(tree.values().first(block)))
-            }
-        }
+        let step = self.0.step(bytes);
+        step.map(|path| path.found.map(|node| node.item.0))
     }
 }
 
-/// The key directly above `key`.
-fn above(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
-}
+/// The way to the first key at or above a bound, or to the last one below it.
+#[derive(Clone, Debug)]
+pub struct Nearest(Descent);
 
-impl PageOf {
+impl Nearest {
     /// The node that was found at the end of the way, or the nearest one on the wanted side of it.
     fn nearest(&self, path: Path) -> Option<Node> {
-        let side = match &self.descent.seek {
+        let side = match &self.0.seek {
             Seek::At(_) => Side::Left,
             Seek::Below(_) => Side::Right,
         };
@@ -220,46 +172,27 @@ impl PageOf {
         let nearest = steps.find(|way| way.side == side);
         path.found.or(nearest.map(|way| way.node))
     }
+}
 
-    /// The page behind the last key.
-    fn nothing(&self) -> Page {
-        let bounds = match &self.descent.seek {
-            Seek::At(key) => (key.clone(), None),
-            Seek::Below(key) => (Vec::new(), key.clone()),
-        };
-        Page::of_one(bounds, None)
+impl Traversal for Nearest {
+    type End = Option<(Vec<u8>, Pointer)>;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Self::End> {
+        let step = self.0.step(bytes);
+        step.map(|path| self.nearest(path).map(|node| (node.key, node.item.0)))
     }
 }
 
-impl Traversal for PageOf {
-    type End = Page;
+impl BinaryTree {
+    /// Looks an encoded key up.
+    pub fn find(&self, key: &[u8]) -> FindValue<ItemOfKey> {
+        let way = Descent::new(*self, Seek::At(key.to_vec()));
+        FindValue::new(ItemOfKey(way), self.values())
+    }
 
-    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Page> {
-        let values = self.descent.tree.values();
-        if let Some((key, block)) = self.found.take() {
-            return match values.judge(block, &bytes[0]) {
-                ItemRead::Stale(stale) => Step::Stale(stale),
-                ItemRead::Longer(place) => {
-                    self.found = Some((key, block));
-                    Step::one(Place::last(place))
-                }
-                ItemRead::Whole(item) => {
-                    let bounds = (key.clone(), Some(above(&key)));
-                    Step::Done(Page::of_one(bounds, Some((&key, &item.value))))
-                }
-            };
-        }
-        match self.descent.step(bytes) {
-            Step::Read(places) => Step::Read(places),
-            Step::Stale(stale) => Step::Stale(stale),
-            Step::Done(path) => match self.nearest(path) {
-                None => Step::Done(self.nothing()),
-                Some(node) => {
-                    let (block, _) = node.item;
-                    self.found = Some((node.key, block));
-                    Step::one(Place::last(values.first(block)))
-                }
-            },
-        }
+    /// Reads the next key of a range. The page has one key, or none at the end.
+    pub fn page(&self, seek: Seek) -> OnePage<Nearest> {
+        let way = Descent::new(*self, seek.clone());
+        OnePage::new(Nearest(way), self.values(), seek)
     }
 }

@@ -1,12 +1,13 @@
 //! A walk over a whole binary search tree.
 
 use crate::shapes::contents::Contents;
-use crate::shapes::item::{ItemRead, item_size};
+use crate::shapes::item::item_size;
 use crate::shapes::root::{ROOT_LINE_SIZE, Root};
-use crate::shapes::traversal::{Place, Places, Stale, Step, Traversal};
+use crate::shapes::traversal::{Place, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
 use super::seek::LEVEL_MAX;
+use super::value::ValuesOf;
 use super::{BinaryTree, TreePlace};
 
 /// Levels of the highest tree. A tree with more is damaged.
@@ -17,7 +18,7 @@ const LEVELS_MAX: u32 = 400;
 pub struct Walk {
     tree: BinaryTree,
     contents: Contents,
-    /// Nodes that were read: key, bound of their keys, item.
+    /// Keys with the blocks of their values.
     found: Vec<(Vec<u8>, Pointer)>,
     levels: u32,
     stage: Stage,
@@ -36,8 +37,7 @@ enum Stage {
     Begin,
     Root(Pointer),
     Nodes(Vec<Wanted>),
-    /// Values that are read: the index of the item, and its block.
-    Values(Vec<(usize, Pointer)>),
+    Values(ValuesOf),
 }
 
 impl Walk {
@@ -59,18 +59,18 @@ impl Walk {
                     self.stage = Stage::Root(anchor);
                     Ok(Step::one(Place::last(anchor.span(ROOT_LINE_SIZE))))
                 }
-                TreePlace::Version(root, _) => Ok(self.begin(root)),
+                TreePlace::Version(root, _) => self.begin(root),
             },
             Stage::Root(anchor) => {
                 let root = Root::parse(self.tree.tags, anchor, LEVEL_MAX, &bytes[0])?;
-                Ok(self.begin(root))
+                self.begin(root)
             }
             Stage::Nodes(wanted) => self.nodes(wanted, bytes),
-            Stage::Values(blocks) => self.values(blocks, bytes),
+            Stage::Values(values) => self.read_values(values, bytes),
         }
     }
 
-    fn begin(&mut self, root: Root) -> Step<Contents> {
+    fn begin(&mut self, root: Root) -> Result<Step<Contents>, Stale> {
         self.contents.length = root.length;
         self.contents.blocks.extend(self.tree.line());
         let top = Wanted {
@@ -81,15 +81,16 @@ impl Walk {
         self.read_nodes(vec![top])
     }
 
-    fn read_nodes(&mut self, mut wanted: Vec<Wanted>) -> Step<Contents> {
+    fn read_nodes(&mut self, mut wanted: Vec<Wanted>) -> Result<Step<Contents>, Stale> {
         wanted.retain(|node| !node.pointer.is_null());
         if wanted.is_empty() {
-            return self.read_values();
+            let values = ValuesOf::new(self.tree.values(), &mut self.contents, &mut self.found);
+            return self.read_values(values, &[]);
         }
         let places = wanted.iter().map(|node| self.tree.place_of(node.pointer));
         let places = places.collect();
         self.stage = Stage::Nodes(wanted);
-        Step::Read(places)
+        Ok(Step::Read(places))
     }
 
     fn nodes(&mut self, wanted: Vec<Wanted>, bytes: &[Vec<u8>]) -> Result<Step<Contents>, Stale> {
@@ -121,47 +122,19 @@ impl Walk {
             });
             self.found.push((node.key, item));
         }
-        Ok(self.read_nodes(below))
+        self.read_nodes(below)
     }
 
-    fn read_values(&mut self) -> Step<Contents> {
-        self.found.sort();
-        let mut blocks = Vec::new();
-        for (index, (key, item)) in std::mem::take(&mut self.found).into_iter().enumerate() {
-            self.contents.items.push((key, Vec::new()));
-            blocks.push((index, item));
-        }
-        if blocks.is_empty() {
-            return Step::Done(std::mem::take(&mut self.contents));
-        }
-        let values = self.tree.values();
-        let places = blocks.iter().map(|(_, item)| values.first(*item));
-        let places = places.map(Place::last).collect();
-        self.stage = Stage::Values(blocks);
-        Step::Read(places)
-    }
-
-    fn values(
+    fn read_values(
         &mut self,
-        blocks: Vec<(usize, Pointer)>,
+        mut values: ValuesOf,
         bytes: &[Vec<u8>],
     ) -> Result<Step<Contents>, Stale> {
-        let values = self.tree.values();
-        let (mut left, mut places) = (Vec::new(), Places::new());
-        for ((index, block), bytes) in blocks.into_iter().zip(bytes) {
-            match values.judge(block, bytes) {
-                ItemRead::Stale(stale) => return Err(stale),
-                ItemRead::Longer(place) => {
-                    left.push((index, block));
-                    places.push(Place::last(place));
-                }
-                ItemRead::Whole(item) => self.contents.items[index].1 = item.value,
-            }
-        }
-        if left.is_empty() {
+        let places = values.step(&mut self.contents, bytes)?;
+        if places.is_empty() {
             return Ok(Step::Done(std::mem::take(&mut self.contents)));
         }
-        self.stage = Stage::Values(left);
+        self.stage = Stage::Values(values);
         Ok(Step::Read(places))
     }
 }
