@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lmdb::{
-    Cursor as _, Database, Environment, EnvironmentFlags, InactiveTransaction, RoTransaction,
-    Transaction as _, WriteFlags,
+    Cursor as _, Database, Environment, InactiveTransaction, RoTransaction, Transaction as _,
+    WriteFlags,
 };
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
@@ -24,6 +24,8 @@ use stonecast_bench::kv::{ServerOptions, ServerProcess, ServerProcessError};
 use tempfile::TempDir;
 
 use crate::figures::{Definition, Direction, Figure, Judged, Report};
+use crate::peers::PeerError;
+use crate::peers::lmdb::open;
 
 const VALUE_SIZE: usize = 100;
 const BATCH: usize = 128;
@@ -103,8 +105,8 @@ pub enum StructuresError {
     #[error(transparent)]
     Structures(#[from] structures::Error),
     /// LMDB refused something.
-    #[error("LMDB: {0}")]
-    Lmdb(#[from] lmdb::Error),
+    #[error(transparent)]
+    Peer(#[from] PeerError),
     /// A folder could not be made.
     #[error("making a folder: {0}")]
     Folder(#[from] std::io::Error),
@@ -116,6 +118,12 @@ pub enum StructuresError {
         /// The key.
         key: u64,
     },
+}
+
+impl From<lmdb::Error> for StructuresError {
+    fn from(error: lmdb::Error) -> Self {
+        Self::Peer(error.into())
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -167,17 +175,7 @@ struct Peer {
 
 impl Peer {
     fn open(parent: &Path) -> Result<Self, StructuresError> {
-        let folder = tempfile::Builder::new()
-            .prefix("lmdb-")
-            .tempdir_in(parent)?;
-        let flags = EnvironmentFlags::NO_SYNC
-            | EnvironmentFlags::WRITE_MAP
-            | EnvironmentFlags::NO_TLS
-            | EnvironmentFlags::NO_READAHEAD;
-        let environment = Environment::new()
-            .set_flags(flags)
-            .set_map_size(MAP_SIZE)
-            .open(folder.path())?;
+        let (environment, folder) = open(parent, MAP_SIZE)?;
         let database = environment.open_db(None)?;
         Ok(Self {
             environment,

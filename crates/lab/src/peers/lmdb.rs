@@ -46,16 +46,7 @@ pub struct Lmdb {
 impl Lmdb {
     /// Creates an environment in a new folder under `parent` and stores all records of `data`.
     pub fn load(data: DataSet, parent: &Path) -> Result<Self, PeerError> {
-        let folder = tempfile::Builder::new().prefix("lmdb-").tempdir_in(parent);
-        let folder = folder.map_err(PeerError::system("making a folder for LMDB"))?;
-        let flags = EnvironmentFlags::NO_SYNC
-            | EnvironmentFlags::WRITE_MAP
-            | EnvironmentFlags::NO_TLS
-            | EnvironmentFlags::NO_READAHEAD;
-        let environment = Environment::new()
-            .set_flags(flags)
-            .set_map_size(map_size(&data))
-            .open(folder.path())?;
+        let (environment, folder) = open(parent, map_size(&data))?;
         let database = environment.open_db(None)?;
         let mut transaction = environment.begin_rw_txn()?;
         data.try_for_each(|key, value| {
@@ -122,6 +113,21 @@ impl Lmdb {
             ..Measured::default()
         })
     }
+}
+
+/// Opens an environment in a new folder under `parent`, with `map_size` bytes of address space.
+pub(crate) fn open(parent: &Path, map_size: usize) -> Result<(Environment, TempDir), PeerError> {
+    let folder = tempfile::Builder::new().prefix("lmdb-").tempdir_in(parent);
+    let folder = folder.map_err(PeerError::system("making a folder for LMDB"))?;
+    let flags = EnvironmentFlags::NO_SYNC
+        | EnvironmentFlags::WRITE_MAP
+        | EnvironmentFlags::NO_TLS
+        | EnvironmentFlags::NO_READAHEAD;
+    let environment = Environment::new()
+        .set_flags(flags)
+        .set_map_size(map_size)
+        .open(folder.path())?;
+    Ok((environment, folder))
 }
 
 /// Address space for the data: random inserts leave pages half full, and there are branch pages.

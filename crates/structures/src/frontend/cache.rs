@@ -8,7 +8,7 @@ use std::hash::BuildHasherDefault;
 
 use stonecast_base::Span;
 
-use crate::space::Mixer;
+use crate::space::{Clock, Mixer};
 
 /// Bytes of places with their contents. A reader reads everything each time if no place fits.
 ///
@@ -19,7 +19,7 @@ pub(super) struct PlaceCache {
     size: u64,
     index: HashMap<Span, usize, BuildHasherDefault<Mixer>>,
     slots: Vec<Slot>,
-    hand: usize,
+    clock: Clock,
     /// Memory for the next reads.
     buffers: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
@@ -45,7 +45,7 @@ impl PlaceCache {
             size: 0,
             index: HashMap::default(),
             slots: Vec::new(),
-            hand: 0,
+            clock: Clock::default(),
             buffers: Vec::new(),
             spare: Vec::new(),
         }
@@ -111,22 +111,16 @@ impl PlaceCache {
 
     /// Forgets the next place that nobody has asked for since the hand passed it.
     fn evict(&mut self) {
-        loop {
-            self.hand %= self.slots.len();
-            let slot = &mut self.slots[self.hand];
-            if std::mem::replace(&mut slot.was_asked, false) {
-                self.hand += 1;
-                continue;
-            }
-            let gone = self.slots.swap_remove(self.hand);
-            self.index.remove(&gone.place);
-            self.size -= gone.place.size;
-            if let Some(moved) = self.slots.get(self.hand) {
-                self.index.insert(moved.place, self.hand);
-            }
-            // The place that has moved here is a new one.
-            self.hand += 1;
-            return;
+        let slots = &mut self.slots;
+        let forgotten = self.clock.next(slots.len(), |index| {
+            std::mem::take(&mut slots[index].was_asked)
+        });
+        let index = forgotten.expect("nothing has to stay");
+        let gone = slots.swap_remove(index);
+        self.index.remove(&gone.place);
+        self.size -= gone.place.size;
+        if let Some(moved) = slots.get(index) {
+            self.index.insert(moved.place, index);
         }
     }
 }

@@ -16,6 +16,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use stonecast_base::Span;
 
+use super::clock::Clock;
+
 /// Bytes of a page: those of a node of a tree.
 const PAGE_SIZE: usize = 2048;
 const WORDS: usize = PAGE_SIZE / 8;
@@ -49,7 +51,7 @@ pub(super) struct Image {
     pages: HashMap<u64, Page, BuildHasherDefault<Mixer>>,
     /// The numbers of all pages, in no order.
     numbers: Vec<u64>,
-    hand: usize,
+    clock: Clock,
     /// Pages with words that are not applied.
     staged: Vec<u64>,
 }
@@ -246,21 +248,15 @@ impl Image {
 
     /// Forgets a page; false: all have staged words.
     fn evict(&mut self) -> bool {
-        for _ in 0..2 * self.numbers.len() {
-            self.hand %= self.numbers.len();
-            let number = self.numbers[self.hand];
-            let page = self.pages.get_mut(&number).expect("it has a number");
-            if page.is_staged || std::mem::take(&mut page.was_asked) {
-                self.hand += 1;
-                continue;
-            }
-            self.pages.remove(&number);
-            self.numbers.swap_remove(self.hand);
-            // The page that takes its place is a new one.
-            self.hand += 1;
-            return true;
+        let Self { pages, numbers, .. } = self;
+        let forgotten = self.clock.next(numbers.len(), |index| {
+            let page = pages.get_mut(&numbers[index]).expect("it has a number");
+            page.is_staged || std::mem::take(&mut page.was_asked)
+        });
+        if let Some(index) = forgotten {
+            pages.remove(&numbers.swap_remove(index));
         }
-        false
+        forgotten.is_some()
     }
 }
 

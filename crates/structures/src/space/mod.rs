@@ -8,6 +8,7 @@
 //! unreachable, and none that is reachable and free, and nothing has to be swept.
 
 mod allocator;
+mod clock;
 mod image;
 mod recall;
 mod slab;
@@ -15,6 +16,7 @@ mod workspace;
 
 pub(crate) use allocator::order_of;
 pub use allocator::{Allocator, SpaceFault};
+pub(crate) use clock::Clock;
 pub(crate) use image::Mixer;
 pub(crate) use recall::Recall;
 pub use slab::SlabGeometry;
