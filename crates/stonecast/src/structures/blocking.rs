@@ -1,11 +1,14 @@
 //! Structures for programs without `async`: each call waits.
 
+use std::num::NonZeroU64;
 use std::ops::RangeBounds;
 use std::rc::Rc;
 
+use super::attempt::Attempt;
+use super::domain::{Domain, Member, Outcome, Transaction};
 use super::error::Error;
-use super::reader::{Range, Reader};
-use super::session::{Connection, Listed, Session, connect};
+use super::reader::{Range, Reader, Rest};
+use super::session::{Connection, DomainState, Listed, Session, connect};
 use super::types::{Entry, Keyed, Ordered, Sequence, Shape};
 use super::writer::Writer;
 
@@ -86,6 +89,18 @@ impl BlockingSession {
         Ok(BlockingReader { connection, reader })
     }
 
+    /// As [`Session::domain`](super::Session::domain).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn domain(&self, name: &str) -> Result<BlockingDomain, Error> {
+        let run = async |session: &Session| session.domain(name).await;
+        let domain = self.connection.run(run)?;
+        let connection = self.connection.clone();
+        Ok(BlockingDomain { connection, domain })
+    }
+
     /// As [`Session::list`](super::Session::list).
     ///
     /// # Errors
@@ -93,6 +108,74 @@ impl BlockingSession {
     /// The same.
     pub fn list(&self) -> Result<Vec<Listed>, Error> {
         self.connection.run(async |session| session.list().await)
+    }
+
+    /// As [`Session::stat`](super::Session::stat).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn stat(&self) -> Result<Vec<DomainState>, Error> {
+        self.connection.run(async |session| session.stat().await)
+    }
+}
+
+/// The writer of a lock domain, whose calls wait.
+pub struct BlockingDomain {
+    connection: Rc<Connection>,
+    domain: Domain,
+}
+
+impl BlockingDomain {
+    /// As [`Domain::structure`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn structure<S: Shape>(&mut self, name: &str) -> Result<Member<S>, Error> {
+        let domain = &mut self.domain;
+        let run = async |_: &Session| domain.structure(name).await;
+        self.connection.run(run)
+    }
+
+    /// As [`Domain::attempt`].
+    pub fn attempt(&self, token: NonZeroU64) -> Attempt {
+        self.domain.attempt(token)
+    }
+
+    /// As [`Domain::commit`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn commit(&mut self, transaction: &Transaction) -> Result<Outcome, Error> {
+        let domain = &mut self.domain;
+        let run = async |_: &Session| domain.commit(transaction).await;
+        self.connection.run(run)
+    }
+
+    /// As [`Domain::commit_once`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn commit_once(
+        &mut self,
+        attempt: Attempt,
+        transaction: &Transaction,
+    ) -> Result<Outcome, Error> {
+        let domain = &mut self.domain;
+        let run = async |_: &Session| domain.commit_once(attempt, transaction).await;
+        self.connection.run(run)
+    }
+
+    /// As [`Domain::release`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn release(self) -> Result<(), Error> {
+        self.connection.run(async |_| self.domain.release().await)
     }
 }
 
@@ -205,6 +288,22 @@ impl<S: Keyed> BlockingReader<S> {
         self.connection.run(async |_| reader.get(key).await)
     }
 
+    /// As [`Reader::get_many`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn get_many<'a>(
+        &mut self,
+        keys: impl IntoIterator<Item = &'a S::Key>,
+    ) -> Result<Vec<Option<S::Value>>, Error>
+    where
+        S::Key: 'a,
+    {
+        let reader = &mut self.reader;
+        self.connection.run(async |_| reader.get_many(keys).await)
+    }
+
     /// As [`Reader::entries`].
     ///
     /// # Errors
@@ -246,6 +345,14 @@ impl<S: Ordered> BlockingReader<S> {
             range: self.reader.range(keys),
         }
     }
+
+    /// As [`Reader::resume`].
+    pub fn resume(&mut self, rest: &Rest) -> BlockingRange<'_, S> {
+        BlockingRange {
+            connection: &self.connection,
+            range: self.reader.resume(rest),
+        }
+    }
 }
 
 /// The entries of a range of keys. After an error, the iteration goes on with the same leaf.
@@ -262,6 +369,11 @@ impl<S: Ordered> BlockingRange<'_, S> {
             connection: self.connection,
             range: self.range.reversed(),
         }
+    }
+
+    /// As [`Range::rest`].
+    pub fn rest(&self) -> Rest {
+        self.range.rest()
     }
 }
 

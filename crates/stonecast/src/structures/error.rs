@@ -68,9 +68,33 @@ pub enum Error {
         /// Bytes of the longest key that the structure takes.
         key_size_max: usize,
     },
+    /// The update may have been done: it was tried so long ago that its result is not kept any more.
+    #[error(
+        "nobody can tell whether the update with the token {token:#x} was done: its result is not kept any more. Look at {name:?}, and begin a new attempt"
+    )]
+    Forgotten {
+        /// The structure, or the lock domain.
+        name: String,
+        /// The token.
+        token: u64,
+    },
+    /// Another update had the token of the attempt.
+    #[error("another update of {name:?} had the token {token:#x}; each attempt is for one update")]
+    Token {
+        /// The structure, or the lock domain.
+        name: String,
+        /// The token.
+        token: u64,
+    },
     /// The pool of the back-end is full.
     #[error("the pool of the back-end is full")]
     NoRoom,
+    /// The lock domain has as much memory of the pool as the back-end lets it have.
+    #[error("{name:?} has as much memory of the pool as its back-end lets a lock domain have")]
+    OverQuota {
+        /// The structure, or the lock domain.
+        name: String,
+    },
     /// The bytes of a key or value stand for nothing of its type.
     #[error("{size} bytes of {name:?} are no {what}")]
     Decode {
@@ -97,6 +121,9 @@ impl Error {
             FrontEndError::Over { .. } => Self::TenureOver,
             FrontEndError::Gone | FrontEndError::Failed(_) => Self::Gone,
             FrontEndError::NoRoom => Self::NoRoom,
+            FrontEndError::OverQuota { .. } => Self::OverQuota {
+                name: name.to_owned(),
+            },
             FrontEndError::NoDomain { .. } | FrontEndError::NoStructure => Self::NotFound {
                 name: name.to_owned(),
             },
@@ -109,6 +136,14 @@ impl Error {
                 value_size,
                 key_size_max,
             },
+            FrontEndError::Stage(StageFault::Execute(ExecuteFault::Forgotten { token })) => {
+                let name = name.to_owned();
+                Self::Forgotten { name, token }
+            }
+            FrontEndError::Stage(StageFault::Execute(ExecuteFault::Token { token })) => {
+                let name = name.to_owned();
+                Self::Token { name, token }
+            }
             FrontEndError::Device(error) => Self::Connect(error.into()),
             error => Self::Damaged(error),
         }

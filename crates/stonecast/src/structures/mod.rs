@@ -48,23 +48,29 @@
 //!
 //! A writer that is silent for longer than its lease loses its tenure ([`Error::TenureOver`]); [`Writer::renew`] is the least that it has to say.
 
+mod attempt;
 mod blocking;
+mod domain;
 mod error;
 mod reader;
 mod server;
 mod session;
 mod types;
+mod update;
 mod writer;
 
+pub use attempt::{Attempt, Once};
 pub use blocking::{
-    BlockingRange, BlockingReader, BlockingSession, BlockingWriter, connect_blocking,
+    BlockingDomain, BlockingRange, BlockingReader, BlockingSession, BlockingWriter,
+    connect_blocking,
 };
+pub use domain::{Domain, Member, Outcome, Part, Transaction};
 pub use error::Error;
-pub use reader::{Range, Reader};
+pub use reader::{Range, Reader, Rest};
 pub use server::{Builder, Server, ServerHandle, verify};
-pub use session::{Connection, Listed, Session, connect};
+pub use session::{Connection, DomainState, Listed, Session, connect};
 pub use stonecast_structures::shapes::StructureKind;
-pub use stonecast_structures::{DomainName, SurveyedDomain};
+pub use stonecast_structures::{DomainName, DomainStat, SurveyedDomain};
 pub use types::{
     BTree, Entry, HashTable, Key, Keyed, MvBTree, Ordered, Queue, Sequence, Shape, Stack, Value,
 };

@@ -3,14 +3,14 @@
 use std::marker::PhantomData;
 use std::ops::{self, Bound, RangeBounds};
 
-use stonecast_structures::shapes::Structure;
 use stonecast_structures::shapes::btree::{Page, Seek};
+use stonecast_structures::shapes::{Many, Structure};
 use stonecast_structures::{Key as _, StructureReader};
 
 use super::error::Error;
 use super::session::encoded_bound;
 use super::types::{Entry, Keyed, Ordered, Sequence, Shape};
-use super::writer::decoded;
+use super::update::decoded;
 
 /// A reader of a structure of type `S`. Any number of readers in any process read beside the writer; each answer is one that the structure gave at a moment
 /// of the call.
@@ -44,6 +44,41 @@ impl<S: Keyed> Reader<S> {
         found
             .map(|bytes| decoded::<S>(&self.name, &bytes))
             .transpose()
+    }
+
+    /// The values of several keys, in the order of the keys. Each is one that its key had at a moment of the call. All of them are looked up together: over a network, each level of the
+    /// structure costs one round trip, whatever the number of keys.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Reader::get`].
+    pub async fn get_many<'a>(
+        &mut self,
+        keys: impl IntoIterator<Item = &'a S::Key>,
+    ) -> Result<Vec<Option<S::Value>>, Error>
+    where
+        S::Key: 'a,
+    {
+        let keys: Vec<Vec<u8>> = keys.into_iter().map(|key| key.encoded()).collect();
+        let find =
+            |structure: &Structure, key: &[u8]| structure.find(key).expect("a structure with keys");
+        let all = |structure: &Structure| Many::new(keys.iter().map(|key| find(structure, key)));
+        let of = |error| Error::of(&self.name, error);
+        let found = self.reader.end_of(all).await.map_err(of)?;
+        let mut values = Vec::with_capacity(keys.len());
+        for (key, found) in keys.iter().zip(found) {
+            let found = match found {
+                Ok(found) => found,
+                // The structure changed there meanwhile.
+                Err(_) => {
+                    let one = |structure: &Structure| find(structure, key);
+                    self.reader.end_of(one).await.map_err(of)?
+                }
+            };
+            let value = found.map(|bytes| decoded::<S>(&self.name, &bytes));
+            values.push(value.transpose()?);
+        }
+        Ok(values)
     }
 
     /// All entries, as they were at one moment: by key in a B+tree, in no order in a hash table.
@@ -92,22 +127,26 @@ impl<S: Sequence> Reader<S> {
 }
 
 impl<S: Ordered> Reader<S> {
-    /// The entries with keys in `keys`, by key. Each leaf is read as it was at one moment. A range of another reader goes on behind the last key that this
-    /// one has given ([`Bound::Excluded`]), so that a scan resumes after a restart of the back-end.
+    /// The entries with keys in `keys`, by key. Each leaf is read as it was at one moment. [`Range::rest`] lets another reader go on, so that a scan resumes after a restart of the
+    /// back-end.
     pub fn range(&mut self, keys: impl RangeBounds<S::Key>) -> Range<'_, S> {
-        let start = encoded_bound(keys.start_bound());
-        let end = encoded_bound(keys.end_bound());
-        Range {
-            next: Some(match &start {
-                Bound::Unbounded => Seek::At(Vec::new()),
-                Bound::Included(key) | Bound::Excluded(key) => Seek::At(key.clone()),
-            }),
-            reader: self,
-            start,
-            end,
+        self.resume(&Rest {
+            start: encoded_bound(keys.start_bound()),
+            end: encoded_bound(keys.end_bound()),
             is_reversed: false,
+        })
+    }
+
+    /// The entries that a range of this or another reader has not given, in its direction.
+    pub fn resume(&mut self, rest: &Rest) -> Range<'_, S> {
+        let rest = rest.clone();
+        Range {
+            next: Some(rest.seek()),
+            reader: self,
+            rest,
             page: Page::default(),
             left: 0..0,
+            given: None,
         }
     }
 
@@ -130,41 +169,98 @@ impl<S: Ordered> Reader<S> {
     }
 }
 
+/// The part of a range that is left, in encoded keys; see [`Range::rest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The lower bound.
+    pub start: Bound<Vec<u8>>,
+    /// The upper bound.
+    pub end: Bound<Vec<u8>>,
+    /// Whether entries come from the end to the start.
+    pub is_reversed: bool,
+}
+
+impl Rest {
+    /// The first leaf.
+    fn seek(&self) -> Seek {
+        match (self.is_reversed, &self.start, &self.end) {
+            (false, Bound::Unbounded, _) => Seek::At(Vec::new()),
+            (false, Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key.clone()),
+            (true, _, Bound::Unbounded) => Seek::Below(None),
+            // The leaf of the key itself; keys above it are left out.
+            (true, _, Bound::Included(key)) => Seek::At(key.clone()),
+            (true, _, Bound::Excluded(key)) => Seek::Below(Some(key.clone())),
+        }
+    }
+
+    fn is_above_start(&self, key: &[u8]) -> bool {
+        match &self.start {
+            Bound::Unbounded => true,
+            Bound::Included(start) => &**start <= key,
+            Bound::Excluded(start) => &**start < key,
+        }
+    }
+
+    fn is_below_end(&self, key: &[u8]) -> bool {
+        match &self.end {
+            Bound::Unbounded => true,
+            Bound::Included(end) => key <= &**end,
+            Bound::Excluded(end) => key < &**end,
+        }
+    }
+
+    /// Leaves out what comes before and with a key that was given.
+    fn pass(&mut self, key: &[u8]) {
+        let bound = Bound::Excluded(key.to_vec());
+        match self.is_reversed {
+            false => self.start = bound,
+            true => self.end = bound,
+        }
+    }
+}
+
 /// The entries of a range of keys; see [`Reader::range`].
 pub struct Range<'a, S: Ordered> {
     reader: &'a mut Reader<S>,
-    start: Bound<Vec<u8>>,
-    end: Bound<Vec<u8>>,
-    is_reversed: bool,
+    /// The range without what was given of earlier leaves.
+    rest: Rest,
     /// The next leaf; `None` behind the last one.
     next: Option<Seek>,
     page: Page,
     /// Indices of the items of the page that are left.
     left: ops::Range<usize>,
+    /// The item of the page that was given last.
+    given: Option<usize>,
 }
 
 impl<S: Ordered> Range<'_, S> {
     /// The same range from its end to its start.
     #[must_use]
     pub fn reversed(mut self) -> Self {
-        self.is_reversed = true;
-        self.next = Some(match &self.end {
-            Bound::Unbounded => Seek::Below(None),
-            // The leaf of the key itself; keys above it are left out.
-            Bound::Included(key) => Seek::At(key.clone()),
-            Bound::Excluded(key) => Seek::Below(Some(key.clone())),
-        });
-        self.left = 0..0;
+        self.rest = self.rest();
+        self.rest.is_reversed = true;
+        self.next = Some(self.rest.seek());
+        (self.left, self.given) = (0..0, None);
         self
+    }
+
+    /// The part of the range that was not given, for [`Reader::resume`].
+    pub fn rest(&self) -> Rest {
+        let mut rest = self.rest.clone();
+        if let Some(index) = self.given {
+            rest.pass(self.page.item(index).0);
+        }
+        rest
     }
 
     /// The next entry of the leaf that was read last.
     pub(super) fn next_of_leaf(&mut self) -> Option<Result<Entry<S>, Error>> {
-        let index = match self.is_reversed {
+        let index = match self.rest.is_reversed {
             false => self.left.next(),
             true => self.left.next_back(),
-        };
-        let (key, value) = self.page.item(index?);
+        }?;
+        self.given = Some(index);
+        let (key, value) = self.page.item(index);
         Some(entry::<S>(&self.reader.name, key, value))
     }
 
@@ -187,21 +283,15 @@ impl<S: Ordered> Range<'_, S> {
             };
             let page = self.reader.reader.end_of(page).await;
             let page = page.map_err(|error| Error::of(&self.reader.name, error))?;
-            let (start, end) = (&self.start, &self.end);
-            let is_above = |key: &[u8]| match start {
-                Bound::Unbounded => true,
-                Bound::Included(start) => &**start <= key,
-                Bound::Excluded(start) => &**start < key,
-            };
-            let is_below = |key: &[u8]| match end {
-                Bound::Unbounded => true,
-                Bound::Included(end) => key <= &**end,
-                Bound::Excluded(end) => key < &**end,
-            };
+            self.rest = self.rest();
+            self.given = None;
+            let rest = &self.rest;
+            let is_above = |key: &[u8]| rest.is_above_start(key);
+            let is_below = |key: &[u8]| rest.is_below_end(key);
             self.left = page.partition_point(|key| !is_above(key))..page.partition_point(is_below);
             // A leaf that lies behind the range ends it.
             let (low, high) = (&page.low, page.high.as_deref());
-            self.next = match self.is_reversed {
+            self.next = match rest.is_reversed {
                 false => high
                     .filter(|high| is_below(high))
                     .map(|high| Seek::At(high.to_vec())),

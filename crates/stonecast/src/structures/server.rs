@@ -52,6 +52,7 @@ pub struct Builder {
     wanted: Wanted,
     listen: Vec<Address>,
     lease: Duration,
+    quota: Option<u64>,
 }
 
 impl Builder {
@@ -88,6 +89,13 @@ impl Builder {
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// Sets the bytes of memory that a lock domain may have, its log left out: whole slabs, one at least. By default, all of the pool. A lock domain that has more keeps it.
+    #[must_use]
+    pub fn quota(mut self, bytes: u64) -> Self {
+        self.quota = Some(bytes);
         self
     }
 
@@ -156,6 +164,11 @@ impl Builder {
             (&*device, &addresses),
             nanoseconds(self.lease),
         ))?;
+        let slab_size = geometry_of(pool.capacity()).slab_size;
+        let service = match self.quota {
+            Some(bytes) => service.with_quota((bytes / slab_size).max(1)),
+            None => service,
+        };
         origin.keep(true);
         Ok(Server {
             executor,
@@ -310,6 +323,7 @@ impl Server {
             wanted,
             listen: Vec::new(),
             lease: LEASE,
+            quota: None,
         }
     }
 

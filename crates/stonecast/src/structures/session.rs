@@ -7,9 +7,11 @@ use std::time::Duration;
 use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_structures::shapes::{Named, Structure};
 use stonecast_structures::{
-    BackEnd, DomainName, FRONT_END_COMPLETIONS, FrontEndError, Operation, StructureReader, Verb,
+    BackEnd, DomainName, DomainStat, FRONT_END_COMPLETIONS, FrontEndError, StructureReader,
+    UNIT_SIZE,
 };
 
+use super::domain::Domain;
 use super::error::Error;
 use super::reader::Reader;
 use super::types::{Shape, kind_in_words};
@@ -123,6 +125,21 @@ pub struct Listed {
     pub(crate) structure: Structure,
 }
 
+/// The state of a lock domain, as [`Session::stat`] shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainState {
+    /// The name.
+    pub name: String,
+    /// The number.
+    pub number: u32,
+    /// Tenure, staged lag and trim lag.
+    pub stat: DomainStat,
+    /// Bytes of its slabs, its log left out.
+    pub memory: u64,
+    /// Bytes of old versions that are kept for readers.
+    pub old_versions: u64,
+}
+
 /// The structures of a back-end. A clone is another handle of the same connection.
 #[derive(Clone)]
 pub struct Session {
@@ -169,33 +186,29 @@ impl Session {
         let Name {
             domain, structure, ..
         } = Name::parse(name)?;
+        let mut domain = self.lock(name, domain).await?;
+        let number = domain.number_of::<S>(name, structure).await?;
+        Ok(Writer::new(name, domain, number))
+    }
+
+    /// Becomes the writer of the lock domain `name`, which is made if it does not exist, for transactions over its structures.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Held`]: another front-end writes the lock domain, or its tenure is being ended at this moment. [`Error::Name`], [`Error::NoRoom`].
+    pub async fn domain(&self, name: &str) -> Result<Domain, Error> {
+        let domain = DomainName::new(name).filter(|_| !name.contains('/'));
+        let domain = domain.ok_or_else(|| Error::Name {
+            name: name.to_owned(),
+        })?;
+        self.lock(name, domain).await
+    }
+
+    async fn lock(&self, name: &str, domain: DomainName) -> Result<Domain, Error> {
         let of = |error| Error::of(name, error);
         let number = self.back_end.open_domain(domain).await.map_err(of)?;
-        let mut writer = self.back_end.writer(number).await.map_err(of)?;
-        let found = writer
-            .roots()
-            .rows()
-            .iter()
-            .find(|row| row.name == structure);
-        let row = match found {
-            Some(row) => row.clone(),
-            None => {
-                let value = S::description().encode();
-                let create = Operation {
-                    token: 0,
-                    structure: 0,
-                    verb: Verb::Create,
-                    key: structure.as_bytes(),
-                    value: &value,
-                };
-                let (_, _ticket) = writer.stage(&create).await.map_err(of)?;
-                writer.publish().await.map_err(of)?;
-                let rows = writer.roots().rows();
-                rows.last().expect("it was created").clone()
-            }
-        };
-        check::<S>(name, &row)?;
-        Ok(Writer::new(name, writer, row.number))
+        let writer = self.back_end.writer(number).await.map_err(of)?;
+        Ok(Domain::new(domain.as_str(), writer))
     }
 
     /// Becomes the writer of the structure `name`, and waits for `limit` while another front-end is.
@@ -292,6 +305,35 @@ impl Session {
         Ok(all)
     }
 
+    /// The states of all lock domains, as the back-end sees them at this moment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`].
+    pub async fn stat(&self) -> Result<Vec<DomainState>, Error> {
+        let of = |error| Error::of("", error);
+        let slab_size = self.back_end.geometry().slab_size;
+        let mut all = Vec::new();
+        for (number, name) in self.back_end.domains().await.map_err(of)? {
+            let stat = match self.back_end.stat(number).await {
+                Ok(stat) => stat,
+                // Its back-end says the place of the damage.
+                Err(FrontEndError::Damaged { .. }) => continue,
+                Err(error) => return Err(of(error)),
+            };
+            let mut reader = self.back_end.reader(number).await.map_err(of)?;
+            let roots = reader.roots().await.map_err(of)?;
+            all.push(DomainState {
+                name: name.as_str().to_owned(),
+                number,
+                stat,
+                memory: stat.slabs * slab_size,
+                old_versions: roots.retired_units() * UNIT_SIZE,
+            });
+        }
+        Ok(all)
+    }
+
     /// Everything that the structure `name` holds, as encoded keys and values, in the order of the structure, as it was at one moment. Meant for tools:
     /// the structure is of any type.
     ///
@@ -311,7 +353,7 @@ impl Session {
 }
 
 /// Refuses a structure of another type.
-fn check<S: Shape>(name: &str, row: &Named) -> Result<(), Error> {
+pub(super) fn check<S: Shape>(name: &str, row: &Named) -> Result<(), Error> {
     let wanted = S::description();
     if row.description == wanted {
         return Ok(());

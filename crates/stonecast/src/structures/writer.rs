@@ -5,18 +5,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use stonecast_structures::shapes::Answer;
-use stonecast_structures::{Comparison, Operation, UNIT_SIZE, Verb};
+use stonecast_structures::{Key as _, Verb};
 
+use super::attempt::Attempt;
+use super::domain::Domain;
 use super::error::Error;
 use super::session::Name;
-use super::types::{Keyed, Sequence, Shape, Value};
+use super::types::{Keyed, Sequence, Shape};
+use super::update::{Update, decoded, is_so, taken};
 
-/// Bytes of old versions that a lock domain keeps. A reader that needs older ones begins again.
-const OLD_VERSIONS_SIZE: u64 = 4 << 20;
-/// Blocks of old versions that one operation frees.
-const RECLAIMED: u32 = 127;
-/// Operations before a publication that free blocks, at most.
-const RECLAIMS_MAX: u32 = 64;
+/// Keys of a batch that are looked up together.
+const LOOK_AHEAD: usize = 512;
 
 /// The writer of a structure of type `S`. It has the tenure of the structure's lock domain until it is dropped, or silent for longer than its lease.
 ///
@@ -27,8 +26,8 @@ const RECLAIMS_MAX: u32 = 64;
 ///
 /// A lock domain whose structures have no room gets more memory of the pool.
 pub struct Writer<S: Shape> {
-    name: String,
-    writer: stonecast_structures::Writer,
+    pub(super) name: String,
+    pub(super) domain: Domain,
     number: u32,
     shape: PhantomData<S>,
 }
@@ -50,36 +49,30 @@ impl Future for Ticket {
 }
 
 impl<S: Shape> Writer<S> {
-    pub(super) fn new(name: &str, writer: stonecast_structures::Writer, number: u32) -> Self {
+    pub(super) fn new(name: &str, domain: Domain, number: u32) -> Self {
         Self {
             name: name.to_owned(),
-            writer,
+            domain,
             number,
             shape: PhantomData,
         }
     }
 
-    async fn stage_operation(
-        &mut self,
-        verb: Verb,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<(Answer, Ticket), Error> {
-        let operation = Operation {
-            token: 0,
-            structure: self.number,
-            verb,
-            key,
-            value,
-        };
-        let staged = self.writer.stage(&operation).await;
-        let (answer, ticket) = staged.map_err(|error| Error::of(&self.name, error))?;
+    async fn stage_update(&mut self, update: &Update) -> Result<(Answer, Ticket), Error> {
+        let staged = self.domain.stage(&self.name, self.number, update, None);
+        let (answer, ticket) = staged.await?;
         let name = self.name.clone();
         Ok((answer, Ticket { name, ticket }))
     }
 
-    async fn update_now(&mut self, verb: Verb, key: &[u8], value: &[u8]) -> Result<Answer, Error> {
-        let (answer, _ticket) = self.stage_operation(verb, key, value).await?;
+    /// Does an update: durable, and visible to all readers, when it returns.
+    pub(super) async fn update_now(
+        &mut self,
+        update: &Update,
+        attempt: Option<Attempt>,
+    ) -> Result<Answer, Error> {
+        let staged = self.domain.stage(&self.name, self.number, update, attempt);
+        let (answer, _ticket) = staged.await?;
         self.publish().await?;
         Ok(answer)
     }
@@ -90,28 +83,7 @@ impl<S: Shape> Writer<S> {
     ///
     /// [`Error::TenureOver`], [`Error::Gone`]: what was staged may be done or not.
     pub async fn publish(&mut self) -> Result<(), Error> {
-        self.reclaim().await?;
-        let published = self.writer.publish().await;
-        published.map_err(|error| Error::of(&self.name, error))
-    }
-
-    /// Frees the oldest versions of multi-version structures of the lock domain, beyond those that are kept.
-    async fn reclaim(&mut self) -> Result<(), Error> {
-        for _ in 0..RECLAIMS_MAX {
-            if self.writer.roots().retired_units() <= OLD_VERSIONS_SIZE / UNIT_SIZE {
-                break;
-            }
-            let reclaim = Operation {
-                token: 0,
-                structure: 0,
-                verb: Verb::Reclaim,
-                key: &[],
-                value: &RECLAIMED.to_le_bytes(),
-            };
-            let staged = self.writer.stage(&reclaim).await;
-            let (_, _published) = staged.map_err(|error| Error::of(&self.name, error))?;
-        }
-        Ok(())
+        self.domain.publish(&self.name).await
     }
 
     /// Makes everything staged durable.
@@ -120,8 +92,7 @@ impl<S: Shape> Writer<S> {
     ///
     /// The same as [`Writer::publish`].
     pub async fn flush(&mut self) -> Result<(), Error> {
-        let flushed = self.writer.flush().await;
-        flushed.map_err(|error| Error::of(&self.name, error))
+        self.domain.flush(&self.name).await
     }
 
     /// Tells the back-end that this writer lives.
@@ -130,18 +101,17 @@ impl<S: Shape> Writer<S> {
     ///
     /// [`Error::TenureOver`], [`Error::Gone`].
     pub async fn renew(&self) -> Result<(), Error> {
-        let renewed = self.writer.renew().await;
-        renewed.map_err(|error| Error::of(&self.name, error))
+        self.domain.renew().await
     }
 
     /// Updates that are staged and not published.
     pub fn staged(&self) -> u64 {
-        self.writer.waiting()
+        self.domain.staged()
     }
 
     /// The number of the writer's tenure.
     pub fn tenure(&self) -> u32 {
-        self.writer.tenure()
+        self.domain.tenure()
     }
 
     /// Publishes what is staged, and gives the tenure back. A writer that is dropped keeps its tenure until its connection or its lease ends.
@@ -151,22 +121,18 @@ impl<S: Shape> Writer<S> {
     /// The same as [`Writer::publish`].
     pub async fn release(mut self) -> Result<(), Error> {
         self.publish().await?;
-        let released = self.writer.release().await;
-        released.map_err(|error| Error::of(&self.name, error))
+        self.domain.release().await
     }
 }
 
 impl<S: Shape> Writer<S> {
     async fn change_domain(&mut self, verb: Verb, value: &[u8]) -> Result<Answer, Error> {
-        let operation = Operation {
-            token: 0,
-            structure: 0,
+        let change = Update {
             verb,
-            key: part_of(&self.name).as_bytes(),
-            value,
+            key: part_of(&self.name).as_bytes().to_vec(),
+            value: value.to_vec(),
         };
-        let of = |error| Error::of(&self.name, error);
-        let (answer, _ticket) = self.writer.stage(&operation).await.map_err(of)?;
+        let (answer, _ticket) = self.domain.stage(&self.name, 0, &change, None).await?;
         self.publish().await?;
         Ok(answer)
     }
@@ -219,7 +185,7 @@ impl<S: Shape> Writer<S> {
         let domain = self.name.split('/').next().unwrap_or_default();
         let name = format!("{domain}/{structure}");
         Name::parse(&name)?;
-        if self.writer.roots().named(structure).is_some() {
+        if self.domain.roots().named(structure).is_some() {
             return Err(Error::Taken { name });
         }
         self.change_domain(Verb::Rename, structure.as_bytes())
@@ -244,10 +210,6 @@ fn part_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(_, part)| part)
 }
 
-fn existed(answer: &Answer) -> bool {
-    matches!(answer, Answer::Existed(true))
-}
-
 impl<S: Keyed> Writer<S> {
     /// Gives `key` a value. Returns whether it had one before.
     ///
@@ -255,10 +217,8 @@ impl<S: Keyed> Writer<S> {
     ///
     /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: it may be done or not.
     pub async fn insert(&mut self, key: &S::Key, value: &S::Value) -> Result<bool, Error> {
-        let answer = self
-            .update_now(Verb::Insert, &key_of::<S>(key), &value.encode())
-            .await?;
-        Ok(existed(&answer))
+        let update = Update::put::<S>(Verb::Insert, key, value);
+        Ok(is_so(&self.update_now(&update, None).await?))
     }
 
     /// Gives `key` a value if it has none. Returns whether it had one.
@@ -271,10 +231,8 @@ impl<S: Keyed> Writer<S> {
         key: &S::Key,
         value: &S::Value,
     ) -> Result<bool, Error> {
-        let answer = self
-            .update_now(Verb::InsertIfAbsent, &key_of::<S>(key), &value.encode())
-            .await?;
-        Ok(existed(&answer))
+        let update = Update::put::<S>(Verb::InsertIfAbsent, key, value);
+        Ok(is_so(&self.update_now(&update, None).await?))
     }
 
     /// Gives `key` another value if it has one. Returns whether it had one.
@@ -283,10 +241,8 @@ impl<S: Keyed> Writer<S> {
     ///
     /// The same as [`Writer::insert`].
     pub async fn update(&mut self, key: &S::Key, value: &S::Value) -> Result<bool, Error> {
-        let answer = self
-            .update_now(Verb::Update, &key_of::<S>(key), &value.encode())
-            .await?;
-        Ok(existed(&answer))
+        let update = Update::put::<S>(Verb::Update, key, value);
+        Ok(is_so(&self.update_now(&update, None).await?))
     }
 
     /// Gives `key` the value `new` if it has the value `expected`. Returns whether it had.
@@ -300,19 +256,8 @@ impl<S: Keyed> Writer<S> {
         expected: &S::Value,
         new: &S::Value,
     ) -> Result<bool, Error> {
-        let (expected, new) = (expected.encode(), new.encode());
-        let comparison = Comparison {
-            expected: &expected,
-            new: &new,
-        };
-        let answer = self
-            .update_now(
-                Verb::CompareAndUpdate,
-                &key_of::<S>(key),
-                &comparison.encode(),
-            )
-            .await?;
-        Ok(answer == Answer::Changed(true))
+        let update = Update::compare::<S>(key, expected, new);
+        Ok(is_so(&self.update_now(&update, None).await?))
     }
 
     /// Removes `key`. Returns whether it was there.
@@ -321,13 +266,11 @@ impl<S: Keyed> Writer<S> {
     ///
     /// The same as [`Writer::insert`].
     pub async fn remove(&mut self, key: &S::Key) -> Result<bool, Error> {
-        let answer = self
-            .update_now(Verb::Remove, &key_of::<S>(key), &[])
-            .await?;
-        Ok(existed(&answer))
+        let update = Update::remove::<S>(key);
+        Ok(is_so(&self.update_now(&update, None).await?))
     }
 
-    /// Gives keys values, all of them with one publication. Nothing of it is visible earlier, except where it outgrows the log.
+    /// Gives keys values, all of them with one publication. Their places are looked up together, many at a time: over a network, each level of the structure costs one round trip. Nothing of it is visible earlier, except where it outgrows the log.
     ///
     /// # Errors
     ///
@@ -340,8 +283,16 @@ impl<S: Keyed> Writer<S> {
         S::Key: 'a,
         S::Value: 'a,
     {
-        for (key, value) in entries {
-            let _ticket = self.stage(key, value).await?;
+        let mut entries = entries.into_iter().peekable();
+        while entries.peek().is_some() {
+            let some: Vec<_> = entries.by_ref().take(LOOK_AHEAD).collect();
+            let keys: Vec<Vec<u8>> = some.iter().map(|(key, _)| key.encoded()).collect();
+            self.domain
+                .look_ahead(&self.name, self.number, &keys)
+                .await?;
+            for (key, value) in some {
+                let _ticket = self.stage(key, value).await?;
+            }
         }
         self.publish().await
     }
@@ -352,10 +303,8 @@ impl<S: Keyed> Writer<S> {
     ///
     /// The same as [`Writer::insert`].
     pub async fn stage(&mut self, key: &S::Key, value: &S::Value) -> Result<Ticket, Error> {
-        let (_, ticket) = self
-            .stage_operation(Verb::Insert, &key_of::<S>(key), &value.encode())
-            .await?;
-        Ok(ticket)
+        let update = Update::put::<S>(Verb::Insert, key, value);
+        Ok(self.stage_update(&update).await?.1)
     }
 
     /// Stages the removal of `key`.
@@ -364,10 +313,8 @@ impl<S: Keyed> Writer<S> {
     ///
     /// The same as [`Writer::insert`].
     pub async fn stage_remove(&mut self, key: &S::Key) -> Result<Ticket, Error> {
-        let (_, ticket) = self
-            .stage_operation(Verb::Remove, &key_of::<S>(key), &[])
-            .await?;
-        Ok(ticket)
+        let update = Update::remove::<S>(key);
+        Ok(self.stage_update(&update).await?.1)
     }
 
     /// The value of `key` with everything staged, which is made durable first.
@@ -376,11 +323,8 @@ impl<S: Keyed> Writer<S> {
     ///
     /// [`Error::TenureOver`], [`Error::Gone`], [`Error::Damaged`], [`Error::Decode`].
     pub async fn get(&mut self, key: &S::Key) -> Result<Option<S::Value>, Error> {
-        // The root of a multi-version structure changes with each update.
-        let structure = self.writer.roots().structure(self.number);
-        let structure = structure.expect("a writer has its structure until it drops it");
-        let found = self.writer.get(&structure, &key_of::<S>(key)).await;
-        let found = found.map_err(|error| Error::of(&self.name, error))?;
+        let found = self.domain.get(&self.name, self.number, &key.encoded());
+        let found = found.await?;
         found
             .map(|bytes| decoded::<S>(&self.name, &bytes))
             .transpose()
@@ -394,7 +338,7 @@ impl<S: Sequence> Writer<S> {
     ///
     /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: it may be done or not.
     pub async fn push(&mut self, value: &S::Value) -> Result<(), Error> {
-        self.update_now(Verb::Push, &[], &value.encode()).await?;
+        self.update_now(&Update::push::<S>(value), None).await?;
         Ok(())
     }
 
@@ -404,10 +348,8 @@ impl<S: Sequence> Writer<S> {
     ///
     /// The same as [`Writer::push`], and [`Error::Decode`].
     pub async fn pop(&mut self) -> Result<Option<S::Value>, Error> {
-        match self.update_now(Verb::Pop, &[], &[]).await? {
-            Answer::Taken(Some(bytes)) => decoded::<S>(&self.name, &bytes).map(Some),
-            _ => Ok(None),
-        }
+        let answer = self.update_now(&Update::pop(), None).await?;
+        taken::<S>(&self.name, &answer)
     }
 
     /// Stages that a value is put in.
@@ -416,22 +358,6 @@ impl<S: Sequence> Writer<S> {
     ///
     /// The same as [`Writer::push`].
     pub async fn stage_push(&mut self, value: &S::Value) -> Result<Ticket, Error> {
-        let (_, ticket) = self
-            .stage_operation(Verb::Push, &[], &value.encode())
-            .await?;
-        Ok(ticket)
+        Ok(self.stage_update(&Update::push::<S>(value)).await?.1)
     }
-}
-
-fn key_of<S: Keyed>(key: &S::Key) -> Vec<u8> {
-    use stonecast_structures::Key as _;
-    key.encoded()
-}
-
-pub(super) fn decoded<S: Shape>(name: &str, bytes: &[u8]) -> Result<S::Value, Error> {
-    S::Value::decode(bytes).ok_or_else(|| Error::Decode {
-        name: name.to_owned(),
-        size: bytes.len(),
-        what: S::words(),
-    })
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use stonecast::Durability;
 use stonecast::structures::{
-    self, BTree, BlockingSession, Builder, Error, HashTable, Queue, Server, ServerHandle, Stack,
-    connect_blocking,
+    self, BTree, BlockingSession, Builder, Error, HashTable, MvBTree, Queue, Server, ServerHandle,
+    Stack, Transaction, connect_blocking,
 };
 use tempfile::TempDir;
 use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U64};
@@ -256,4 +256,126 @@ fn a_full_pool_refuses_and_keeps_what_it_has() {
     }
     drop((reader, blobs, session));
     server.shutdown().unwrap();
+}
+
+#[test]
+fn a_range_goes_on_in_both_directions_where_another_reader_has_ended() {
+    let place = Place::new();
+    let (server, session) = place.serve();
+    let mut numbers = session.writer::<BTree<u64, u64>>("numbers").unwrap();
+    for number in 0..200 {
+        numbers.stage(&number, &number).unwrap();
+    }
+    numbers.publish().unwrap();
+    let expected: Vec<u64> = (20..=150).collect();
+    for is_reversed in [false, true] {
+        for given in [0, 1, 14, 15, 60, 130, 131] {
+            let mut first = session.reader::<BTree<u64, u64>>("numbers").unwrap();
+            let mut range = first.range(20..=150);
+            if is_reversed {
+                range = range.reversed();
+            }
+            let key = |entry: Result<(u64, u64), Error>| entry.unwrap().0;
+            let mut found: Vec<u64> = range.by_ref().take(given).map(key).collect();
+            let rest = range.rest();
+            let mut second = session.reader::<BTree<u64, u64>>("numbers").unwrap();
+            found.extend(second.resume(&rest).map(key));
+            if is_reversed {
+                found.reverse();
+            }
+            assert_eq!(found, expected, "{given} were given");
+        }
+    }
+    drop(server);
+}
+
+#[test]
+fn several_keys_are_looked_up_together() {
+    let place = Place::new();
+    let (server, session) = place.serve();
+    let mut names = session.writer::<HashTable<u64, u64>>("names").unwrap();
+    for number in (0..400).step_by(2) {
+        names.stage(&number, &(number * 3)).unwrap();
+    }
+    names.publish().unwrap();
+    let mut seen = session.reader::<HashTable<u64, u64>>("names").unwrap();
+    let keys: Vec<u64> = (0..400).collect();
+    let expected = keys.iter().map(|key| (key % 2 == 0).then_some(key * 3));
+    let expected: Vec<_> = expected.collect();
+    assert_eq!(seen.get_many(&keys).unwrap(), expected);
+    assert_eq!(seen.get_many(&keys).unwrap(), expected);
+    assert_eq!(seen.get_many([]).unwrap(), []);
+    drop(server);
+}
+
+#[test]
+fn a_transaction_over_several_structures_takes_effect_once_however_often_it_is_tried() {
+    let place = Place::new();
+    let (server, session) = place.serve();
+    let mut shop = session.domain("shop").unwrap();
+    let stock = shop.structure::<HashTable<String, u64>>("stock").unwrap();
+    let jobs = shop.structure::<Queue<String>>("jobs").unwrap();
+    let other = shop.structure::<BTree<String, u64>>("stock").err();
+    assert!(matches!(other, Some(Error::OtherType { .. })), "{other:?}");
+    let nails = "nails".to_owned();
+    let mut first = Transaction::default();
+    let was = first.insert(&stock, &nails, &7);
+    first.push(&jobs, &"count the nails".to_owned());
+    assert!(!shop.commit(&first).unwrap().existed(was));
+    assert!(shop.commit(&first).unwrap().existed(was));
+
+    let attempt = shop.attempt(9.try_into().unwrap());
+    let mut sale = Transaction::default();
+    let sold = sale.compare_and_update(&stock, &nails, (&7, &6));
+    let job = sale.pop(&jobs);
+    for _ in 0..3 {
+        let outcome = shop.commit_once(attempt, &sale).unwrap();
+        assert!(outcome.existed(sold));
+        let taken = outcome.taken::<Queue<String>>(job).unwrap();
+        assert_eq!(taken.as_deref(), Some("count the nails"));
+    }
+    let another = shop.commit_once(attempt, &first).unwrap_err();
+    assert!(
+        matches!(another, Error::Token { token: 9, .. }),
+        "{another}"
+    );
+    let mut seen = session.reader::<Queue<String>>("shop/jobs").unwrap();
+    assert_eq!(seen.values().unwrap().len(), 1);
+    let mut seen = session
+        .reader::<HashTable<String, u64>>("shop/stock")
+        .unwrap();
+    assert_eq!(seen.get(&nails).unwrap(), Some(6));
+    shop.release().unwrap();
+    drop(server);
+}
+
+/// Needs the reclaiming before a publication: without it, each update would leave the copied way behind.
+#[test]
+fn a_writer_keeps_old_versions_within_bounds_and_its_readers_go_on() {
+    let place = Place::new();
+    let (server, session) = place.serve();
+    let mut tree = session.writer::<MvBTree<u64, Vec<u8>>>("tree").unwrap();
+    let mut seen = session.reader::<MvBTree<u64, Vec<u8>>>("tree").unwrap();
+    let bound = 4 << 20;
+    let (mut largest, mut written) = (0, 0);
+    for round in 0..60_u64 {
+        for key in 0..16 {
+            let value = vec![round as u8; 20_000];
+            written += value.len() as u64;
+            tree.stage(&key, &value).unwrap();
+        }
+        tree.publish().unwrap();
+        assert_eq!(seen.get(&7).unwrap(), Some(vec![round as u8; 20_000]));
+        let state = &session.stat().unwrap()[0];
+        assert_eq!((state.stat.tenure, state.stat.staged), (1, 0));
+        assert!(state.memory > state.old_versions);
+        largest = largest.max(state.old_versions);
+    }
+    // A publication may add what one round has replaced.
+    assert!(written > 4 * bound && largest > bound / 2);
+    assert!(
+        largest < bound + (1 << 20),
+        "{largest} bytes of old versions"
+    );
+    drop(server);
 }

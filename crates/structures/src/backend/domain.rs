@@ -11,7 +11,7 @@ use super::error::DomainError;
 use super::medium::Medium;
 use super::territory::Territory;
 use crate::tenure::{LogArea, LogScan, Mark};
-use crate::wire::{Chain, Entries, EntryFault, Kind, NAME_SIZE, Record};
+use crate::wire::{Chain, DomainStat, Entries, EntryFault, Kind, NAME_SIZE, Record};
 
 /// Bytes of the page of a domain.
 pub const PAGE_SIZE: u64 = 4096;
@@ -247,6 +247,29 @@ impl Domain {
     /// The position in the log below which its writer may use the ring again.
     pub fn trimmed(&self) -> u64 {
         self.descriptor.base.position
+    }
+
+    /// The state of the domain, for people.
+    pub(crate) fn stat(&self) -> DomainStat {
+        let base = self.descriptor.base;
+        let slabs = self.territory.slabs.len() as u64;
+        let Some(log) = &self.log else {
+            let published = base.chain.operation;
+            return DomainStat {
+                published,
+                slabs,
+                ..DomainStat::default()
+            };
+        };
+        let Mark { position, chain } = *log.scan.at();
+        DomainStat {
+            tenure: base.chain.tenure,
+            published: chain.covered,
+            staged: chain.operation - chain.covered,
+            log_used: position - base.position,
+            log_size: log.area.size,
+            slabs,
+        }
     }
 
     /// Whether more than half of the tenure's ring is in use.

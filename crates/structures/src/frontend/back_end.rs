@@ -25,7 +25,7 @@ use super::talk::Talk;
 use super::writer::DomainWriter;
 use crate::backend::{DomainPlace, Grant, PoolGeometry, Territory};
 use crate::shapes::{Place, Places, ReadRoots, Stale, Step, Traversal};
-use crate::wire::{self, DomainName, GREETING, LogKey, REQUESTS_MAX, Request};
+use crate::wire::{self, DomainName, DomainStat, GREETING, LogKey, REQUESTS_MAX, Request};
 
 /// Outstanding work requests of a front-end: pieces of records, READs of a call, and requests.
 const SENDS: usize = PIECES_MAX + READS_MAX + 32;
@@ -216,14 +216,16 @@ impl BackEnd {
         status == Some(Status::Success)
     }
 
-    pub(super) async fn read_into(
-        &self,
-        mut rest: &mut [ReadInto<'_>],
-    ) -> Result<(), FrontEndError> {
-        if rest.is_empty() || self.read_now(rest) {
+    pub(super) async fn read_into(&self, reads: &mut [ReadInto<'_>]) -> Result<(), FrontEndError> {
+        if reads.is_empty() || self.read_now(reads) {
             self.port().take_turn().await;
             return Ok(());
         }
+        self.read_posted(reads).await
+    }
+
+    /// Posts reads, as many as the queue takes with one doorbell, and waits for them.
+    async fn read_posted(&self, mut rest: &mut [ReadInto<'_>]) -> Result<(), FrontEndError> {
         let turn = self.turns.take().await;
         while !rest.is_empty() {
             let mut size = 0;
@@ -320,7 +322,7 @@ impl BackEnd {
                 }
             }
             if !reads.is_empty() && !self.read_now(&mut reads) {
-                self.read_into(&mut reads).await?;
+                self.read_posted(&mut reads).await?;
             }
         };
         cache.give_spare_back(bytes);
@@ -345,6 +347,17 @@ impl BackEnd {
 
     fn place(&self, domain: u32) -> DomainPlace {
         PoolGeometry::place(domain)
+    }
+
+    /// The state of a domain, as the back-end sees it at this moment.
+    ///
+    /// # Errors
+    /// [`FrontEndError::NoDomain`], [`FrontEndError::Damaged`].
+    pub async fn stat(&self, domain: u32) -> Result<DomainStat, FrontEndError> {
+        match self.talk.ask(Request::Stat { domain }).await? {
+            wire::Answer::Stat(stat) => Ok(stat),
+            answer => Err(refused(answer, domain)),
+        }
     }
 
     /// The domain with this name, which is made if there is none. Returns its number.
@@ -477,6 +490,7 @@ pub(super) fn refused(answer: wire::Answer, domain: u32) -> FrontEndError {
         wire::Answer::NotYours => FrontEndError::Over { domain },
         wire::Answer::NoDomain => FrontEndError::NoDomain { domain },
         wire::Answer::NoRoom => FrontEndError::NoRoom,
+        wire::Answer::OverQuota => FrontEndError::OverQuota { domain },
         wire::Answer::Damaged => FrontEndError::Damaged { domain },
         _ => FrontEndError::Protocol,
     }

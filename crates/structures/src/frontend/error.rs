@@ -68,6 +68,12 @@ pub enum FrontEndError {
     /// The pool of the back-end has no room.
     #[error("the pool of the back-end is full")]
     NoRoom,
+    /// The domain has as many slabs as it may have.
+    #[error("domain {domain} has as much memory of the pool as it may have")]
+    OverQuota {
+        /// The domain.
+        domain: u32,
+    },
     /// The operation is not staged.
     #[error(transparent)]
     Stage(#[from] StageFault),

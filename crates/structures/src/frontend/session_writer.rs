@@ -9,7 +9,7 @@ use super::back_end::{BackEnd, refused};
 use super::error::FrontEndError;
 use super::writer::{DomainWriter, StageFault};
 use crate::backend::{Grant, PoolGeometry, Territory};
-use crate::shapes::{Answer, CreateFault, ExecuteFault, Roots, Structure, Traversal};
+use crate::shapes::{Answer, CreateFault, ExecuteFault, Many, Roots, Structure, Traversal};
 use crate::space::SpaceFault;
 use crate::tenure::LogFull;
 use crate::wire::{self, Operation, Request, Verb};
@@ -196,6 +196,22 @@ impl Writer {
             Some(find) => self.end_of(find).await,
             None => Ok(None),
         }
+    }
+
+    /// Reads the ways to keys of a structure, all at once: each level costs one round trip, whatever the number of keys. Changes of these keys then find everything known, but
+    /// for values that they compare, as long as it fits into the memory of the writer.
+    ///
+    /// # Errors
+    /// [`FrontEndError`]; a damaged structure is left to the change that meets it.
+    pub async fn look_ahead(
+        &mut self,
+        structure: &Structure,
+        keys: &[Vec<u8>],
+    ) -> Result<(), FrontEndError> {
+        let ways = keys.iter().filter_map(|key| structure.find(key));
+        let recalling = self.writer.recalling(Many::new(ways));
+        let _either = self.back_end.drive(&self.territory, recalling).await?;
+        Ok(())
     }
 
     /// Drives a walk over what the writer knows, and over the pool. What it knows is good while the tenure lasts, which the word says behind the walk.

@@ -55,6 +55,8 @@ pub struct Service {
     front_ends: BTreeMap<QueuePair, FrontEnd>,
     /// A tenure whose owner neither appends nor asks for so long is ended.
     lease_ns: Nanoseconds,
+    /// Slabs that a domain may have.
+    quota: usize,
 }
 
 /// What a lease is about: the tenure of this domain.
@@ -127,7 +129,15 @@ impl Service {
             revocations,
             front_ends: BTreeMap::new(),
             lease_ns,
+            quota: SLABS_MAX,
         })
+    }
+
+    /// Lets a domain have so many slabs at most, its log left out. A domain that has more keeps them.
+    #[must_use]
+    pub fn with_quota(mut self, slabs: u64) -> Self {
+        self.quota = usize::try_from(slabs).map_or(SLABS_MAX, |slabs| slabs.min(SLABS_MAX));
+        self
     }
 
     /// Serves until the pool fails. A future that is dropped leaves the pool as a crash does, and the service is to be dropped, too.
@@ -360,6 +370,10 @@ impl Service {
             Request::GiveSlab { domain } => self.give_slab(qp, domain).await?,
             Request::Slabs { domain } => self.slabs(domain),
             Request::Lease { domain } => self.lease(qp, domain).await?,
+            Request::Stat { domain } => match self.pool.domain(domain) {
+                Some(domain) => Answer::Stat(domain.stat()),
+                None => Answer::NoDomain,
+            },
             Request::Notify { .. } => unreachable!("notices are gathered"),
             Request::Release { domain } => match self.take_lease(qp, domain) {
                 Some(lease) => {
@@ -406,8 +420,8 @@ impl Service {
         {
             return Ok(Answer::Held { tenure });
         }
-        if domain.territory().slabs.len() == SLABS_MAX {
-            return Ok(Answer::NoRoom);
+        if domain.territory().slabs.len() >= self.quota {
+            return Ok(Answer::OverQuota);
         }
         Ok(match self.pool.give_slab(number).await? {
             Some(slab) => Answer::Slabs { slabs: vec![slab] },

@@ -1,6 +1,13 @@
 //! Many traversals at once: each step reads what all of them need, so a driver makes one round trip for each level and not for each key.
 
-use super::traversal::{Places, Stale, Step, Traversal};
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use smallvec::SmallVec;
+use stonecast_base::Span;
+
+use super::traversal::{Place, Places, Stale, Step, Traversal};
+use crate::space::Mixer;
 
 /// Drives traversals together. The end has the result of each, in their order: a traversal that met a stale place has to begin again.
 #[derive(Clone, Debug)]
@@ -13,8 +20,27 @@ pub struct Many<T: Traversal> {
 struct UnderWay<T> {
     index: usize,
     traversal: T,
-    /// Places that it has asked for.
-    asked: usize,
+    /// The indices of the places that it has asked for.
+    asked: SmallVec<[usize; 2]>,
+}
+
+/// The places of a step. What several traversals ask for is read once.
+#[derive(Debug, Default)]
+struct Asked {
+    places: Places,
+    indices: HashMap<Span, usize, BuildHasherDefault<Mixer>>,
+}
+
+impl Asked {
+    /// The index of a place.
+    fn ask(&mut self, place: Place) -> usize {
+        let index = *self.indices.entry(place.span).or_insert(self.places.len());
+        match self.places.get_mut(index) {
+            Some(known) => known.may_be_old &= place.may_be_old,
+            None => self.places.push(place),
+        }
+        index
+    }
 }
 
 impl<T: Traversal> Many<T> {
@@ -26,7 +52,7 @@ impl<T: Traversal> Many<T> {
             .map(|(index, traversal)| UnderWay {
                 index,
                 traversal,
-                asked: 0,
+                asked: SmallVec::new(),
             })
             .collect();
         let ends = under_way.iter().map(|_| None).collect();
@@ -38,20 +64,24 @@ impl<T: Traversal> Traversal for Many<T> {
     type End = Vec<Result<T::End, Stale>>;
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Self::End> {
-        let (mut places, mut rest) = (Places::new(), bytes);
+        let mut asked = Asked::default();
         let ends = &mut self.ends;
         self.under_way.retain_mut(|one| {
-            let (own, others) = rest.split_at(one.asked);
-            rest = others;
             // A traversal that asks for nothing at all goes on with nothing.
-            let mut step = one.traversal.step(own);
+            let mut step = match *one.asked {
+                [] => one.traversal.step(&[]),
+                [index] => one.traversal.step(&bytes[index..=index]),
+                ref several => {
+                    let own: Vec<Vec<u8>> = several.iter().map(|at| bytes[*at].clone()).collect();
+                    one.traversal.step(&own)
+                }
+            };
             while matches!(&step, Step::Read(wanted) if wanted.is_empty()) {
                 step = one.traversal.step(&[]);
             }
             match step {
                 Step::Read(wanted) => {
-                    one.asked = wanted.len();
-                    places.extend(wanted);
+                    one.asked = wanted.into_iter().map(|place| asked.ask(place)).collect();
                     true
                 }
                 Step::Done(end) => {
@@ -65,7 +95,7 @@ impl<T: Traversal> Traversal for Many<T> {
             }
         });
         if !self.under_way.is_empty() {
-            return Step::Read(places);
+            return Step::Read(asked.places);
         }
         let ends = std::mem::take(&mut self.ends).into_iter();
         Step::Done(ends.map(|end| end.expect("all have ended")).collect())

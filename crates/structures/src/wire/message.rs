@@ -11,7 +11,7 @@ use crate::tenure::{LogArea, Mark};
 pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
     magic: *b"stonstru",
     name: "data structures",
-    version: 2,
+    version: 3,
 });
 /// Bytes of the longest message.
 pub(crate) const MESSAGE_SIZE_MAX: u64 = 4096;
@@ -39,6 +39,8 @@ pub(crate) enum Request {
     Notify { domain: u32 },
     /// The end of a tenure.
     Release { domain: u32 },
+    /// The state of a domain, for people.
+    Stat { domain: u32 },
 }
 
 /// What a back-end answers.
@@ -83,6 +85,40 @@ pub(crate) enum Answer {
     NoRoom,
     /// The domain is damaged.
     Damaged,
+    /// The domain has as many slabs as it may have.
+    OverQuota,
+    Stat(DomainStat),
+}
+
+/// The state of a lock domain, as its back-end sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DomainStat {
+    /// The tenure that lasts; 0: nobody writes.
+    pub tenure: u32,
+    /// Operations that readers see.
+    pub published: u64,
+    /// Operations behind them in the log, as far as the back-end has looked: the staged lag.
+    pub staged: u64,
+    /// Bytes of the log that hold records, of which a restart would read all: the trim lag.
+    pub log_used: u64,
+    /// Bytes of the log.
+    pub log_size: u64,
+    /// Slabs of the domain, its log left out.
+    pub slabs: u64,
+}
+
+impl DomainStat {
+    fn words(&self) -> [u64; 6] {
+        let Self {
+            tenure,
+            published,
+            staged,
+            log_used,
+            log_size,
+            slabs,
+        } = *self;
+        [tenure.into(), published, staged, log_used, log_size, slabs]
+    }
 }
 
 impl Request {
@@ -95,6 +131,7 @@ impl Request {
             Self::Lease { domain } => [5, domain.into()],
             Self::Notify { domain } => [6, domain.into()],
             Self::Release { domain } => [7, domain.into()],
+            Self::Stat { domain } => [8, domain.into()],
         })
     }
 
@@ -106,7 +143,8 @@ impl Request {
             | Self::Slabs { domain }
             | Self::Lease { domain }
             | Self::Notify { domain }
-            | Self::Release { domain } => Some(domain),
+            | Self::Release { domain }
+            | Self::Stat { domain } => Some(domain),
         }
     }
 
@@ -128,6 +166,7 @@ impl Request {
             5 => Self::Lease { domain },
             6 => Self::Notify { domain },
             7 => Self::Release { domain },
+            8 => Self::Stat { domain },
             _ => return None,
         })
     }
@@ -177,6 +216,8 @@ impl Answer {
             Self::NoDomain => vec![9],
             Self::NoRoom => vec![10],
             Self::Damaged => vec![11],
+            Self::OverQuota => vec![12],
+            Self::Stat(stat) => [&[13][..], &stat.words()].concat(),
         };
         bytes(&words)
     }
@@ -246,6 +287,15 @@ impl Answer {
             [9] => Self::NoDomain,
             [10] => Self::NoRoom,
             [11] => Self::Damaged,
+            [12] => Self::OverQuota,
+            [13, tenure, published, staged, log_used, log_size, slabs] => Self::Stat(DomainStat {
+                tenure: tenure.try_into().ok()?,
+                published,
+                staged,
+                log_used,
+                log_size,
+                slabs,
+            }),
             _ => return None,
         })
     }
@@ -281,6 +331,7 @@ mod tests {
             Request::Lease { domain },
             Request::Notify { domain },
             Request::Release { domain },
+            Request::Stat { domain },
         ] {
             assert_eq!(Request::parse(&request.encode()), Some(request));
         }
@@ -318,6 +369,15 @@ mod tests {
             Answer::NoDomain,
             Answer::NoRoom,
             Answer::Damaged,
+            Answer::OverQuota,
+            Answer::Stat(DomainStat {
+                tenure: 1,
+                published: 2,
+                staged: 3,
+                log_used: 4,
+                log_size: 5,
+                slabs: 6,
+            }),
         ] {
             assert_eq!(Answer::parse(&answer.encode()), Some(answer));
         }

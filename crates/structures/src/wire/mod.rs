@@ -11,6 +11,7 @@ mod record;
 pub(crate) use entry::parse as parse_entries;
 pub use entry::{ENTRY_SIZE_MAX, Entries, Entry, EntryFault};
 pub use key::{Key, KeyFault};
+pub use message::DomainStat;
 pub(crate) use message::{
     Answer, GREETING, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Request, SLABS_MAX,
 };

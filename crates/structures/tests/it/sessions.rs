@@ -96,11 +96,16 @@ impl Scene {
 
     /// Serves in the process of the back-end.
     async fn serve(&self) {
+        self.serve_within(u64::MAX).await;
+    }
+
+    /// Serves domains of so many slabs.
+    async fn serve_within(&self, quota: u64) {
         let port = self.back_end.port(SERVICE_COMPLETIONS).expect("a port");
         let runtime = self.back_end.runtime();
         let of = (ADDRESS, LEASE_NS);
         let service = Service::start(port, runtime.clone(), self.medium(), of).await;
-        let mut service = service.expect("the pool opens");
+        let mut service = service.expect("the pool opens").with_quota(quota);
         runtime.spawn(Box::pin(async move {
             service.run().await.expect("the back-end serves");
         }));
@@ -353,6 +358,62 @@ pub fn a_reader_is_told_at_once_that_its_version_is_too_old() {
     }
 }
 
+/// Needs the quota, and the look of the back-end at the log.
+#[test]
+fn a_domain_gets_no_more_memory_than_it_may_have_and_its_state_shows_what_lags() {
+    let scene = Scene::new(12);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve_within(3).await;
+        let (_process, front_end) = scene.front_end().await;
+        let domain = front_end.create_domain(2).await.expect("there is room");
+        let mut writer = front_end.writer(domain).await.expect("the domain is free");
+        let tree = create(&mut writer, StructureKind::BTree).await;
+        for key in 0..9 {
+            insert(&mut writer, tree, key).await;
+        }
+        writer.publish().await.expect("the tenure lasts");
+        for key in 9..12 {
+            insert(&mut writer, tree, key).await;
+        }
+        writer.flush().await.expect("the tenure lasts");
+        let stat = front_end.stat(domain).await.expect("there is the domain");
+        assert_eq!((stat.tenure, stat.published, stat.staged), (1, 10, 3));
+        assert!(stat.log_used > 0 && stat.log_used < stat.log_size);
+        assert_eq!(stat.slabs, 2);
+
+        let (mut kept, long) = (0_u64, vec![1; 20_000]);
+        let refused = loop {
+            let key = (100 + kept).encoded();
+            let push = operation(tree, Verb::Insert, &key, &long);
+            if let Err(error) = writer.stage(&push).await {
+                break error;
+            }
+            kept += 1;
+            assert!(kept < 100, "the quota is no limit");
+        };
+        assert!(
+            matches!(refused, FrontEndError::OverQuota { .. }),
+            "{refused}"
+        );
+        writer.release().await.expect("the tenure lasts");
+        drop(scene.writer(&front_end, domain).await.release().await);
+        scene.rest(LEASE_NS).await;
+        let stat = front_end.stat(domain).await.expect("there is the domain");
+        assert_eq!((stat.tenure, stat.staged, stat.slabs), (0, 0, 3));
+        assert_eq!(stat.published, 13 + kept);
+        let none = front_end
+            .stat(3)
+            .await
+            .expect_err("there is no such domain");
+        assert!(
+            matches!(none, FrontEndError::NoDomain { domain: 3 }),
+            "{none}"
+        );
+    });
+}
+
 /// Needs the look at the tenure word behind an answer: everything else is known to the writer.
 #[test]
 pub fn a_writer_whose_tenure_is_over_gives_no_answer_from_what_it_knows() {
@@ -506,14 +567,14 @@ fn strangers_on_the_control_channel_disturb_nobody() {
         let (notify, release, slab) = (words([6, 0]), words([7, 0]), words([3, 0]));
         let (nowhere, unknown) = (words([5, 99]), words([6, u64::MAX]));
         let asked: [&[u8]; 4] = [&notify, &release, &slab, &nowhere];
-        stranger(&scene, 2, &asked).await.expect("it is accepted");
+        stranger(&scene, 3, &asked).await.expect("it is accepted");
         for garbage in [&b""[..], b"x", &[0xff; 16], &[7; 64], &unknown] {
-            stranger(&scene, 2, &[garbage])
+            stranger(&scene, 3, &[garbage])
                 .await
                 .expect("it is accepted");
         }
-        let refused = stranger(&scene, 3, &[]).await.unwrap_err();
-        let words = "the client speaks protocol version 3 of data structures, the server version 2";
+        let refused = stranger(&scene, 4, &[]).await.unwrap_err();
+        let words = "the client speaks protocol version 4 of data structures, the server version 3";
         assert!(refused.to_string().starts_with(words), "{refused}");
         insert(&mut writer, table, 1).await;
         writer.publish().await.expect("the tenure lasts");
@@ -723,6 +784,23 @@ fn costs_on(platform: DeclaredPlatform) {
             let change = operation(structure, Verb::Update, key, &value);
             let (_, _ticket) = writer.stage(&change).await.expect("there is room");
             assert_eq!(cost(), (reads, 0, 0, reads));
+        }
+        writer.publish().await.expect("the tenure lasts");
+        // Many keys that it does not know: root line, inner node and leaves, each level at once, and each node once.
+        writer.release().await.expect("the tenure lasts");
+        let mut writer = scene.writer(&back_end, domain).await;
+        let structure = writer.roots().structure(tree).expect("it was created");
+        let some: Vec<Vec<u8>> = (0..8_u64).map(|key| (key * 12).encoded()).collect();
+        cost();
+        let looked = writer.look_ahead(&structure, &some).await;
+        looked.expect("the tenure lasts");
+        let (reads, .., rounds) = cost();
+        assert_eq!(rounds, 3);
+        assert!((3..3 + some.len() as u64).contains(&reads), "{reads} READs");
+        for key in &some {
+            let change = operation(tree, Verb::Update, key, &value);
+            let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+            assert_eq!(cost(), (0, 0, 0, 0));
         }
         writer.publish().await.expect("the tenure lasts");
         let mut reader = back_end.reader(domain).await.expect("there is the domain");

@@ -55,6 +55,14 @@ pub struct Serve {
         default_value = "10s"
     )]
     pub structures_lease: Period,
+    /// Memory of the pool of data structures that one lock domain may have [default: all of it].
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = "STONECAST_STRUCTURES_QUOTA",
+        requires = "structures"
+    )]
+    pub structures_quota: Option<Size>,
     /// Address to listen at, shm:PATH or verbs:HOST:PORT; may be given more than once, with addresses of one kind
     /// [default: shm:DIR/socket].
     #[arg(long, value_name = "URL", env = "STONECAST_LISTEN", value_parser = values::address)]

@@ -39,6 +39,9 @@ fn builder(flags: &Serve, data: &Path) -> Builder {
     if let Some(capacity) = flags.structures_capacity {
         builder = builder.capacity(capacity.0);
     }
+    if let Some(quota) = flags.structures_quota {
+        builder = builder.quota(quota.0);
+    }
     builder
 }
 

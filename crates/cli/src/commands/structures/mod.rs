@@ -6,7 +6,7 @@ mod verify;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use stonecast::Connector;
-use stonecast::structures::{Connection as Session, Listed};
+use stonecast::structures::{Connection as Session, DomainStat, DomainState, Listed};
 use stonecast_fabric_shm::ShmOptions;
 
 use crate::fabric::DeviceSettings;
@@ -19,6 +19,7 @@ use crate::output;
 pub enum Structures {
     List(List),
     Show(Show),
+    Stat(Stat),
     Verify(verify::Verify),
     Import(transfer::Import),
     Export(transfer::Export),
@@ -52,11 +53,25 @@ pub struct Show {
     connection: Connection,
 }
 
+/// Shows the state of each lock domain: its writer, what readers do not see yet, what a restart would read, and its memory.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  stonecast structures stat --connect shm:/srv/structures/socket")]
+pub struct Stat {
+    /// Prints [{"name":..,"domain":..,"tenure":..,"published":..,"staged":..,"log_used":..,"log_size":..,"memory":..,"old_versions":..},..].
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
 impl Structures {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::List(flags) => list(&flags),
             Self::Show(flags) => show(&flags),
+            Self::Stat(flags) => stat(&flags),
             Self::Verify(flags) => verify::run(&flags),
             Self::Import(flags) => transfer::import(&flags),
             Self::Export(flags) => transfer::export(&flags),
@@ -154,4 +169,73 @@ fn show(flags: &Show) -> Result<(), Failure> {
         ("bytes", output::size(row.bytes.unwrap_or(0))),
         ("longest key", format!("{} bytes", listed.key_size_max)),
     ])
+}
+
+#[derive(Serialize)]
+struct State<'a> {
+    name: &'a str,
+    domain: u32,
+    tenure: u32,
+    published: u64,
+    staged: u64,
+    log_used: u64,
+    log_size: u64,
+    memory: u64,
+    old_versions: u64,
+}
+
+impl<'a> State<'a> {
+    fn of(state: &'a DomainState) -> Self {
+        let DomainStat {
+            tenure,
+            published,
+            staged,
+            log_used,
+            log_size,
+            ..
+        } = state.stat;
+        Self {
+            name: &state.name,
+            domain: state.number,
+            tenure,
+            published,
+            staged,
+            log_used,
+            log_size,
+            memory: state.memory,
+            old_versions: state.old_versions,
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let writer = match self.tenure {
+            0 => "no writer".to_owned(),
+            tenure => format!("tenure {tenure}"),
+        };
+        format!(
+            "{writer}, {} operations published, {} staged, log {} of {}, memory {}, old versions {}",
+            self.published,
+            self.staged,
+            output::size(self.log_used),
+            output::size(self.log_size),
+            output::size(self.memory),
+            output::size(self.old_versions)
+        )
+    }
+}
+
+fn stat(flags: &Stat) -> Result<(), Failure> {
+    let session = session(&flags.connection)?;
+    let all = session
+        .run(async |session| session.stat().await)
+        .map_err(failure)?;
+    let states: Vec<State<'_>> = all.iter().map(State::of).collect();
+    if flags.json {
+        return output::json(&states);
+    }
+    let shown: Vec<(&str, String)> = states
+        .iter()
+        .map(|state| (state.name, state.in_words()))
+        .collect();
+    output::table(&shown)
 }

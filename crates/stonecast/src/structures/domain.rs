@@ -1,0 +1,375 @@
+//! A lock domain with its writer: structures that change together.
+
+use std::marker::PhantomData;
+
+use stonecast_structures::shapes::{Answer, Roots};
+use stonecast_structures::{Group, Operation, UNIT_SIZE, Verb};
+
+use super::attempt::Attempt;
+use super::error::Error;
+use super::session::{Name, check};
+use super::types::{Keyed, Sequence, Shape};
+use super::update::{Update, is_so, taken};
+
+/// Bytes of old versions that a lock domain keeps. A reader that needs older ones begins again.
+const OLD_VERSIONS_SIZE: u64 = 4 << 20;
+/// Blocks of old versions that one operation frees.
+const RECLAIMED: u32 = 127;
+/// Operations before a publication that free blocks, at most.
+const RECLAIMS_MAX: u32 = 64;
+
+/// The writer of a lock domain, with all of its structures. It has the tenure until it is dropped, or silent for longer than its lease.
+///
+/// ```
+/// use stonecast::Durability;
+/// use stonecast::structures::{self, BTree, Queue, Server, Transaction};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let server = Server::builder(folder.path().join("pool"))
+///     .durability(Durability::Process)
+///     .capacity(32 << 20)
+///     .serve()?;
+/// let connection = structures::connect(&server.address().to_string())?;
+/// connection.run(async |session| {
+///     let mut shop = session.domain("shop").await?;
+///     let orders = shop.structure::<BTree<u64, String>>("orders").await?;
+///     let jobs = shop.structure::<Queue<u64>>("jobs").await?;
+///     let mut both = Transaction::default();
+///     let order = both.insert(&orders, &7, &"two pins".to_owned());
+///     both.push(&jobs, &7);
+///     let outcome = shop.commit(&both).await?; // all of it, or nothing
+///     assert!(!outcome.existed(order));
+///     let mut seen = session.reader::<BTree<u64, String>>("shop/orders").await?;
+///     assert_eq!(seen.get(&7).await?.as_deref(), Some("two pins"));
+///     Ok::<(), structures::Error>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Domain {
+    name: String,
+    writer: stonecast_structures::Writer,
+}
+
+/// A structure of a [`Domain`], for its transactions.
+pub struct Member<S: Shape> {
+    name: String,
+    number: u32,
+    shape: PhantomData<S>,
+}
+
+/// Updates of structures of one lock domain that are done together or not at all. A crash leaves all of them or none. Readers that read structure by structure may see a part while the
+/// transaction becomes visible.
+#[derive(Clone, Debug, Default)]
+pub struct Transaction {
+    parts: Vec<(u32, Update)>,
+}
+
+/// An update of a transaction, by which [`Outcome`] tells its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part(usize);
+
+/// The answers to the updates of a transaction.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    name: String,
+    answers: Vec<Answer>,
+}
+
+impl Outcome {
+    /// Whether the key of an insert, update or removal had a value before; of a comparison: whether it had the expected one.
+    pub fn existed(&self, part: Part) -> bool {
+        self.answers.get(part.0).is_some_and(is_so)
+    }
+
+    /// The value that a pop took from a structure of type `S`; `None`: there was none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Decode`].
+    pub fn taken<S: Sequence>(&self, part: Part) -> Result<Option<S::Value>, Error> {
+        let answer = self.answers.get(part.0);
+        answer.map_or(Ok(None), |answer| taken::<S>(&self.name, answer))
+    }
+}
+
+impl Transaction {
+    fn add<S: Shape>(&mut self, of: &Member<S>, update: Update) -> Part {
+        self.parts.push((of.number, update));
+        Part(self.parts.len() - 1)
+    }
+
+    /// Gives `key` a value.
+    pub fn insert<S: Keyed>(&mut self, of: &Member<S>, key: &S::Key, value: &S::Value) -> Part {
+        self.add(of, Update::put::<S>(Verb::Insert, key, value))
+    }
+
+    /// Gives `key` a value if it has none.
+    pub fn insert_if_absent<S: Keyed>(
+        &mut self,
+        of: &Member<S>,
+        key: &S::Key,
+        value: &S::Value,
+    ) -> Part {
+        self.add(of, Update::put::<S>(Verb::InsertIfAbsent, key, value))
+    }
+
+    /// Gives `key` another value if it has one.
+    pub fn update<S: Keyed>(&mut self, of: &Member<S>, key: &S::Key, value: &S::Value) -> Part {
+        self.add(of, Update::put::<S>(Verb::Update, key, value))
+    }
+
+    /// Gives `key` the value `new` if it has the value `expected`. The other updates are done in any case.
+    pub fn compare_and_update<S: Keyed>(
+        &mut self,
+        of: &Member<S>,
+        key: &S::Key,
+        (expected, new): (&S::Value, &S::Value),
+    ) -> Part {
+        self.add(of, Update::compare::<S>(key, expected, new))
+    }
+
+    /// Removes `key`.
+    pub fn remove<S: Keyed>(&mut self, of: &Member<S>, key: &S::Key) -> Part {
+        self.add(of, Update::remove::<S>(key))
+    }
+
+    /// Puts a value in.
+    pub fn push<S: Sequence>(&mut self, of: &Member<S>, value: &S::Value) -> Part {
+        self.add(of, Update::push::<S>(value))
+    }
+
+    /// Takes the value that comes next.
+    pub fn pop<S: Sequence>(&mut self, of: &Member<S>) -> Part {
+        self.add(of, Update::pop())
+    }
+}
+
+impl Domain {
+    pub(super) fn new(name: &str, writer: stonecast_structures::Writer) -> Self {
+        Self {
+            name: name.to_owned(),
+            writer,
+        }
+    }
+
+    /// The structure `name` of the lock domain, which is made if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherType`]: the structure is of another type. [`Error::Name`], [`Error::NoRoom`]: nothing was done.
+    pub async fn structure<S: Shape>(&mut self, name: &str) -> Result<Member<S>, Error> {
+        let whole = format!("{}/{name}", self.name);
+        Name::parse(&whole)?;
+        Ok(Member {
+            number: self.number_of::<S>(&whole, name).await?,
+            name: whole,
+            shape: PhantomData,
+        })
+    }
+
+    /// The number of a structure, which is made if it does not exist. `whole`: the name in messages.
+    pub(super) async fn number_of<S: Shape>(
+        &mut self,
+        whole: &str,
+        name: &str,
+    ) -> Result<u32, Error> {
+        if self.roots().named(name).is_none() {
+            let create = Update {
+                verb: Verb::Create,
+                key: name.as_bytes().to_vec(),
+                value: S::description().encode(),
+            };
+            let (_, _ticket) = self.stage(whole, 0, &create, None).await?;
+            self.publish(whole).await?;
+        }
+        let row = self.roots().named(name).expect("it is there or was made");
+        check::<S>(whole, row)?;
+        Ok(row.number)
+    }
+
+    /// The structures, with everything staged.
+    pub(super) fn roots(&self) -> &Roots {
+        self.writer.roots()
+    }
+
+    /// Executes an update of the structure with this number, and stages it.
+    pub(super) async fn stage(
+        &mut self,
+        name: &str,
+        structure: u32,
+        update: &Update,
+        attempt: Option<Attempt>,
+    ) -> Result<(Answer, stonecast_structures::Ticket), Error> {
+        let operation = Operation {
+            token: attempt.map_or(0, |attempt| attempt.token.get()),
+            structure,
+            verb: update.verb,
+            key: &update.key,
+            value: &update.value,
+        };
+        let staged = match attempt {
+            None => self.writer.stage(&operation).await,
+            Some(attempt) => self.writer.stage_again(&operation, attempt.since).await,
+        };
+        staged.map_err(|error| Error::of(name, error))
+    }
+
+    /// Does a transaction: durable, and visible to all readers, when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: all of it may be done or nothing.
+    pub async fn commit(&mut self, transaction: &Transaction) -> Result<Outcome, Error> {
+        self.commit_with(transaction, None).await
+    }
+
+    /// Does a transaction once, however often it is tried with the same attempt.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Domain::commit`], [`Error::Forgotten`], and [`Error::Token`]: nothing was done.
+    pub async fn commit_once(
+        &mut self,
+        attempt: Attempt,
+        transaction: &Transaction,
+    ) -> Result<Outcome, Error> {
+        self.commit_with(transaction, Some(attempt)).await
+    }
+
+    async fn commit_with(
+        &mut self,
+        transaction: &Transaction,
+        attempt: Option<Attempt>,
+    ) -> Result<Outcome, Error> {
+        let mut group = Group::default();
+        for (structure, update) in &transaction.parts {
+            group.push(&Operation {
+                token: 0,
+                structure: *structure,
+                verb: update.verb,
+                key: &update.key,
+                value: &update.value,
+            });
+        }
+        let update = Update {
+            verb: Verb::Group,
+            key: Vec::new(),
+            value: group.value().to_vec(),
+        };
+        let name = self.name.clone();
+        let (answer, _ticket) = self.stage(&name, 0, &update, attempt).await?;
+        self.publish(&name).await?;
+        Ok(Outcome {
+            name,
+            answers: match answer {
+                Answer::Group(answers) => answers,
+                answer => vec![answer],
+            },
+        })
+    }
+
+    /// Begins an attempt for a transaction; as [`Writer::attempt`](super::Writer::attempt).
+    pub fn attempt(&self, token: std::num::NonZeroU64) -> Attempt {
+        Attempt {
+            token,
+            since: self.operations(),
+        }
+    }
+
+    /// Makes everything staged durable, and visible to all readers.
+    pub(super) async fn publish(&mut self, name: &str) -> Result<(), Error> {
+        self.reclaim(name).await?;
+        let published = self.writer.publish().await;
+        published.map_err(|error| Error::of(name, error))
+    }
+
+    /// Frees the oldest versions of multi-version structures, beyond those that are kept.
+    async fn reclaim(&mut self, name: &str) -> Result<(), Error> {
+        for _ in 0..RECLAIMS_MAX {
+            if self.roots().retired_units() <= OLD_VERSIONS_SIZE / UNIT_SIZE {
+                break;
+            }
+            let reclaim = Update {
+                verb: Verb::Reclaim,
+                key: Vec::new(),
+                value: RECLAIMED.to_le_bytes().to_vec(),
+            };
+            let (_, _published) = self.stage(name, 0, &reclaim, None).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn flush(&mut self, name: &str) -> Result<(), Error> {
+        let flushed = self.writer.flush().await;
+        flushed.map_err(|error| Error::of(name, error))
+    }
+
+    /// The value of an encoded key in the structure with this number, with everything staged.
+    pub(super) async fn get(
+        &mut self,
+        name: &str,
+        number: u32,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, Error> {
+        // The root of a multi-version structure changes with each update.
+        let structure = self.roots().structure(number);
+        let structure = structure.expect("a writer has its structure until it drops it");
+        let found = self.writer.get(&structure, key).await;
+        found.map_err(|error| Error::of(name, error))
+    }
+
+    /// Reads the ways to encoded keys of the structure with this number, all at once.
+    pub(super) async fn look_ahead(
+        &mut self,
+        name: &str,
+        number: u32,
+        keys: &[Vec<u8>],
+    ) -> Result<(), Error> {
+        let structure = self.roots().structure(number);
+        let structure = structure.expect("a writer has its structure until it drops it");
+        let looked = self.writer.look_ahead(&structure, keys).await;
+        looked.map_err(|error| Error::of(name, error))
+    }
+
+    /// Tells the back-end that this writer lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TenureOver`], [`Error::Gone`].
+    pub async fn renew(&self) -> Result<(), Error> {
+        let renewed = self.writer.renew().await;
+        renewed.map_err(|error| Error::of(&self.name, error))
+    }
+
+    /// The number of the operation that was staged last.
+    pub(super) fn operations(&self) -> u64 {
+        self.writer.operations()
+    }
+
+    /// Updates that are staged and not published.
+    pub(super) fn staged(&self) -> u64 {
+        self.writer.waiting()
+    }
+
+    /// The number of the writer's tenure.
+    pub fn tenure(&self) -> u32 {
+        self.writer.tenure()
+    }
+
+    /// Gives the tenure back. A writer that is dropped keeps its tenure until its connection or its lease ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TenureOver`], [`Error::Gone`].
+    pub async fn release(self) -> Result<(), Error> {
+        let released = self.writer.release().await;
+        released.map_err(|error| Error::of(&self.name, error))
+    }
+}
+
+impl<S: Shape> Member<S> {
+    /// The name, behind that of the lock domain.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}

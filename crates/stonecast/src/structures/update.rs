@@ -1,0 +1,83 @@
+//! Updates of structures as operations, and the answers to them.
+
+use stonecast_structures::shapes::Answer;
+use stonecast_structures::{Comparison, Key as _, Verb};
+
+use super::error::Error;
+use super::types::{Keyed, Sequence, Shape, Value};
+
+/// One update of a structure.
+#[derive(Clone, Debug)]
+pub(super) struct Update {
+    pub verb: Verb,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+}
+
+impl Update {
+    pub fn put<S: Keyed>(verb: Verb, key: &S::Key, value: &S::Value) -> Self {
+        Self {
+            verb,
+            key: key.encoded(),
+            value: value.encode().into_owned(),
+        }
+    }
+
+    pub fn compare<S: Keyed>(key: &S::Key, expected: &S::Value, new: &S::Value) -> Self {
+        let (expected, new) = (expected.encode(), new.encode());
+        let comparison = Comparison {
+            expected: &expected,
+            new: &new,
+        };
+        Self {
+            verb: Verb::CompareAndUpdate,
+            key: key.encoded(),
+            value: comparison.encode(),
+        }
+    }
+
+    pub fn remove<S: Keyed>(key: &S::Key) -> Self {
+        Self {
+            verb: Verb::Remove,
+            key: key.encoded(),
+            value: Vec::new(),
+        }
+    }
+
+    pub fn push<S: Sequence>(value: &S::Value) -> Self {
+        Self {
+            verb: Verb::Push,
+            key: Vec::new(),
+            value: value.encode().into_owned(),
+        }
+    }
+
+    pub fn pop() -> Self {
+        Self {
+            verb: Verb::Pop,
+            key: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+}
+
+/// Whether the key had a value before, or the expected one.
+pub(super) fn is_so(answer: &Answer) -> bool {
+    matches!(answer, Answer::Existed(true) | Answer::Changed(true))
+}
+
+/// The value that was taken.
+pub(super) fn taken<S: Shape>(name: &str, answer: &Answer) -> Result<Option<S::Value>, Error> {
+    match answer {
+        Answer::Taken(Some(bytes)) => decoded::<S>(name, bytes).map(Some),
+        _ => Ok(None),
+    }
+}
+
+pub(super) fn decoded<S: Shape>(name: &str, bytes: &[u8]) -> Result<S::Value, Error> {
+    S::Value::decode(bytes).ok_or_else(|| Error::Decode {
+        name: name.to_owned(),
+        size: bytes.len(),
+        what: S::words(),
+    })
+}
