@@ -1,7 +1,7 @@
 //! The execution of an operation, without I/O, in front of everything that its writer has staged.
 //!
 //! ```text
-//!   token known? ─yes─▶ what it told before
+//!   token known? ─yes─▶ the first answer again
 //!        │no
 //!        ▼
 //!   for each part: walk ─▶ plan ─▶ draft        a group has several parts, which see each other; any other operation has one
@@ -94,7 +94,7 @@ enum Stage {
 pub(crate) enum Executed<'a> {
     /// The operation was done before: nothing changes.
     Before {
-        /// What it told.
+        /// Its first answer.
         answer: Answer,
         /// Its number.
         number: u64,
@@ -103,7 +103,7 @@ pub(crate) enum Executed<'a> {
     Now(Box<Changes<'a>>),
 }
 
-/// What an operation changes.
+/// The changes of an operation.
 #[derive(Debug)]
 pub(crate) struct Changes<'a> {
     pub answer: Answer,
@@ -151,7 +151,7 @@ impl DomainState {
         }
     }
 
-    /// The structures, with what was staged.
+    /// The structures, with everything staged.
     pub fn roots(&self) -> &Roots {
         &self.roots
     }
@@ -371,7 +371,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Writes what belongs to no part: the result for the token, and the table of structures.
+    /// Writes the parts of the domain: the result for the token, and the table of structures.
     fn end(&mut self) -> Result<Next<'a>, ExecuteFault> {
         let mut answers = std::mem::take(&mut self.answers);
         let answer = match self.operation.verb {
@@ -420,7 +420,7 @@ fn before<'a>(repeated: &Repeated, answer: Option<Answer>) -> Result<Next<'a>, E
 impl<'a> Traversal for Execution<'a> {
     type End = Ended<'a>;
 
-    /// Takes bytes as they lie in the pool: what was staged is put over them here. Asks for what the writer does not know.
+    /// Takes bytes as they lie in the pool, and puts staged words over them. Asks for words that the writer does not know.
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Ended<'a>> {
         let mut recall = std::mem::take(self.recall);
         self.open().draft.take(&mut recall, bytes);
@@ -428,7 +428,7 @@ impl<'a> Traversal for Execution<'a> {
             let missing = match self.advance(recall.bytes()) {
                 Ok(Next::Read(places)) => self.open().draft.ask(&mut recall, &places),
                 Ok(Next::End(executed)) => break Step::Done(Ok(executed)),
-                // A writer reads memory that nobody else changes: what is stale here is damaged.
+                // A writer reads memory that nobody else changes: a stale place is damaged.
                 Err(fault) => break Step::Done(Err(fault)),
             };
             if let Some(missing) = missing {

@@ -1,4 +1,4 @@
-//! The back-end's executor of what a tenure has left over.
+//! The back-end's executor of the leftovers of a tenure.
 
 use stonecast_base::Span;
 use stonecast_media::Region;
@@ -23,14 +23,14 @@ fn allocator_of(territory: &Territory, read: Read<'_>) -> Allocator {
     allocator
 }
 
-/// The back-end's executor of what a tenure has left over. It takes the same blocks as the writer that has logged the operations, since it puts them into one
+/// The back-end's executor of the leftovers of a tenure. It takes the same blocks as the writer that has logged the operations, since it puts them into one
 /// transaction, as that writer did.
 #[derive(Debug)]
 pub struct Executor {
     key: LogKey,
     place: DomainPlace,
     territory: Territory,
-    /// The domain with what was executed; `None`: nothing was read yet.
+    /// The domain with everything executed so far; `None`: nothing was read yet.
     state: Option<DomainState>,
 }
 

@@ -27,7 +27,7 @@ struct Run {
 pub(crate) fn run(scenario: &'static str, setup: &Setup) -> Report {
     let mut run = Run::new(scenario, setup);
     while !run.stage.clients_are_done() && run.stage.step() {
-        run.do_what_is_due();
+        run.do_due_mishap();
         run.look_at_crash();
     }
     if run.stage.is_sound() {
@@ -80,7 +80,7 @@ impl Run {
         }
     }
 
-    fn do_what_is_due(&mut self) {
+    fn do_due_mishap(&mut self) {
         let answers = self.stage.answers();
         if !self.stage.nodes[0].is_running() {
             return;

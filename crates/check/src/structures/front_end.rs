@@ -32,7 +32,7 @@ const RECLAIMED: u32 = 20;
 /// Looks of a reader after which it looks less often.
 const LOOKS: u64 = 32;
 
-/// Works until nothing is left to do. After a failure the outcome of what is under way is unknown, and the connection is new.
+/// Works until nothing is left to do. After a failure the outcome of calls under way is unknown, and the connection is new.
 pub(super) async fn live(of: Rc<Structures>, process: Process, client: u32, seed: u64) {
     let mut random = random_from_seed(seed);
     while of.left.get() > 0 {
@@ -55,7 +55,7 @@ async fn connect(process: &Process) -> Result<(Rc<BackEnd>, u32), FrontEndError>
     Ok((back_end, domain))
 }
 
-/// One tenure: creates what is missing, tries again what its predecessor left open, then stages, flushes and publishes.
+/// One tenure: creates missing structures, retries the open operation of its predecessor, then stages, flushes and publishes.
 async fn write(
     of: &Structures,
     process: &Process,

@@ -1,4 +1,4 @@
-//! The operations of a domain by their numbers, as its writers staged them. The log gives each operation one number, so what a state may hold is known exactly.
+//! The operations of a domain by their numbers, as its writers staged them. The log gives each operation one number, so the possible contents of a state are known exactly.
 
 use crate::model::Model as _;
 use crate::values::ValueId;
@@ -54,7 +54,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a tenure begins after so many operations. What its predecessors staged beyond them never counts. A front-end that hung since its tenure was granted
+    /// Notes that a tenure begins after so many operations. Later operations of its predecessors never count. A front-end that hung since its tenure was granted
     /// may come late.
     pub fn begin(&mut self, tenure: u32, operations: u64) -> Result<(), Violation> {
         if tenure < self.tenure {
@@ -83,7 +83,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes an operation that was staged in a tenure, after which the domain's last operation has this number. What the owner of an earlier tenure stages never counts.
+    /// Notes an operation that was staged in a tenure, after which the domain's last operation has this number. An operation that the owner of an earlier tenure stages never counts.
     pub fn stage(&mut self, tenure: u32, number: u64, entry: Entry) -> Result<(), Violation> {
         if tenure < self.tenure {
             return Ok(());
@@ -142,7 +142,7 @@ impl Ledger {
         parts
     }
 
-    /// Judges what a recovery found.
+    /// Judges the state that a recovery found.
     pub fn judge(&self, found: &Contents) -> Result<(), Violation> {
         self.check_count(found.operations)?;
         let expected = self.after(found.operations);
@@ -163,7 +163,7 @@ impl Ledger {
         self.published
     }
 
-    /// Judges what a snapshot showed of some parts: what they held after one number of operations, which is no less than `from`.
+    /// Judges the values that a snapshot showed of some parts: those after one number of operations, which is no less than `from`.
     pub fn judge_snapshot(
         &self,
         from: u64,

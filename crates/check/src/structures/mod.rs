@@ -9,10 +9,10 @@
 //! | --- | --- |
 //! | each structure answers as its sequential specification does | when an operation is staged |
 //! | the operations on each structure are linearizable, for readers, too | at the end of a run |
-//! | what was told as durable counts, and what counts is a prefix of what was staged, in its order | when a tenure begins, and in every examined state after a power cut |
+//! | operations that were acknowledged as durable count, and those that count are a prefix of the staged ones, in order | when a tenure begins, and in every examined state after a power cut |
 //! | an operation with a token is done once, and tells the same again | when it is tried again |
 //! | a tenure that is over tells nothing that its successor does not count | when something is told |
-//! | a snapshot shows what a prefix of the operations gives | after each snapshot |
+//! | a snapshot shows the result of a prefix of the operations | after each snapshot |
 //! | no block is lost or used twice | in every examined state |
 //! | no front-end meets damage, and each goes on after everything has healed | all the time, and at the end |
 

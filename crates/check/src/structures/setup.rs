@@ -38,7 +38,7 @@ pub(crate) struct Setup {
     /// Whether every moment is examined, or only some.
     pub every_moment: bool,
     pub effort: Effort,
-    /// The back-end takes what is visible for durable: a mistake.
+    /// The back-end takes visible words for durable: a mistake.
     pub is_mistaken: bool,
 }
 

@@ -83,7 +83,7 @@ impl Structures {
         parts(self.setup.keys)
     }
 
-    /// Changes the ledger, or asks it, and notes what it objects to.
+    /// Changes the ledger, or asks it, and notes its objections.
     pub fn judge(&self, of: impl FnOnce(&mut Ledger) -> Result<(), Violation>) {
         if let Err(violation) = of(&mut self.ledger.borrow_mut()) {
             self.testimony.note(violation);
@@ -167,7 +167,7 @@ impl Structures {
         service.run().await.map_err(|error| text(&error))
     }
 
-    /// Opens the pool, which executes and applies what counts, and reads everything.
+    /// Opens the pool, which executes and applies the operations that count, and reads everything.
     async fn open(&self, seat: &Seat) -> Result<Contents, Violation> {
         let refused = |error: String| Violation::new(REFUSED, error);
         let medium = self.medium(&seat.backing).map_err(refused)?;
@@ -213,7 +213,7 @@ impl Structures {
         }
     }
 
-    /// Notes what a structure holds in the parts of the structure.
+    /// Notes the content of a structure in its parts.
     pub fn note_contents(
         &self,
         kind: StructureKind,

@@ -24,9 +24,9 @@ fn structures_survive_every_mishap_that_a_seed_draws_and_a_seed_means_the_same_r
     assert!(states > 500, "{states} states");
 }
 
-/// Needs the crash states: the back-end takes what is visible for durable.
+/// Needs the crash states: the back-end takes visible words for durable.
 #[test]
-fn what_was_only_visible_is_lost_in_power_cuts() {
+fn updates_that_were_only_visible_are_lost_in_power_cuts() {
     let mistaken = |seed| {
         let mut setup = Setup::drawn(seed);
         setup.adjust(&Adjustment {

@@ -20,11 +20,11 @@ pub enum Error {
         /// The number of the writer's tenure.
         tenure: u32,
     },
-    /// The tenure of this writer is over: it was silent for longer than its lease, or the back-end ended it. What was acknowledged stays; open a writer anew.
-    #[error("the tenure of this writer is over; what was acknowledged stays. Open a writer anew")]
+    /// The tenure of this writer is over: it was silent for longer than its lease, or the back-end ended it. Acknowledged updates stay; open a writer anew.
+    #[error("the tenure of this writer is over; acknowledged updates stay. Open a writer anew")]
     TenureOver,
-    /// The back-end is gone. What was acknowledged stays; connect anew.
-    #[error("the back-end is gone; what was acknowledged stays. Connect anew")]
+    /// The back-end is gone. Acknowledged updates stay; connect anew.
+    #[error("the back-end is gone; acknowledged updates stay. Connect anew")]
     Gone,
     /// There is no structure with this name.
     #[error("there is no structure {name:?}; a writer makes it")]

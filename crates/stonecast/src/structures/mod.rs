@@ -39,7 +39,7 @@
 //! | the latest first | [`Stack`] | |
 //!
 //! A reader asks no processor but its own: it reads the memory of the back-end. A writer executes its updates itself, and appends them to a log in that
-//! memory. If the writer dies, the back-end executes what was acknowledged and not published.
+//! memory. If the writer dies, the back-end executes updates that were acknowledged and not published.
 //!
 //! # What a crash leaves
 //!

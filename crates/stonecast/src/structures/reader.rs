@@ -209,7 +209,7 @@ impl Rest {
         }
     }
 
-    /// Leaves out what comes before and with a key that was given.
+    /// Leaves out a key that was given, and the keys before it.
     fn pass(&mut self, key: &[u8]) {
         let bound = Bound::Excluded(key.to_vec());
         match self.is_reversed {
@@ -222,7 +222,7 @@ impl Rest {
 /// The entries of a range of keys; see [`Reader::range`].
 pub struct Range<'a, S: Ordered> {
     reader: &'a mut Reader<S>,
-    /// The range without what was given of earlier leaves.
+    /// The range without the entries that earlier leaves have given.
     rest: Rest,
     /// The next leaf; `None` behind the last one.
     next: Option<Seek>,

@@ -1,4 +1,4 @@
-//! A connection to a back-end, and what it opens.
+//! A connection to a back-end, which opens writers and readers.
 
 use std::ops::Bound;
 use std::rc::Rc;
@@ -232,7 +232,7 @@ impl Session {
         }
     }
 
-    /// A reader of the structure `name`. It caches inner nodes; what it answers is as fresh as without a cache.
+    /// A reader of the structure `name`. It caches inner nodes; its answers are as fresh as without a cache.
     ///
     /// # Errors
     ///
@@ -346,7 +346,7 @@ impl Session {
         Ok(contents.map_err(|error| Error::of(name, error))?.items)
     }
 
-    /// Times that readers of this connection began again, because what they read was changing.
+    /// Times that readers of this connection began again, because a place was changing.
     pub fn retries(&self) -> u64 {
         self.back_end.retries()
     }

@@ -1,4 +1,4 @@
-//! Writers of structures, and the tickets of what they stage.
+//! Writers of structures, and the tickets of staged updates.
 
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -81,7 +81,7 @@ impl<S: Shape> Writer<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::TenureOver`], [`Error::Gone`]: what was staged may be done or not.
+    /// [`Error::TenureOver`], [`Error::Gone`]: staged updates may be done or not.
     pub async fn publish(&mut self) -> Result<(), Error> {
         self.domain.publish(&self.name).await
     }
@@ -114,7 +114,7 @@ impl<S: Shape> Writer<S> {
         self.domain.tenure()
     }
 
-    /// Publishes what is staged, and gives the tenure back. A writer that is dropped keeps its tenure until its connection or its lease ends.
+    /// Publishes staged updates, and gives the tenure back. A writer that is dropped keeps its tenure until its connection or its lease ends.
     ///
     /// # Errors
     ///

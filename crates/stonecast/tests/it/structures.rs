@@ -234,7 +234,7 @@ fn a_silent_writer_is_told_that_its_tenure_is_over() {
 
 /// Needs the trimming of the log and the growth of a domain: far more than a log holds, into a pool that fills up.
 #[test]
-fn a_full_pool_refuses_and_keeps_what_it_has() {
+fn a_full_pool_refuses_updates_and_keeps_its_content() {
     let place = Place::new();
     let (server, session) = place.serve();
     let mut blobs = session.writer::<HashTable<u64, Vec<u8>>>("blobs").unwrap();

@@ -82,7 +82,7 @@ pub(super) struct Descriptor {
     pub sealed: Option<Sealed>,
 }
 
-/// The end of a tenure, and the log in which the back-end executes what the tenure left over.
+/// The end of a tenure, and the log in which the back-end executes the leftovers of the tenure.
 ///
 /// The back-end's log lies in an area of its own, where no late write of the old tenure reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -120,7 +120,7 @@ impl OpenLog {
         base.position + self.area.size
     }
 
-    /// Notes a record that the scan has read: an operation waits for its transaction. Returns what a transaction changes.
+    /// Notes a record that the scan has read: an operation waits for its transaction. Returns the changes of a transaction.
     pub fn note(
         &mut self,
         before: Mark,
@@ -345,8 +345,8 @@ impl Domain {
     /// Takes the records that were appended since: makes them durable, then applies the transactions among them.
     ///
     /// # Errors
-    /// [`DomainError::Over`] once the tenure word was raised; [`DomainError::Refused`] if a transaction names memory that is not the domain's: what
-    /// stands before it was taken, and the tenure has to end. [`DomainError::Persist`]. A crash leaves any part of what is applied.
+    /// [`DomainError::Over`] once the tenure word was raised; [`DomainError::Refused`] if a transaction names memory that is not the domain's: the records
+    /// before it were taken, and the tenure has to end. [`DomainError::Persist`]. A crash leaves any part of the applied words.
     pub async fn take(&mut self) -> Result<Taken, DomainError> {
         let gathered = self.gather()?;
         let persisted = match gathered.spans.is_empty() {
@@ -443,7 +443,7 @@ impl Domain {
         })
     }
 
-    /// Makes durable what was applied, and lets the writer use the ring again up to [`Domain::trimmed`].
+    /// Makes applied words durable, and lets the writer use the ring again up to [`Domain::trimmed`].
     ///
     /// # Errors
     /// [`DomainError::Persist`]: the pool has to be closed. A crash leaves the log trimmed or not.
@@ -458,7 +458,7 @@ impl Domain {
         self.replace_descriptor(descriptor, &[]).await
     }
 
-    /// Makes durable what was applied.
+    /// Makes applied words durable.
     pub(super) async fn settle_data(&mut self) -> Result<(), DomainError> {
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.sort_unstable();

@@ -9,7 +9,7 @@ use crate::wire::{EntryFault, RecordFault};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DomainError {
-    /// The medium failed: it is unknown what is durable. The pool has to be closed and recovered.
+    /// The medium failed, and the durable content is unknown. The pool has to be closed and recovered.
     #[error(transparent)]
     Persist(#[from] PersistError),
     /// Bytes that no crash leaves behind.
@@ -42,7 +42,7 @@ pub enum DomainError {
     /// Nobody has a tenure.
     #[error("no tenure is granted")]
     Vacant,
-    /// The log has no room for what the back-end executes, because its writer reserved none.
+    /// The log has no room for the transactions of the back-end, because its writer reserved none.
     #[error("no room in the log for the execution of operation {operation}: {fault}")]
     NoRoom {
         /// Number of the operation.
@@ -61,7 +61,7 @@ pub enum DomainError {
         tenure: u32,
         /// Log sequence number behind the last record that was durable.
         horizon: u64,
-        /// What stands in its place.
+        /// The content of its place.
         fault: RecordFault,
     },
 }

@@ -1,7 +1,7 @@
 //! The end of a tenure.
 //!
 //! ```text
-//!   raise the word -> the caller revokes the window -> scan -> persist -> seal -> apply -> execute what is left -> persist data -> leave the log
+//!   raise the word -> the caller revokes the window -> scan -> persist -> seal -> apply -> execute leftovers -> persist data -> leave the log
 //! ```
 //!
 //! From the raise to the seal nothing is applied: until the seal is durable, a crash may still change which records count. What the back-end
@@ -42,7 +42,7 @@ pub trait Execute {
     /// transaction has no room for the operation, and has to be closed first.
     fn execute(&mut self, memory: &dyn Region, operation: Leftover<'_>) -> bool;
 
-    /// Closes the open transaction: what the operations since the last call change. It is applied before the next operation.
+    /// Closes the open transaction: the changes of the operations since the last call. It is applied before the next operation.
     fn close(&mut self) -> Entries;
 }
 
@@ -161,7 +161,7 @@ impl Domain {
         Ok(sealed)
     }
 
-    /// Reads what an earlier hand-over of this tenure has executed, and adds it to `changes`.
+    /// Reads the transactions of an earlier hand-over of this tenure, and adds them to `changes`.
     fn read_own(
         &mut self,
         sealed: &Sealed,
@@ -195,7 +195,7 @@ impl Domain {
     ) -> Result<(), DomainError> {
         let (from, to) = (sealed.own_base.position, own.at().position);
         let records: Vec<Span> = sealed.own.pieces(from, to - from).collect();
-        // What was executed by a process that died may be visible and not durable.
+        // Transactions of a process that died may be visible and not durable.
         let persisted = self.medium.persist(&records).await?;
         self.note_horizon(own.at().chain.lsn);
         for change in changes {
@@ -205,7 +205,7 @@ impl Domain {
         Ok(())
     }
 
-    /// Executes operations that no transaction covers, as many as fit into a transaction: logs what they change, makes that durable, and applies it.
+    /// Executes operations that no transaction covers, as many as fit into a transaction: logs their changes, makes the record durable, and applies it.
     /// Returns their number.
     async fn execute(
         &mut self,
@@ -226,7 +226,7 @@ impl Domain {
             }
             (covers, last) = (covers + 1, number);
         }
-        // What the executor read is the owner's: nothing that follows from it is trusted.
+        // The executor has read bytes of the owner: nothing that follows from them is trusted.
         let entries = executor.close();
         let entries = self.territory.check(entries.body()).unwrap_or_default();
         if own.is_full_for(&entries) {
@@ -255,7 +255,7 @@ impl Domain {
         Ok(u64::from(covers))
     }
 
-    /// Frees the back-end's log: what was executed so far becomes durable.
+    /// Frees the back-end's log: the words of its transactions become durable.
     async fn make_room(&mut self, own: &mut OwnLog) -> Result<(), DomainError> {
         self.settle_data().await?;
         own.sealed.own_base = *own.scan.at();
@@ -290,7 +290,7 @@ impl Domain {
     }
 }
 
-/// The log in which the back-end executes what a tenure left over.
+/// The log in which the back-end executes the leftovers of a tenure.
 struct OwnLog {
     sealed: Sealed,
     /// Stands behind the last record.

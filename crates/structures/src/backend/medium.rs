@@ -19,7 +19,7 @@ pub struct Medium {
     pub uuid: u128,
     /// The plan that makes the back-end's own stores durable.
     commit: Commit,
-    /// What front-ends learn about the memory.
+    /// The description of the memory for front-ends.
     lending: Lending,
     /// Whether no front-end of an earlier run can write any more; `None`: none can.
     earlier_writers_are_gone: Option<Rc<dyn Fn() -> bool>>,
@@ -65,7 +65,7 @@ impl Medium {
         are_gone.is_none_or(|are_gone| are_gone())
     }
 
-    /// What front-ends learn about the memory.
+    /// The description of the memory for front-ends.
     pub(crate) fn lending(&self) -> &Lending {
         &self.lending
     }
@@ -94,7 +94,7 @@ impl Medium {
             if !rest.is_empty() {
                 self.region.write(entry.offset, rest);
             }
-            // A store is a release, so what was written before it is visible before it.
+            // A store is a release, so earlier stores are visible before it.
             self.region
                 .store(entry.offset + rest.len() as u64, u64::from_le_bytes(*last));
             dirty.push(entry.span().widen(LINE_SIZE as u64));

@@ -4,13 +4,13 @@
 //!   page of a domain     | tenure word | root word | horizon | ... | descriptor | descriptor |
 //!
 //!   running      take: scan -> persist -> apply                 trim: persist data -> descriptor
-//!   hand-over    raise the word -> (revoke) -> scan -> persist -> seal -> apply -> execute what is left -> trim -> grant
+//!   hand-over    raise the word -> (revoke) -> scan -> persist -> seal -> apply -> execute leftovers -> trim -> grant
 //! ```
 //!
 //! Invariants:
 //! - Nothing of a record is applied before the record is durable, and nothing between the raise of the tenure word and the seal.
 //! - Only places that belong to the domain are changed, whatever a record says.
-//! - The log is trimmed after what was applied from it is durable.
+//! - The log is trimmed after the words that were applied from it are durable.
 //!
 //! A crash at any point leaves a descriptor that is whole, a log that is read from its base again, and memory on which that log may be applied once
 //! more from there.

@@ -226,7 +226,7 @@ impl StructurePool {
             })
     }
 
-    /// Opens a pool, ends all tenures, and begins to serve. Until then the serving word is odd, and what a reader has read in between does not count.
+    /// Opens a pool, ends all tenures, and begins to serve. Until then the serving word is odd, and reads in between do not count.
     ///
     /// `executor` gives the executor for a domain. Where an earlier owner of a tenure may still write to its log ([`Medium::until`]), the log is given to nobody
     /// until that owner is gone.
@@ -441,7 +441,7 @@ impl StructurePool {
     /// Grants the next tenure of a domain, with a log in a slab of its own; `None`: no slab is free.
     ///
     /// # Errors
-    /// What [`Domain::grant`] returns.
+    /// The errors of [`Domain::grant`].
     ///
     /// # Panics
     /// If there is no such domain.

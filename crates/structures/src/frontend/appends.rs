@@ -10,7 +10,7 @@
 //! - Records reach the log in the order of their numbers.
 //! - A record is told as durable after its plan has ended, and after the tenure word was read as that of this tenure behind it. An answer of the back-end
 //!   says both.
-//! - At most one notice is under way: what is staged meanwhile goes with the next one.
+//! - At most one notice is under way: operations that are staged meanwhile go with the next one.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -40,18 +40,18 @@ pub(super) const PIECES_MAX: usize = 128;
 /// Gathered records that go out before anybody waits for them.
 const GATHERED_MAX: usize = PIECES_MAX / 4;
 
-/// What a waiter waits for.
+/// The event that ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// The record with this number is durable, and the tenure lasted then.
     Durable(u64),
-    /// The records up to this number were taken by the back-end, which applied what was to be applied.
+    /// The records up to this number were taken by the back-end, which applied the transactions among them.
     Taken(u64),
     /// A record finds room in the queue.
     Room,
 }
 
-/// What the back-end has told with its latest answer.
+/// The content of the back-end's latest answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub applied: u64,
@@ -169,18 +169,18 @@ impl Appends {
         let mut state = self.state.borrow_mut();
         let number = record.lsn + 1 - state.first;
         state.queue.push_back(record);
-        // What cannot be sent shows when somebody waits.
+        // A failure shows at the next wait.
         let _ = self.fill(&mut state);
         number
     }
 
-    /// Waits, and sends what has to be sent for it.
+    /// Waits, and sends the records and notices that the wait needs.
     pub fn wait(self: &Rc<Self>, until: Until) -> Waiting {
         let appends = self.clone();
         Waiting { appends, until }
     }
 
-    /// What the back-end has told with its latest answer.
+    /// The content of the back-end's latest answer.
     pub fn told(&self) -> Told {
         self.state.borrow().told
     }
@@ -232,7 +232,7 @@ impl Appends {
         Ok(())
     }
 
-    /// Sends what is gathered, without the back-end.
+    /// Sends the gathered records, without the back-end.
     fn flush(&self, state: &mut State) -> Result<(), NotAppended> {
         match state.appender.flush() {
             Ok(()) => state.gathered = 0,
@@ -243,7 +243,7 @@ impl Appends {
         Ok(())
     }
 
-    /// Sends what is gathered, with a notice behind it.
+    /// Sends the gathered records, with a notice behind them.
     fn tell(&self, state: &mut State) -> Result<(), FrontEndError> {
         let domain = self.domain;
         let last = state.appended();
@@ -321,7 +321,7 @@ impl Appends {
                 }
                 _ => self.tell(&mut state)?,
             }
-            // A provider that does everything in the call has ended what was just posted.
+            // A provider that does everything in the call has already ended this work.
             if !matches!(self.take_persisted(&mut state, &mut common), Ok(false)) {
                 continue;
             }

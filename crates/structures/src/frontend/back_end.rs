@@ -147,7 +147,7 @@ impl BackEnd {
         &self.agreement
     }
 
-    /// Times that a reader of this connection began again, because what it read was changing.
+    /// Times that a reader of this connection began again, because a place was changing.
     pub fn retries(&self) -> u64 {
         self.retries.get()
     }
@@ -278,7 +278,7 @@ impl BackEnd {
         }
     }
 
-    /// Drives a traversal of a reader, which remembers places. `trusts`: what it remembers is taken as it is, where the traversal allows that.
+    /// Drives a traversal of a reader, which remembers places. `trusts`: remembered places are taken as they are, where the traversal allows that.
     pub(super) async fn drive_remembering<T: Traversal>(
         &self,
         territory: &Territory,
@@ -290,7 +290,7 @@ impl BackEnd {
         let ended = loop {
             let step = traversal.step(&bytes);
             let is_stale = matches!(step, Step::Stale(_));
-            // What the traversal has found to be whole is remembered.
+            // Places that the traversal has found to be whole are remembered.
             for (place, bytes) in places.drain(..).zip(bytes.drain(..)) {
                 match place.may_be_old && !is_stale {
                     true => cache.put(place.span, bytes),

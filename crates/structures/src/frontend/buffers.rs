@@ -1,4 +1,4 @@
-//! Memory for what a step reads, which the next step uses again.
+//! Memory for the reads of a step, which the next step uses again.
 
 /// Some buffers, of which the first ones are in use.
 #[derive(Debug, Default)]

@@ -51,7 +51,7 @@ impl PlaceCache {
         }
     }
 
-    /// Takes what was read there. [`PlaceCache::put`] gives it back.
+    /// Takes the bytes of a place. [`PlaceCache::put`] gives it back.
     pub fn lend(&mut self, place: Span) -> Option<Vec<u8>> {
         let slot = &mut self.slots[*self.index.get(&place)?];
         slot.was_asked = true;
@@ -84,7 +84,7 @@ impl PlaceCache {
         self.spare = spare;
     }
 
-    /// Remembers what was read there.
+    /// Remembers the bytes of a place.
     pub fn put(&mut self, place: Span, bytes: Vec<u8>) {
         if let Some(slot) = self.index.get(&place) {
             let before = std::mem::replace(&mut self.slots[*slot].bytes, bytes);

@@ -1,4 +1,4 @@
-//! The reasons why a front-end cannot do what it was asked for.
+//! The errors of a front-end.
 
 use stonecast_fabric::{DeviceError, Status};
 use stonecast_persist::execute::NoAgreement;
@@ -8,7 +8,7 @@ use super::reader::TRIES_MAX;
 use super::writer::StageFault;
 use crate::shapes::Stale;
 
-/// The reason why a front-end cannot do what it was asked for.
+/// The error of a call of a front-end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrontEndError {

@@ -1,4 +1,4 @@
-//! The front-end's side of a lock domain: what needs no I/O, and a session that does it.
+//! The front-end's side of a lock domain: the part without I/O, and a session over it.
 
 mod appends;
 mod back_end;

@@ -12,7 +12,7 @@ use super::served::Served;
 use crate::backend::{PoolGeometry, Territory};
 use crate::shapes::{ReadRoots, Roots, Stale, Structure, Traversal};
 
-/// Times that a traversal begins again because what it read was stale.
+/// Times that a traversal begins again because a place was stale.
 pub(super) const TRIES_MAX: u32 = 1000;
 
 /// A reader of a domain.
@@ -24,7 +24,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Remembers at most `size` bytes of inner places. They may be old; what is read behind them shows it, so that answers are as fresh as without.
+    /// Remembers at most `size` bytes of inner places. They may be old; the places behind them show it, so that answers are as fresh as without.
     /// A reader remembers nothing at first.
     #[must_use]
     pub fn remembering(mut self, size: u64) -> Self {

@@ -48,7 +48,7 @@ impl Writer {
     }
 
     /// Does the same for an operation with a token that was staged before, perhaps in an earlier tenure, for the first time when [`Writer::operations`] was `since`. If the
-    /// operation was done, it tells what it told.
+    /// operation was done, its first answer is given again.
     ///
     /// # Errors
     /// As [`Writer::stage`]. [`ExecuteFault::Forgotten`]: the operation may have been done, and its result is not kept any more.
@@ -110,13 +110,13 @@ impl Writer {
         let staged = ended?;
         let number = match staged.record {
             Some(record) => self.appends.append(record),
-            // The operation was done before: it is durable with what was staged so far.
+            // The operation was done before: it is durable with the records that were staged so far.
             None => self.records(),
         };
         Ok((staged.answer, Ticket::new(&self.appends, number)))
     }
 
-    /// Makes room in the log: publishes what is staged, and waits until the back-end has trimmed the log.
+    /// Makes room in the log: publishes the staged operations, and waits until the back-end has trimmed the log.
     async fn make_log_room(&mut self, full: LogFull) -> Result<(), FrontEndError> {
         if self.writer.waiting() > 0 {
             return self.publish().await;
@@ -142,7 +142,7 @@ impl Writer {
     /// Makes everything staged durable. Readers do not see it yet.
     ///
     /// # Errors
-    /// [`FrontEndError::Over`]: the tenure is over, and what was not told as durable may count or not.
+    /// [`FrontEndError::Over`]: the tenure is over, and operations that no ticket has acknowledged may count or not.
     pub async fn flush(&mut self) -> Result<(), FrontEndError> {
         self.appends.wait(Until::Durable(self.records())).await
     }
@@ -161,7 +161,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Stages that some blocks of structures that have ended are freed, with what is staged anyway.
+    /// Stages that some blocks of structures that have ended are freed, with the next publication.
     async fn reclaim_ended(&mut self) -> Result<(), FrontEndError> {
         if self.writer.waiting() == 0 || !self.writer.roots().has_ended() {
             return Ok(());
@@ -176,13 +176,13 @@ impl Writer {
             value: &value,
         };
         match self.try_stage(&reclaim, None).await {
-            // What finds no room now finds it with a later publication.
+            // A later publication finds the room.
             Ok(_) | Err(FrontEndError::Stage(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The value of an encoded key in a structure with keys, as it is with everything staged. What the answer may rest on is durable first.
+    /// The value of an encoded key in a structure with keys, as it is with everything staged. Staged operations on which the answer may rest become durable first.
     ///
     /// # Errors
     /// As [`Writer::flush`]; [`FrontEndError::Stale`]: the structure is damaged.
@@ -214,7 +214,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Drives a walk over what the writer knows, and over the pool. What it knows is good while the tenure lasts, which the word says behind the walk.
+    /// Drives a walk over the words that the writer knows, and over the pool. These words are good while the tenure lasts, which the tenure word shows behind the walk.
     async fn end_of<T: Traversal>(&mut self, traversal: T) -> Result<T::End, FrontEndError> {
         let recalling = self.writer.recalling(traversal);
         let driven = self.back_end.drive(&self.territory, recalling).await?;
@@ -284,7 +284,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives the tenure back. What was staged and not published is executed by the back-end.
+    /// Gives the tenure back. The back-end executes operations that were staged and not published.
     ///
     /// # Errors
     /// [`FrontEndError::Over`]: it was over.

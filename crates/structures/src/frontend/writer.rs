@@ -21,7 +21,7 @@ pub struct DomainWriter {
 /// An operation that was staged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Staged {
-    /// What the operation tells.
+    /// The answer to the operation.
     pub answer: Answer,
     /// The number of the operation.
     pub number: u64,
@@ -86,7 +86,7 @@ impl DomainWriter {
         Ok(Self::with(key, grant, geometry, slabs, roots))
     }
 
-    /// Begins a tenure with what was read: the bits of each slab, and the table of structures.
+    /// Begins a tenure with bytes that were read: the bits of each slab, and the table of structures.
     pub(crate) fn with(
         key: LogKey,
         grant: Grant,
@@ -150,8 +150,8 @@ impl DomainWriter {
         })
     }
 
-    /// Begins to execute an operation that was staged before, perhaps in an earlier tenure, for the first time behind the operation `since`. If it was done, it tells what
-    /// it told.
+    /// Begins to execute an operation that was staged before, perhaps in an earlier tenure, for the first time behind the operation `since`. If it was done, its first
+    /// answer is given again.
     ///
     /// # Errors
     /// As [`DomainWriter::staging`]. [`ExecuteFault::Forgotten`]: the result of the first try would not be kept any more.
@@ -180,7 +180,7 @@ impl DomainWriter {
         drive(staging, read).map_err(ExecuteFault::from)?
     }
 
-    /// A walk over the domain as it is with everything staged. It asks for what the writer does not know.
+    /// A walk over the domain as it is with everything staged. It asks for words that the writer does not know.
     pub(super) fn recalling<T: Traversal>(&mut self, traversal: T) -> Recalling<'_, T> {
         Recalling {
             workspace: self.state.workspace_mut(),
@@ -204,7 +204,7 @@ impl DomainWriter {
         Some(record.expect("each operation has reserved the room"))
     }
 
-    /// Notes that everything published is applied. Without staged operations the pool has what the writer knows.
+    /// Notes that everything published is applied. Without staged operations the pool and the writer's words agree.
     pub fn note_applied(&mut self, operation: u64) {
         let chain = self.log.chain();
         if operation == chain.operation && self.waiting() == 0 {

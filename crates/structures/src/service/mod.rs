@@ -47,7 +47,7 @@ pub struct Service {
     medium: Rc<Medium>,
     pool: StructurePool,
     memory: MemoryRegion,
-    /// What front-ends learn about the memory.
+    /// The description of the memory for front-ends.
     lending: [u8; LENDING_SIZE],
     srq: SharedReceiveQueue,
     receives: ReceiveBuffers,
@@ -59,7 +59,7 @@ pub struct Service {
     quota: usize,
 }
 
-/// What a lease is about: the tenure of this domain.
+/// The object of a lease: the tenure of this domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tenancy(u32);
 
@@ -318,7 +318,7 @@ impl Service {
     }
 
     /// Does the requests that have come, in their order. Records of which notices tell become durable together: one write-back or one sync serves them
-    /// all. What fills a log is trimmed after the answers.
+    /// all. Full logs are trimmed after the answers.
     async fn serve(&mut self, round: Vec<(QueuePair, Request)>) -> Result<(), ServiceError> {
         let mut notices = Vec::new();
         let mut noticed = BTreeSet::new();
@@ -336,7 +336,7 @@ impl Service {
         }
         self.settle(&mut notices).await?;
         for number in noticed {
-            // Half of the ring stays free for what comes while the rest is trimmed.
+            // Half of the ring stays free for records that come while the rest is trimmed.
             if let Some(domain) = self.pool.domain(number)
                 && domain.log_is_half_full()
             {
@@ -516,7 +516,7 @@ impl Service {
         Ok(Notice { qp, number, found })
     }
 
-    /// Makes the records of all notices durable, applies them, and answers. An owner that writes what it may not write loses the tenure.
+    /// Makes the records of all notices durable, applies them, and answers. An owner that writes to memory of others loses the tenure.
     async fn settle(&mut self, notices: &mut Vec<Notice>) -> Result<(), ServiceError> {
         if notices.is_empty() {
             return Ok(());

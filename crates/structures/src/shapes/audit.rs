@@ -16,7 +16,7 @@ use crate::wire::{Pointer, UNIT_SIZE};
 /// The account of a domain's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// Blocks that structures, their old versions, what is left of ended ones, the results and the table use.
+    /// Blocks of structures and their old versions, of ended structures, of the results and of the table.
     pub blocks: u64,
     /// Units of these blocks.
     pub units: u64,

@@ -1,4 +1,4 @@
-//! A change of one key, and what follows from the value that the key has.
+//! A change of one key, and its effect, which depends on the value of the key.
 
 use super::item::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use super::traversal::Answer;
@@ -12,7 +12,7 @@ pub(super) struct KeyChange {
     value: Vec<u8>,
 }
 
-/// What becomes of the key.
+/// The effect on the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect<'a> {
     /// It stays as it is.
@@ -64,7 +64,7 @@ impl KeyChange {
         }
     }
 
-    /// The answer, and what becomes of a key with this value.
+    /// The answer, and the effect on a key with this value.
     pub fn outcome(&self, current: Option<&[u8]>) -> (Answer, Effect<'_>) {
         let existed = current.is_some();
         let put = Effect::Put(self.new_value());

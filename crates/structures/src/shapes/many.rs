@@ -1,4 +1,4 @@
-//! Many traversals at once: each step reads what all of them need, so a driver makes one round trip for each level and not for each key.
+//! Many traversals at once: each step reads the places of all of them, so a driver makes one round trip for each level and not for each key.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -24,7 +24,7 @@ struct UnderWay<T> {
     asked: SmallVec<[usize; 2]>,
 }
 
-/// The places of a step. What several traversals ask for is read once.
+/// The places of a step. A place of several traversals is read once.
 #[derive(Debug, Default)]
 struct Asked {
     places: Places,

@@ -119,7 +119,7 @@ impl Traversal for Reclaim {
 }
 
 impl ReclaimPlan {
-    /// Frees blocks, and notes in `roots` what is left.
+    /// Frees blocks, and notes the rest in `roots`.
     pub fn apply(self, draft: &mut Draft<'_>, roots: &mut Roots) -> Result<Answer, ExecuteFault> {
         let mut freed = 0;
         if !self.chain.is_empty() {

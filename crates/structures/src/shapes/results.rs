@@ -1,4 +1,4 @@
-//! The results of operations with tokens, on the medium: an operation that is done again, by any later writer, takes no effect and tells what it told.
+//! The results of operations with tokens, on the medium: a retried operation, of any later writer, takes no effect and gives its first answer again.
 //!
 //! ```text
 //!   table of structures ─▶ | line | line | ... |      line: tag, token, number, digest, size, answer or the item that holds it
@@ -25,7 +25,7 @@ const INLINE_SIZE: usize = 24;
 /// Lines of the largest table.
 const LINES_MAX: u64 = 4096;
 
-/// What is known about an operation with a token.
+/// The record of an operation with a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     line: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Results {
     by_line: BTreeMap<u64, u64>,
 }
 
-/// What a new operation with a token changes.
+/// The line that a new operation with a token adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewResult {
     token: u64,

@@ -8,7 +8,7 @@ use crate::wire::Pointer;
 /// Bytes of the line.
 pub(super) const ROOT_LINE_SIZE: u64 = 64;
 
-/// What changes when a structure grows, and the number of its items.
+/// The part of a structure that changes when it grows, and the number of its items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Root {
     /// The directory of a hash table, or the topmost node of a tree.

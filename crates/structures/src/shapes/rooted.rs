@@ -8,7 +8,7 @@ use stonecast_base::{Span, mutant};
 
 use super::traversal::{Place, Stale, Step, Traversal};
 
-/// A traversal whose end counts only if the root word is what it was when the structure was found.
+/// A traversal whose end counts only if the root word has not changed since the structure was found.
 #[derive(Clone, Debug)]
 pub struct Rooted<T: Traversal> {
     traversal: T,

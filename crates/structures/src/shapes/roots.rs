@@ -128,7 +128,7 @@ impl StructureKind {
     }
 }
 
-/// What a structure is. It never changes.
+/// The description of a structure. It never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The kind.
@@ -274,21 +274,21 @@ pub struct Named {
     pub number: u32,
     /// The name.
     pub name: String,
-    /// What it is.
+    /// The description.
     pub description: Description,
     anchor: Pointer,
     /// The root of a multi-version structure.
     root: Root,
 }
 
-/// A structure that has ended, and what is left of it.
+/// A structure that has ended, and its remaining blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndedRow {
     pub row: Named,
     pub heap: Heap,
 }
 
-/// The structures of a domain, and what else its writer finds behind the root word.
+/// The structures of a domain, and everything else behind the root word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     key: LogKey,
@@ -333,7 +333,7 @@ impl Roots {
         self.rows.iter().find(|row| row.name == name)
     }
 
-    /// The word that changes with the structures, and what it holds.
+    /// The word that changes with the structures, and its content.
     pub fn word(&self) -> (Span, u64) {
         (self.word, self.table.word())
     }
@@ -417,7 +417,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Puts an empty structure in the place of one. Returns its number. Whoever has found the old one by its name finds out by the root word.
+    /// Puts an empty structure in the place of one. Returns its number. Readers of the old one notice by the root word.
     pub(crate) fn clear(&mut self, draft: &mut Draft<'_>, name: &str) -> Result<u32, CreateFault> {
         let description = self.row_mut(name)?.description;
         self.end(draft, name)?;

@@ -1,6 +1,6 @@
 //! Structures that have ended, and how they are taken apart: a block after the other, from the root down.
 //!
-//! A *heap* on the medium holds what is still to be taken apart. An operation takes a few blocks off it, frees them, and puts their parts on it. The heap is a stack,
+//! A *heap* on the medium holds the blocks that are still to be taken apart. An operation takes a few blocks off it, frees them, and puts their parts on it. The heap is a stack,
 //! so it stays small: it holds the parts of one block of each level.
 
 use stonecast_base::Span;
@@ -18,10 +18,10 @@ use crate::wire::Pointer;
 
 /// Scraps of a chunk of a heap.
 const CHUNK_SCRAPS: u32 = (CHUNK_SIZE as u32 - 8) / 16;
-/// Bits of the word that say what a scrap is; the others hold its numbers.
+/// Bits of the word that hold the kind of a scrap; the others hold its numbers.
 const CODE_BITS: u32 = 8;
 
-/// What lies in a block of an ended structure.
+/// The content of a block of an ended structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Nothing that names other blocks.
@@ -53,7 +53,7 @@ pub(super) struct Scrap {
     pub part: Part,
 }
 
-/// What becomes of a scrap that is taken off the heap.
+/// The result of taking a scrap apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TakenApart {
     /// The block is free, and has this size. Otherwise the scrap is among its own parts.
@@ -119,7 +119,7 @@ impl Scrap {
         Some(Self::new(Pointer::from_word(pointer), part))
     }
 
-    /// What has to be read to take the block apart.
+    /// The bytes that are needed to take the block apart.
     pub fn place(&self) -> Option<Span> {
         let item = ITEM_HEADER_SIZE as u64;
         match self.part {
@@ -203,7 +203,7 @@ impl Scrap {
     }
 }
 
-/// What is still to be taken apart of an ended structure: a stack of chunks.
+/// The remaining blocks of an ended structure: a stack of chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Heap {
     /// The chunk on top, and the scraps in it.

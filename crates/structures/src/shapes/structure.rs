@@ -65,7 +65,7 @@ pub enum ExecuteFault {
         /// Bytes of the longest key of the structure.
         key_size_max: usize,
     },
-    /// Key or value of the operation are not what its verb needs.
+    /// Key or value of the operation do not fit its verb.
     #[error("key or value of a {verb:?} are none")]
     Value {
         /// The verb.
@@ -89,7 +89,7 @@ pub enum ExecuteFault {
         /// Bytes of the answer.
         size: usize,
     },
-    /// The consumer has not ended what it has taken.
+    /// The consumer has taken as many items as it may without ending one.
     #[error("{TAKEN_MAX} items are taken and not done")]
     Taken,
     /// Structures of this kind know no such operation.

@@ -1,4 +1,4 @@
-//! The walk before an operation on a structure of any kind, and what follows from it.
+//! The walk before an operation on a structure of any kind, and the plan that follows from it.
 
 use super::btree;
 use super::classic;

@@ -1,4 +1,4 @@
-//! What traversals and their drivers agree on.
+//! The agreement between traversals and their drivers.
 
 use smallvec::SmallVec;
 use stonecast_base::Span;
@@ -13,7 +13,7 @@ pub enum Step<T> {
     Read(Places),
     /// The end.
     Done(T),
-    /// A place holds something else than what was named: begin again.
+    /// A place holds something else than its pointer names: begin again.
     Stale(Stale),
 }
 
@@ -38,7 +38,7 @@ impl<T> Step<T> {
 pub struct Place {
     /// The bytes of the pool.
     pub span: Span,
-    /// Whether a reader may take bytes that it has read before: what follows shows whether they are too old. After [`Step::Stale`] they are read
+    /// Whether a reader may take bytes that it has read before: later places show whether they are too old. After [`Step::Stale`] they are read
     /// again.
     pub may_be_old: bool,
 }
@@ -61,14 +61,14 @@ impl Place {
     }
 }
 
-/// A place that holds something else than what the structure names there. A reader begins again: the structure has changed while it read. If nothing can
+/// A place that holds something else than its pointer names. A reader begins again: the structure has changed while it read. If nothing can
 /// have changed, the structure is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no {what} in the {} bytes at {}", .place.size, .place.offset)]
 pub struct Stale {
     /// The place.
     pub place: Span,
-    /// What should be there.
+    /// The expected content.
     pub what: &'static str,
 }
 
@@ -81,7 +81,7 @@ pub trait Traversal {
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Self::End>;
 }
 
-/// What an operation tells its caller.
+/// The answer to an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Whether the key had a value before.
@@ -98,7 +98,7 @@ pub enum Answer {
     Done,
     /// The number of blocks that were freed.
     Freed(u32),
-    /// What each operation of a group tells.
+    /// The answer to each operation of a group.
     Group(Vec<Answer>),
 }
 
@@ -126,7 +126,7 @@ impl Answer {
         }
     }
 
-    /// Reads what [`Answer::encode`] has made; `None`: the bytes are none.
+    /// Reads the bytes of [`Answer::encode`]; `None`: they are no answer.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (&code, rest) = bytes.split_first()?;
         let flag = || match rest {

@@ -1,12 +1,12 @@
-//! What a writer knows of the memory of its domain: words that it has read, and words as they will be when everything staged is applied.
+//! The knowledge of a writer about the memory of its domain: words that it has read, and words as they will be when everything staged is applied.
 //!
 //! ```text
 //!   read of the pool ──learn──▶ │ page │ page │ page │ ──recall──▶ next walk, without a READ
 //!   draft ────────────write───▶ └──────┴──────┴──────┘
 //! ```
 //!
-//! While a tenure lasts nobody but its writer changes the memory of the domain. So a known word is the word of the pool once everything staged is applied, and what
-//! was staged wins over what is read. Whether the tenure lasts shows elsewhere: a record counts only under the tenure word, and an answer to the program only behind a
+//! While a tenure lasts nobody but its writer changes the memory of the domain. So a known word is the word of the pool once everything staged is applied, and staged
+//! words win over words that are read. Whether the tenure lasts shows elsewhere: a record counts only under the tenure word, and an answer to the program only behind a
 //! look at that word.
 //!
 //! Pages with staged words stay until these are applied. Of the others a clock keeps those that were asked for.
@@ -198,7 +198,7 @@ impl Image {
         }
     }
 
-    /// Notes whole words as they will be, and what was known of them before.
+    /// Notes whole words as they will be, and their knowledge before.
     pub fn write(&mut self, offset: u64, bytes: &[u8], before: &mut Vec<Before>) {
         for (number, of_page, of_span) in parts(Span::new(offset, bytes.len() as u64)) {
             self.page(number);
@@ -267,9 +267,9 @@ mod tests {
 
     use super::*;
 
-    /// A memory that is the pool, and what the writer will have made of it.
+    /// A memory that is the pool, and its content once everything staged is applied.
     #[test]
-    fn an_image_gives_what_was_staged_over_what_was_read_and_takes_drafts_back() {
+    fn an_image_puts_staged_words_over_words_that_were_read_and_takes_drafts_back() {
         for seed in 0..50 {
             let mut random = random_from_seed(seed);
             let size = 4 * PAGE_SIZE as u64;

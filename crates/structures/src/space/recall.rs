@@ -45,7 +45,7 @@ impl Recall {
         (!missing.is_empty()).then_some(missing)
     }
 
-    /// Takes what was read of the missing places.
+    /// Takes the bytes of the missing places.
     pub(super) fn take(&mut self, image: &mut Image, read: &[Vec<u8>]) {
         for ((index, span), read) in self.missing.drain(..).zip(read) {
             let buffer = &mut self.buffers[index];

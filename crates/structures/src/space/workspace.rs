@@ -1,4 +1,4 @@
-//! What a writer knows about the memory of its domain: the bytes as they will be when everything staged is applied, the free blocks, and the
+//! The memory of a domain as its writer knows it: the bytes as they will be when everything staged is applied, the free blocks, and the
 //! transaction that is open.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ const WORD_ENTRY_SIZE: usize = ENTRY_HEADER_SIZE + 8;
 /// The open transaction of a writer, and everything that it rests on.
 ///
 /// An operation is executed before it is logged. The blocks and the log space that it needs are therefore known, and taken, before anything is
-/// acknowledged: whoever executes the same operations again, in the same order and in one transaction, takes the same blocks.
+/// acknowledged: a second execution of the same operations, in the same order and in one transaction, takes the same blocks.
 ///
 /// Blocks that the open transaction has taken are *fresh*: no reader reaches them before it is applied. Their final content is written in one entry in front of
 /// everything that links them, however often they change. Blocks that it frees are used again by later transactions only.
@@ -30,7 +30,7 @@ pub struct Workspace {
     image: Image,
     /// Log sequence number of the last operation.
     lsn: u64,
-    /// What the open transaction changes in blocks that readers reach, in order.
+    /// The changes of the open transaction in blocks that readers reach, in order.
     entries: Entries,
     /// The content of fresh blocks, by their offset.
     fresh: BTreeMap<u64, FreshBlock>,
@@ -43,7 +43,7 @@ pub struct Workspace {
     bits: BTreeMap<u64, u64>,
     /// Words that are stored behind everything else.
     last: BTreeMap<u64, u64>,
-    /// What the words of lines held before the open transaction, by their place.
+    /// The words of lines before the open transaction, by their place.
     before: BTreeMap<u64, u64>,
 }
 
@@ -54,7 +54,7 @@ struct FreshBlock {
     bytes: Vec<u8>,
 }
 
-/// What one operation changes. A draft that is dropped changes nothing.
+/// The changes of one operation. A draft that is dropped changes nothing.
 #[derive(Debug)]
 pub struct Draft<'a> {
     workspace: &'a mut Workspace,
@@ -62,14 +62,14 @@ pub struct Draft<'a> {
     entries: Entries,
     /// Entries that are stored behind all fresh blocks, also where they change one.
     in_order: Entries,
-    /// What the writer knew of the words that the draft has written.
+    /// The words that the draft has written, as the writer knew them before.
     undo: Vec<Before>,
     taken: BTreeSet<Block>,
     freed: Vec<Block>,
     /// Blocks that only older snapshots reach.
     retired: Vec<(Pointer, u64)>,
     last: BTreeMap<u64, u64>,
-    /// What the words of lines held before, as far as it was read.
+    /// The words of lines before, as far as they were read.
     before: BTreeMap<u64, u64>,
 }
 
@@ -134,7 +134,7 @@ impl Workspace {
     }
 
     /// Closes the open transaction: its entries, in the order in which they are applied. Bits come first, since nobody reads them but writers; then fresh
-    /// blocks, then what links them, then the words that change everything at once.
+    /// blocks, then the links to them, then the words that change everything at once.
     pub fn close(&mut self) -> Entries {
         let is_annulled = self.is_annulled();
         self.before.clear();
@@ -169,7 +169,7 @@ impl Workspace {
     }
 
     /// Whether the open transaction leaves everything as it was, like a push and the pop behind it: nothing is fresh or freed, and each word that it writes
-    /// is known to have held the same before the transaction. What another operation of the transaction changes stands in the way.
+    /// is known to have held the same before the transaction. A change of another operation of the transaction stands in the way.
     fn is_annulled(&self) -> bool {
         let is_as_before = |place: u64, word: u64| self.before.get(&place) == Some(&word);
         let mut last: BTreeMap<u64, u64> = BTreeMap::new();
@@ -189,7 +189,7 @@ impl Workspace {
         recall.ask(&mut self.image, places)
     }
 
-    /// Takes what was read of the pool, and puts over it what staged operations make of it.
+    /// Takes bytes of the pool, and puts staged words over them.
     pub(crate) fn take(&mut self, recall: &mut Recall, read: &[Vec<u8>]) {
         recall.take(&mut self.image, read);
     }
@@ -331,7 +331,7 @@ impl Draft<'_> {
         self.in_order.push(offset, bytes);
     }
 
-    /// Stores a word behind everything else of the transaction: what it names is there, and of several such words of one place the last one counts.
+    /// Stores a word behind everything else of the transaction: the block that it names is whole, and of several such words of one place the last one counts.
     pub fn write_last(&mut self, offset: u64, word: u64) {
         self.note_written(offset, &word.to_le_bytes());
         self.last.insert(offset, word);
@@ -350,12 +350,12 @@ impl Draft<'_> {
         image.write(offset, bytes, &mut self.undo);
     }
 
-    /// As [`Workspace::ask`], with what this draft has written.
+    /// As [`Workspace::ask`], with the words of this draft.
     pub(crate) fn ask(&mut self, recall: &mut Recall, places: &[Place]) -> Option<Places> {
         self.workspace.ask(recall, places)
     }
 
-    /// As [`Workspace::take`], with what this draft has written.
+    /// As [`Workspace::take`], with the words of this draft.
     pub(crate) fn take(&mut self, recall: &mut Recall, read: &[Vec<u8>]) {
         self.workspace.take(recall, read);
     }

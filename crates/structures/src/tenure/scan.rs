@@ -11,7 +11,7 @@ use crate::wire::{Chain, HEADER_SIZE, LogKey, Record, RecordFault};
 pub struct Mark {
     /// Position behind the record before.
     pub position: u64,
-    /// What the record at this position must continue.
+    /// The chain that the record at this position must continue.
     pub chain: Chain,
 }
 

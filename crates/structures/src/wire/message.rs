@@ -22,20 +22,20 @@ pub(crate) const REQUESTS_MAX: u64 = 8;
 /// Slabs that an answer names, at most.
 pub(crate) const SLABS_MAX: usize = MESSAGE_SIZE_MAX as usize / 8 - 2;
 
-/// What a front-end asks for.
+/// A request of a front-end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// A window to read the pool.
     Attach,
     /// The domain with this name, which is made if there is none; a new one if no name is given.
     CreateDomain { name: DomainName },
-    /// Another slab for a domain. A domain that somebody else has a tenure of gets none.
+    /// Another slab for a domain. A domain of another owner gets none.
     GiveSlab { domain: u32 },
     /// The slabs of a domain.
     Slabs { domain: u32 },
     /// The next tenure of a domain.
     Lease { domain: u32 },
-    /// The log has new records: make them durable, and apply what is to be applied.
+    /// The log has new records: make them durable, and apply the transactions among them.
     Notify { domain: u32 },
     /// The end of a tenure.
     Release { domain: u32 },
@@ -43,7 +43,7 @@ pub(crate) enum Request {
     Stat { domain: u32 },
 }
 
-/// What a back-end answers.
+/// An answer of a back-end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Attached {
@@ -81,7 +81,7 @@ pub(crate) enum Answer {
     NotYours,
     /// There is no such domain.
     NoDomain,
-    /// The pool has no room for what was asked.
+    /// The pool has no room.
     NoRoom,
     /// The domain is damaged.
     Damaged,

@@ -1,4 +1,4 @@
-//! The body of an operation's record: what a program asked for, so that the back-end can do it if the program's front-end does not.
+//! The body of an operation's record: the request of a program, so that the back-end can do it if the program's front-end does not.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,7 +16,7 @@ struct OperationBytes {
     version: u8,
 }
 
-/// What an operation does. The structure decides about the answer.
+/// The kind of an operation. The structure decides about the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verb {
@@ -32,7 +32,7 @@ pub enum Verb {
     Push = 5,
     /// Removes the value on top of a stack, or at the head of a queue.
     Pop = 6,
-    /// Makes a structure: the key is its name, the value what it is. The operation is one of the domain, whose number is 0.
+    /// Makes a structure: the key is its name, the value its description. The operation is one of the domain, whose number is 0.
     Create = 7,
     /// Gives the key another value if it has a certain one; the value is a [`Comparison`].
     CompareAndUpdate = 8,
@@ -103,7 +103,7 @@ pub struct Operation<'a> {
     pub token: u64,
     /// The structure, by its number in the domain.
     pub structure: u32,
-    /// What is done.
+    /// The kind.
     pub verb: Verb,
     /// The encoded key; empty for structures without keys.
     pub key: &'a [u8],

@@ -60,7 +60,7 @@ pub enum Kind {
         /// The number.
         number: u64,
     },
-    /// What the operations with the numbers up to `last` change in the memory of the domain.
+    /// The changes of the operations with the numbers up to `last` in the memory of the domain.
     Transaction {
         /// The number of the last operation that is covered, or was covered before.
         last: u64,
@@ -76,7 +76,7 @@ pub struct RecordHeader {
     pub lsn: u64,
     /// The tenure of the record's writer.
     pub tenure: u32,
-    /// What the record does.
+    /// The kind of the record.
     pub kind: Kind,
     /// Bytes of the body.
     pub body_size: usize,
@@ -168,7 +168,7 @@ pub enum RecordFault {
     },
 }
 
-/// The end of a log: what the next record must follow.
+/// The end of a log, which the next record must follow.
 ///
 /// Both sides have one: a writer makes records with it, and a scan checks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +236,7 @@ impl Chain {
         bytes
     }
 
-    /// Bytes of the record whose header these bytes may be. `room` is what the log has left from its start.
+    /// Bytes of the record whose header these bytes may be. `room`: bytes of the log from its start on.
     ///
     /// # Errors
     /// [`RecordFault`] if the header is not that of the next record.
@@ -443,7 +443,7 @@ mod tests {
 
     /// Needs the check of the numbers.
     #[test]
-    fn a_transaction_covers_what_follows_and_nothing_that_is_missing() {
+    fn a_transaction_covers_the_next_operations_without_a_gap() {
         let mut chain = start(3);
         let _ = chain.append(KEY, operation(41), b"");
         let _ = chain.append(KEY, operation(42), b"");

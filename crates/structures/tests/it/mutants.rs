@@ -102,7 +102,7 @@ fn every_seeded_bug_of_structures_is_found() {
             ),
             (
                 Mutant::LentNotFlushed,
-                sessions::a_power_cut_at_any_moment_loses_nothing_that_was_told,
+                sessions::a_power_cut_at_any_moment_loses_no_acknowledged_operation,
             ),
             (
                 Mutant::WordNotReadAgain,
@@ -110,7 +110,7 @@ fn every_seeded_bug_of_structures_is_found() {
             ),
             (
                 Mutant::KnownBeyondTenure,
-                sessions::a_writer_whose_tenure_is_over_gives_no_answer_from_what_it_knows,
+                sessions::a_writer_whose_tenure_is_over_answers_nothing_from_its_memory,
             ),
             (Mutant::BlockTagNotChecked, readers),
             (Mutant::SlotTagNotChecked, readers),
@@ -143,7 +143,7 @@ fn every_seeded_bug_of_structures_is_found() {
             (Mutant::TokenForgotten, structures),
             (
                 Mutant::ForgottenRetried,
-                several::an_operation_is_refused_when_nobody_can_tell_whether_it_was_done,
+                several::a_retry_is_refused_once_its_result_may_be_forgotten,
             ),
             (
                 Mutant::AnnulledBehindOthers,

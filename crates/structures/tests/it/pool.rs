@@ -17,7 +17,7 @@ use crate::memory::Memory;
 /// Memory whose lines become durable by write-backs. A test may ask for the state that a crash after some more stores would leave.
 pub struct Pool {
     memory: Memory,
-    /// Stores and persists until the crash, and what the crash leaves.
+    /// Stores and persists until the crash, and the memory that the crash leaves.
     crash_in: Cell<Option<u64>>,
     wreck: RefCell<Option<Memory>>,
     /// After this many reads another party stores a word: reads left, offset, word.
@@ -44,12 +44,12 @@ impl Pool {
         &self.memory
     }
 
-    /// Keeps what a crash leaves after `steps` more stores and persists.
+    /// Keeps the memory that a crash leaves after `steps` more stores and persists.
     pub fn crash_in(&self, steps: u64) {
         self.crash_in.set(Some(steps));
     }
 
-    /// What the crash has left, if it has happened.
+    /// The memory that the crash has left, if it has happened.
     pub fn take_wreck(&self) -> Option<Memory> {
         self.crash_in.set(None);
         self.wreck.take()

@@ -194,7 +194,7 @@ pub async fn keys(back_end: &Rc<BackEnd>, domain: u32, structure: u32, end: u64)
 
 /// Needs the hand-over at the end of a connection: the operations that were flushed and not published are executed.
 #[test]
-fn a_writer_is_seen_by_readers_and_its_successor_has_everything_that_was_told() {
+fn a_writer_is_seen_by_readers_and_its_successor_has_every_acknowledged_operation() {
     for seed in 0..3 {
         let scene = Scene::new(seed);
         let world = scene.world.clone();
@@ -360,7 +360,7 @@ pub fn a_reader_is_told_at_once_that_its_version_is_too_old() {
 
 /// Needs the quota, and the look of the back-end at the log.
 #[test]
-fn a_domain_gets_no_more_memory_than_it_may_have_and_its_state_shows_what_lags() {
+fn a_domain_gets_no_more_memory_than_its_quota_and_its_state_shows_its_lags() {
     let scene = Scene::new(12);
     let world = scene.world.clone();
     world.block_on(async move {
@@ -416,7 +416,7 @@ fn a_domain_gets_no_more_memory_than_it_may_have_and_its_state_shows_what_lags()
 
 /// Needs the look at the tenure word behind an answer: everything else is known to the writer.
 #[test]
-pub fn a_writer_whose_tenure_is_over_gives_no_answer_from_what_it_knows() {
+pub fn a_writer_whose_tenure_is_over_answers_nothing_from_its_memory() {
     let scene = Scene::new(9);
     let world = scene.world.clone();
     world.block_on(async move {
@@ -474,7 +474,7 @@ fn a_writer_that_appends_and_asks_nothing_keeps_its_tenure() {
 
 /// Needs the end of all tenures at a restart, and the replay.
 #[test]
-fn a_back_end_that_was_killed_serves_everything_that_was_told() {
+fn a_back_end_that_was_killed_serves_every_acknowledged_operation() {
     for seed in 0..3 {
         let mut scene = Scene::new(seed);
         let world = scene.world.clone();
@@ -550,7 +550,7 @@ async fn stranger(scene: &Scene, version: u32, messages: &[&[u8]]) -> Result<(),
     Ok(())
 }
 
-/// Needs the check of each message, and that a request about somebody else's tenure does nothing.
+/// Needs the check of each message, and that a request about the tenure of another owner does nothing.
 #[test]
 fn strangers_on_the_control_channel_disturb_nobody() {
     let scene = Scene::new(3);
@@ -582,9 +582,9 @@ fn strangers_on_the_control_channel_disturb_nobody() {
     });
 }
 
-/// Needs every persist of the back-end, and each step of the plan by which records become durable: of what was not durable, any part may be gone.
+/// Needs every persist of the back-end, and each step of the plan by which records become durable: any part of the other words may be gone.
 #[test]
-pub fn a_power_cut_at_any_moment_loses_nothing_that_was_told() {
+pub fn a_power_cut_at_any_moment_loses_no_acknowledged_operation() {
     for platform in PLATFORMS {
         let told: u64 = (0..30).map(|seed| cut_power(platform, seed)).sum();
         assert!(told > 250, "{platform:?}: {told} keys were told");
@@ -705,7 +705,7 @@ fn both_sides_agree_on_the_plan_of_the_declared_platform() {
     }
 }
 
-/// The costs of calls as facts: of a writer that knows what it needs and of one that does not, of a reader with a cache and of one without.
+/// The costs of calls as facts: of a writer that knows its way and of one that does not, of a reader with a cache and of one without.
 #[test]
 fn each_call_takes_as_many_round_trips_as_its_walk_has_levels() {
     for platform in [ANSWERED, platform(PersistenceDomain::Mhp, Ddio::On)] {
@@ -746,7 +746,7 @@ fn costs_on(platform: DeclaredPlatform) {
             (cost.reads, cost.writes, cost.sends, cost.doorbells)
         };
         let (key, value) = (7_u64.encoded(), 21_u64.to_le_bytes());
-        // A writer knows what it has read or written. The record goes out when somebody waits for it.
+        // A writer knows the words that it has read or written. A wait sends the record.
         let change = operation(table, Verb::Update, &key, &value);
         let (_, ticket) = writer.stage(&change).await.expect("there is room");
         assert_eq!(cost(), (0, 0, 0, 0));

@@ -53,7 +53,7 @@ pub struct Show {
     connection: Connection,
 }
 
-/// Shows the state of each lock domain: its writer, what readers do not see yet, what a restart would read, and its memory.
+/// Shows the state of each lock domain: its writer, the operations that readers do and do not see, the part of the log that a restart would read, and its memory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -41,7 +41,7 @@ pub struct Import {
     connection: Connection,
 }
 
-/// Writes every entry of a structure with keys and values of bytes as NDJSON: by key for a B+tree, in no order for a hash table. What is written stood in the
+/// Writes every entry of a structure with keys and values of bytes as NDJSON: by key for a B+tree, in no order for a hash table. The entries stood in the
 /// structure at one moment.
 #[derive(Debug, Args)]
 #[command(after_help = "\

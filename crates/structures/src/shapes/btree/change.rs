@@ -172,7 +172,7 @@ impl ChangePlan {
         Ok(answer)
     }
 
-    /// Adds a key to the leaf, and splits what is full, from the leaf up.
+    /// Adds a key to the leaf, and splits full nodes, from the leaf up.
     fn add(&mut self, draft: &mut Draft<'_>, key: Vec<u8>, value: Value) -> Result<(), SpaceFault> {
         let (tags, anchor) = (self.tree.tags, self.tree.anchor());
         let mut root = self.path.root;

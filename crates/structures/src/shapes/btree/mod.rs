@@ -11,7 +11,7 @@
 //! moment, or is noticed to give none. A slot is written before its word, and the words before the tag, so an insert is three small entries. Words
 //! are in the order of their keys, and slots in none: a look-up halves the words of an inner node, and an insert moves words and no slot.
 //!
-//! On the way down, the head of each node and the slot of each child are checked, and not the separators that lead there: the fences of what follows show a wrong
+//! On the way down, the head of each node and the slot of each child are checked, and not the separators that lead there: the fences of the next node show a wrong
 //! way.
 //!
 //! A split writes the right half as a new node, then the left node without it, then the parent. A reader that arrives through an old parent, old

@@ -43,12 +43,12 @@ pub struct MvChangePlan {
     slots: Vec<Vec<Slot>>,
 }
 
-/// What a parent has to note.
+/// The change that a parent has to note.
 enum Up {
     /// The node lies where it lay.
     Same,
     Moved(Pointer),
-    /// The node lies here, and what is at or above the key in a new node.
+    /// The node lies here, and its keys from this one on lie in a new node.
     Split(Pointer, Vec<u8>, Pointer),
 }
 

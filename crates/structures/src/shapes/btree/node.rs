@@ -241,7 +241,7 @@ fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// A node whose head was checked, in bytes of somebody else.
+/// A node whose head was checked, in borrowed bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeView<'a> {
     pub level: u32,
@@ -519,7 +519,7 @@ impl Node {
         draft.write(self.pointer.offset(), head);
     }
 
-    /// Writes what [`Node::put`] has changed: the slot, the words, the tag, in this order.
+    /// Writes the changes of [`Node::put`]: the slot, the words, the tag, in this order.
     pub fn write_placed(&mut self, draft: &mut Draft<'_>, tags: TagKey, placed: &Placed) {
         let offset = self.pointer.offset() + placed.slot.start as u64;
         draft.write(offset, &self.bytes[placed.slot.clone()]);
@@ -553,7 +553,7 @@ mod tests {
     use super::*;
     use crate::wire::LogKey;
 
-    /// Needs the one meaning of the number of keys: a back-end executes what a hostile writer has logged, on what that writer has made.
+    /// Needs the one meaning of the number of keys: a back-end executes operations of a hostile writer on nodes of that writer.
     #[test]
     fn a_node_with_a_hole_in_its_words_is_changed_without_a_panic() {
         let tags = TagKey::of(LogKey(1), 0, 1);

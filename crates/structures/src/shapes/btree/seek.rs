@@ -28,7 +28,7 @@ pub enum Seek {
 }
 
 impl Seek {
-    /// Whether a child whose keys begin with `separator` may hold what is wanted.
+    /// Whether a child whose keys begin with `separator` may hold the wanted key.
     fn may_begin_at(&self, separator: &[u8]) -> bool {
         match self {
             Self::At(key) => separator <= &**key,
@@ -37,7 +37,7 @@ impl Seek {
         }
     }
 
-    /// Whether what is wanted lies behind the right link of `node`.
+    /// Whether the wanted key lies behind the right link of `node`.
     fn is_right_of(&self, node: &NodeView<'_>) -> bool {
         let Some(high) = node.high else { return false };
         match self {
@@ -47,7 +47,7 @@ impl Seek {
         }
     }
 
-    /// Whether `node` holds what is wanted.
+    /// Whether the wanted key lies in `node`.
     fn is_at(&self, node: &NodeView<'_>) -> bool {
         match self {
             Self::At(key) => node.holds(key),

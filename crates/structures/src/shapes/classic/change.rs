@@ -65,7 +65,7 @@ pub struct ChangePlan {
     path: Path,
     /// The value of the key, if the change depends on it.
     current: Vec<u8>,
-    /// Of a removal: the nodes on the seam, from the topmost one down, each with the side on which the seam goes on; and what lies below the last one.
+    /// Of a removal: the nodes on the seam, from the topmost one down, each with the side on which the seam goes on; and the subtree below the last one.
     seam: (Vec<Way>, Pointer),
 }
 

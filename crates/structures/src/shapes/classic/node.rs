@@ -115,7 +115,7 @@ impl Node {
         draft.write(self.pointer.offset(), &self.bytes(sizes, tags));
     }
 
-    /// Writes the links of a node. A reader that comes in between finds no tag for what it has read.
+    /// Writes the links of a node. A reader that comes in between finds a tag that does not match its bytes.
     pub fn write_links(&self, draft: &mut Draft<'_>, sizes: Sizes, tags: TagKey) {
         let bytes = self.bytes(sizes, tags);
         draft.write(self.pointer.offset(), &bytes[..LINKS_END]);

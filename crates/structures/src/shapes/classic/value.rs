@@ -140,7 +140,7 @@ impl ValuesOf {
         }
     }
 
-    /// Takes what was read. Returns the places to read next; none at the end.
+    /// Takes the bytes that were read. Returns the places to read next; none at the end.
     pub fn step(&mut self, contents: &mut Contents, bytes: &[Vec<u8>]) -> Result<Places, Stale> {
         if !std::mem::replace(&mut self.has_begun, true) {
             let places = self

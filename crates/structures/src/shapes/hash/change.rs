@@ -1,4 +1,4 @@
-//! Changes of a hash table: a look-up, and, if the bucket has no room, what it takes to split the segment.
+//! Changes of a hash table: a look-up, and, if the bucket has no room, the reads that a split of the segment needs.
 
 use crate::shapes::item::{ITEM_HEADER_SIZE, ItemReader, KEY_SIZE_MAX, item_bytes, item_size};
 use crate::shapes::key_change::{Effect, KeyChange};

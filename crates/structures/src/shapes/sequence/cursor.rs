@@ -1,12 +1,12 @@
 //! The place of a consumer in a queue. Producer and consumer have a lock domain each, and so a lease each.
 //!
 //! ```text
-//!   producer's domain   queue:    | 4 | 5 | 6 | 7 | 8 | 9 |          pushes at the end, pops what is below the floor
+//!   producer's domain   queue:    | 4 | 5 | 6 | 7 | 8 | 9 |          pushes at the end, pops the items below the floor
 //!   consumer's domain   cursor:     floor 4     next 7               takes 7 next; taken and not done: 4 and 6
 //! ```
 //!
 //! A consumer reads an item of the queue as any reader does, and *takes* it by its number and a token: the cursor goes on, and token and number stay in its record until the item is
-//! *done*. Whoever has the cursor's next lease finds them there. The producer removes items below the floor, and no others.
+//! *done*. The next owner of the cursor finds them there. The producer removes items below the floor, and no others.
 
 use stonecast_base::mutant;
 
@@ -19,7 +19,7 @@ use crate::wire::{Pointer, Verb};
 
 /// Bytes of the line.
 const LINE_SIZE: u64 = 64;
-/// Bytes of the block that holds what was taken.
+/// Bytes of the block of taken items.
 const TAKEN_SIZE: u64 = 1024;
 /// Items that are taken and not done, at most.
 pub const TAKEN_MAX: usize = TAKEN_SIZE as usize / 16 - 1;
@@ -31,7 +31,7 @@ pub struct Cursor {
     tags: TagKey,
 }
 
-/// What a cursor says.
+/// The state of a cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CursorState {
     /// The number of the item that is taken next.
@@ -51,7 +51,7 @@ impl CursorState {
     }
 }
 
-/// Reads a cursor: the line, then what was taken.
+/// Reads a cursor: the line, then the taken items.
 #[derive(Clone, Debug)]
 pub struct ReadCursor {
     cursor: Cursor,
@@ -131,7 +131,7 @@ impl Cursor {
         })
     }
 
-    /// Writes what was taken, then the line.
+    /// Writes the taken items, then the line.
     fn write(&self, draft: &mut Draft<'_>, block: Pointer, state: &CursorState) {
         let pairs = state.taken.iter();
         let pairs = pairs.flat_map(|(token, number)| [*token, *number]);

@@ -29,7 +29,7 @@ pub struct QueueTravel {
     queue: Queue,
     peek: Peek,
     pushed: Option<Vec<u8>>,
-    /// What was read before the words of a chunk are read.
+    /// The state before the words of a chunk are read.
     ended: Option<(Line, Option<Item>)>,
 }
 
@@ -144,7 +144,7 @@ impl QueueTravel {
         })
     }
 
-    /// Reads what comes behind the item that is popped: its word, if it stands in the same chunk, or else the link.
+    /// Reads the successor of the popped item: its word, if it stands in the same chunk, or else the link.
     fn follow(&mut self, line: Line, first: Option<Item>) -> Step<QueuePlan> {
         if self.pushed.is_some() || line.length <= 1 {
             return self.planned((line, first), Pointer::NULL, Pointer::NULL);
@@ -357,7 +357,7 @@ impl Traversal for QueueWalk {
     }
 }
 
-/// Chunks that a reader passes on the way to an item. Their number is the writer's, who may be hostile.
+/// Chunks that a reader passes on the way to an item. Their number is chosen by the writer, which may be hostile.
 const CHUNKS_MAX: u64 = 1 << 16;
 
 /// Reads the item of a queue with a certain number: the line, the chunks up to the item's, the item.

@@ -1,4 +1,4 @@
-//! Random histories of writers, back-ends and crashes: after each hand-over the registers hold what a prefix of the steps gives, with everything in
+//! Random histories of writers, back-ends and crashes: after each hand-over the registers hold the result of a prefix of the steps, with everything in
 //! it that a writer was told or a reader saw.
 
 use std::cell::RefCell;
@@ -22,7 +22,7 @@ struct History {
     /// Steps of ended tenures, which nothing can change any more.
     decided: Vec<Step>,
     writer: Option<Rc<RefCell<Writer>>>,
-    /// A writer that could not be stopped for certain: its window may still be open. What its tickets said when its tenure ended.
+    /// A writer that could not be stopped for certain: its window may still be open. The state of its tickets when its tenure ended.
     late: Option<(Rc<RefCell<Writer>>, usize)>,
     /// Steps of the writer that a reader has seen.
     seen: usize,
@@ -63,7 +63,7 @@ impl History {
         folded(self.decided.iter().chain(&self.staged()[..count]))
     }
 
-    /// Notes what readers see now: each register shows the result of some prefix.
+    /// Notes the registers as readers see them now: each register shows the result of some prefix.
     fn look(&mut self, memory: &Memory) {
         let shown = registers(memory);
         for register in 0..REGISTERS as usize {
@@ -118,7 +118,7 @@ impl History {
     fn hand_over(&mut self) {
         let raised = self.domain.raise();
         if let Some((late, _)) = &self.late {
-            // What a writer writes before the scan may count.
+            // A record that is written before the scan may count.
             go_on(&mut late.borrow_mut(), self.pool.memory(), &mut self.random);
             let (late, pool) = (late.clone(), self.pool.clone());
             let mut random = random_from_seed(self.random.next_u64());
@@ -265,7 +265,7 @@ pub fn run(seed: u64) {
 }
 
 #[test]
-fn after_every_hand_over_the_registers_hold_a_prefix_with_everything_that_was_told() {
+fn after_every_hand_over_the_registers_hold_a_prefix_with_every_acknowledged_operation() {
     for seed in 0..3_000 {
         let ran = std::panic::catch_unwind(|| run(seed));
         assert!(ran.is_ok(), "seed {seed}");

@@ -250,7 +250,7 @@ pub fn a_reader_across_a_restart_never_goes_back() {
     }
 }
 
-/// Ends a look-up that has read `bytes`; `None`: what it reads is stale.
+/// Ends a look-up that has read `bytes`; `None`: it met a stale place.
 fn go_on<T: Traversal<End = stonecast_structures::shapes::hash::Found>>(
     mut find: T,
     mut bytes: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! A domain of a few registers, its writers, and what the test knows about them.
+//! A domain of a few registers, its writers, and the test's knowledge of them.
 
 use std::rc::Rc;
 
@@ -71,7 +71,7 @@ pub fn register_offset(register: u64) -> u64 {
     SLABS + register * 64
 }
 
-/// What the registers hold.
+/// The content of the registers.
 pub fn registers(memory: &dyn Region) -> Registers {
     std::array::from_fn(|register| memory.load(register_offset(register as u64)))
 }

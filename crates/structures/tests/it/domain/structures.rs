@@ -1,5 +1,5 @@
-//! A structure of each kind in one domain, under crashes: after each hand-over they hold what a prefix of the operations gives, with everything that was told, an
-//! operation that is done again tells what it told, and every unit of the slabs is free or belongs to one block.
+//! A structure of each kind in one domain, under crashes: after each hand-over they hold the result of a prefix of the operations, with everything acknowledged, a
+//! retried operation gives its first answer, and every unit of the slabs is free or belongs to one block.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -52,19 +52,19 @@ struct Change {
     value: Vec<u8>,
 }
 
-/// What a structure is called, how often it was renamed, and its items. A stack has its top last.
+/// The number of a structure, how often it was renamed, and its items. A stack has its top last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Content {
     number: u32,
     renamed: usize,
     sequence: VecDeque<Vec<u8>>,
-    /// Of a cursor: the next number, and what was taken.
+    /// Of a cursor: the next number, and the taken items.
     next: u64,
     taken: Vec<(u64, u64)>,
     map: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// What the structures hold.
+/// The content of the structures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
     created: u32,
@@ -276,11 +276,11 @@ fn held(memory: &Memory, span: Span) -> Option<Vec<u8>> {
     territory().holds(span).then(|| copied(memory, span))
 }
 
-/// A writer and what it was told.
+/// A writer and the answers that it was given.
 struct Writer {
     writer: DomainWriter,
     calls: Vec<Call>,
-    /// What the calls with a token were told: index of the call, token, operation, answer.
+    /// The answers to the calls with a token: index of the call, token, operation, answer.
     tokens: Vec<Told>,
     volatile: Vec<Span>,
     durable: usize,

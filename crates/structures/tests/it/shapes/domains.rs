@@ -46,7 +46,7 @@ fn items(store: &Store, tree: &MvBTree) -> Result<Items, Stale> {
     Ok(contents.items)
 }
 
-/// Needs the retire chain: a snapshot lasts as long as nothing is reclaimed, and then ends as too old or shows what it showed. Needs the root word at the end of a
+/// Needs the retire chain: a snapshot lasts as long as nothing is reclaimed, and then ends as too old or shows the same. Needs the root word at the end of a
 /// transaction: two trees that change in groups are the same in every snapshot.
 pub fn a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old() {
     for seed in 0..4 {
@@ -203,7 +203,7 @@ pub fn a_queue_goes_from_its_producer_to_its_consumer_through_the_deaths_of_both
                     producer.publish();
                     (0..random.random_range(0..100)).for_each(|_| producer.apply_word());
                 }
-                // What the producer sees of the consumer is what was applied.
+                // The producer sees the applied words of the consumer.
                 3 => {
                     let state = drive(cursor.read(), |span| consumer.read(span));
                     let floor = state.map_or(popped, |state| state.floor());
@@ -217,7 +217,7 @@ pub fn a_queue_goes_from_its_producer_to_its_consumer_through_the_deaths_of_both
                     producer.apply_all();
                     producer.next_writer();
                 }
-                // The next consumer finds what the one before has taken.
+                // The next consumer finds the items that the one before has taken.
                 5 => {
                     consumer.apply_all();
                     consumer.next_writer();
@@ -351,7 +351,7 @@ fn each_rule_of_a_domain_holds() {
     a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old();
     a_snapshot_takes_no_younger_node_for_its_own();
     a_reader_notices_that_a_structure_was_made_empty();
-    an_operation_is_refused_when_nobody_can_tell_whether_it_was_done();
+    a_retry_is_refused_once_its_result_may_be_forgotten();
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn a_structure_that_is_dropped_gives_every_block_back() {
                 store.check_memory();
             }
         }
-        // Table, and what the other structure has.
+        // Table, and the blocks of the other structure.
         let after = store.check_memory();
         assert!(after.blocks <= 4, "{kind:?}: {after:?}");
         assert_eq!(store.roots().unwrap().rows().len(), 1);
@@ -521,7 +521,7 @@ fn a_group_is_done_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn an_operation_that_is_done_again_tells_what_it_told() {
+fn a_retried_operation_gives_its_first_answer() {
     let mut store = Store::new(24, description(StructureKind::Stack));
     let long = vec![7; 100_000];
     let push = |token, value| Operation {
@@ -568,7 +568,7 @@ fn an_operation_that_is_done_again_tells_what_it_told() {
 }
 
 /// Needs the look at the oldest result: the ring of results holds as many as an eighth of a slab.
-pub fn an_operation_is_refused_when_nobody_can_tell_whether_it_was_done() {
+pub fn a_retry_is_refused_once_its_result_may_be_forgotten() {
     let push = |token| Operation {
         token,
         structure: FIRST,

@@ -84,7 +84,7 @@ const VERBS: [Verb; 5] = [
     Verb::CompareAndUpdate,
 ];
 
-/// The value of an operation: that of a comparison expects what the key has, or something else.
+/// The value of an operation: that of a comparison expects the value of the key, or something else.
 fn operand(random: &mut Random, map: &Map, verb: Verb, key: &[u8], value: Vec<u8>) -> Vec<u8> {
     if verb != Verb::CompareAndUpdate {
         return value;
@@ -97,7 +97,7 @@ fn operand(random: &mut Random, map: &Map, verb: Verb, key: &[u8], value: Vec<u8
     comparison.encode()
 }
 
-/// What a map does.
+/// The answer of a map.
 fn model(map: &mut Map, verb: Verb, key: &[u8], value: &[u8]) -> Answer {
     let existed = map.contains_key(key);
     match verb {
@@ -297,7 +297,7 @@ fn read_torn(store: &mut Store, random: &mut Random, span: Span) -> Option<Vec<u
 /// The values that a key has had, each with the number of the operation that gave it.
 type KeyHistory = Vec<(usize, Option<Vec<u8>>)>;
 
-/// How much a run does of what.
+/// The amounts of a run.
 struct Habit {
     keys: u64,
     /// Operations before each read, at most.
@@ -325,7 +325,7 @@ const HABITS: [Habit; 3] = [
     },
 ];
 
-/// A reader beside a writer: what it reads is the value at some moment of the read, and never older than what it has read before.
+/// A reader beside a writer: each value is that of some moment of the read, and never older than an earlier one.
 pub fn run_beside(kind: StructureKind, seed: u64) {
     let mut random = random_from_seed(seed);
     let habit = &HABITS[(seed % 3) as usize];
@@ -496,7 +496,7 @@ fn generations_are_needed_by_readers() {
     a_reader_with_an_old_word_sees_no_value_before_it_is_published();
 }
 
-/// A leaf that is read beside a writer holds what all of its keys had at one moment of the read.
+/// A leaf that is read beside a writer holds the values that all of its keys had at one moment of the read.
 fn check_page(
     store: &mut Store,
     random: &mut Random,

@@ -170,12 +170,12 @@ impl Store {
         self.writer.log().chain().lsn
     }
 
-    /// Another writer begins with what is in memory.
+    /// Another writer begins with the memory as it is.
     pub fn next_writer(&mut self) {
         self.next_writer_at(self.lsn());
     }
 
-    /// Another writer begins with what is in memory, and with this number for its first record.
+    /// Another writer begins with the memory as it is, and with this number for its first record.
     pub fn next_writer_at(&mut self, lsn: u64) {
         self.writer = writer_of(&self.memory, &self.territory, lsn);
     }

@@ -7,8 +7,8 @@
 //!                     ─0▶ tower ▶ tower ▶ ... tower ─▶
 //! ```
 //!
-//! The height of a tower is a hash of its key, as the shape of a binary search tree is: a hostile program cannot choose it, and whoever executes an operation again makes the
-//! same tower. A quarter of the towers of one level reach the next one.
+//! The height of a tower is a hash of its key, as the shape of a binary search tree is: a hostile program cannot choose it, and the back-end makes the same tower
+//! as the writer when it executes an operation again. A quarter of the towers of one level reach the next one.
 //!
 //! A key is in the list while level 0 links its tower. An insert links the tower at level 0 first and then upwards; a removal unlinks it from the top down. So a tower
 //! that a higher level links is in the list, and a reader that checks each tower by itself is linearizable:

@@ -101,7 +101,7 @@ impl Tower {
         draft.write(self.pointer.offset(), &self.bytes(of));
     }
 
-    /// Writes the links of some levels. A reader that comes in between finds no tag for what it has read.
+    /// Writes the links of some levels. A reader that comes in between finds a tag that does not match its bytes.
     pub fn write_links(&self, draft: &mut Draft<'_>, of: (Sizes, TagKey), levels: Range<usize>) {
         let bytes = self.bytes(of);
         let (start, end) = (
