@@ -323,8 +323,8 @@ impl<S: Keyed> Writer<S> {
     ///
     /// [`Error::TenureOver`], [`Error::Gone`], [`Error::Damaged`], [`Error::Decode`].
     pub async fn get(&mut self, key: &S::Key) -> Result<Option<S::Value>, Error> {
-        let found = self.domain.get(&self.name, self.number, &key.encoded());
-        let found = found.await?;
+        let key = key.encoded();
+        let found = self.domain.get(&self.name, self.number, &key).await?;
         found
             .map(|bytes| decoded::<S>(&self.name, &bytes))
             .transpose()
