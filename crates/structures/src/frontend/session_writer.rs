@@ -284,7 +284,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives the tenure back. The back-end executes operations that were staged and not published.
+    /// Gives the tenure back. The back-end executes operations that are durable and not published; the others are lost.
     ///
     /// # Errors
     /// [`FrontEndError::Over`]: it was over.

@@ -397,6 +397,7 @@ fn a_domain_gets_no_more_memory_than_its_quota_and_its_state_shows_its_lags() {
             matches!(refused, FrontEndError::OverQuota { .. }),
             "{refused}"
         );
+        writer.flush().await.expect("the tenure lasts");
         writer.release().await.expect("the tenure lasts");
         drop(scene.writer(&front_end, domain).await.release().await);
         scene.rest(LEASE_NS).await;

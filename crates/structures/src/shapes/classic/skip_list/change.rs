@@ -7,7 +7,7 @@ use crate::space::{Draft, SpaceFault};
 use crate::wire::{Pointer, Verb};
 
 use super::SkipList;
-use super::node::Tower;
+use super::node::{Tower, tower_size};
 use super::seek::{Descent, Way};
 
 /// The walk before a change of one key.
@@ -146,7 +146,7 @@ impl ListChangePlan {
         let mut tower = Tower {
             item: self.new_item(draft, value)?,
             key,
-            ..Tower::head(draft.allocate(list.sizes.tower_size())?)
+            ..Tower::head(draft.allocate(tower_size(list.sizes))?)
         };
         for (level, link) in tower.links.iter_mut().enumerate().take(height) {
             *link = self.way.towers[self.way.before[level]].links[level];
@@ -166,7 +166,7 @@ impl ListChangePlan {
             self.link(draft, level, tower.links[level]);
         }
         self.free_item(draft, tower)?;
-        draft.free(tower.pointer, list.sizes.tower_size())?;
+        draft.free(tower.pointer, tower_size(list.sizes))?;
         self.note_length(draft, self.way.root.length.saturating_sub(1));
         Ok(())
     }

@@ -36,7 +36,7 @@ use crate::space::{Draft, SpaceFault};
 use crate::wire::Pointer;
 
 pub use change::{ListChange, ListChangePlan};
-use node::{LEVELS, Tower};
+use node::{LEVELS, Tower, tower_size};
 pub use seek::{ItemOfKey, Neighbour};
 pub use walk::ListWalk;
 
@@ -75,7 +75,7 @@ impl SkipList {
         tags: TagKey,
         sizes: Sizes,
     ) -> Result<Pointer, SpaceFault> {
-        let head = Tower::head(draft.allocate(sizes.tower_size())?);
+        let head = Tower::head(draft.allocate(tower_size(sizes))?);
         head.write_whole(draft, (sizes, tags));
         let root = Root {
             top: head.pointer,

@@ -28,16 +28,14 @@ pub(super) struct Tower {
     pub key: Vec<u8>,
 }
 
-impl Sizes {
-    /// Bytes of a tower.
-    pub(super) fn tower_size(self) -> u64 {
-        (HEADER_SIZE + self.key_size_max()) as u64
-    }
+/// Bytes of a tower of a list with these sizes.
+pub(super) fn tower_size(sizes: Sizes) -> u64 {
+    (HEADER_SIZE + sizes.key_size_max()) as u64
+}
 
-    /// The bytes of the pool that hold the tower behind `pointer`.
-    pub(super) fn tower_place(self, pointer: Pointer) -> Span {
-        pointer.span(self.tower_size())
-    }
+/// The bytes of the pool that hold the tower behind `pointer`.
+pub(super) fn tower_place(sizes: Sizes, pointer: Pointer) -> Span {
+    pointer.span(tower_size(sizes))
 }
 
 impl Tower {
@@ -63,10 +61,10 @@ impl Tower {
         bytes: &[u8],
     ) -> Result<Self, Stale> {
         let stale = Stale {
-            place: sizes.tower_place(pointer),
+            place: tower_place(sizes, pointer),
             what: "tower of a skip list",
         };
-        if bytes.len() as u64 != sizes.tower_size() || !tags.is_sealed(pointer, 0, bytes) {
+        if bytes.len() as u64 != tower_size(sizes) || !tags.is_sealed(pointer, 0, bytes) {
             return Err(stale);
         }
         let word = word_at(bytes, 1);
@@ -87,7 +85,7 @@ impl Tower {
         let sizes_word = self.key.len() as u64 | (value_size as u64) << VALUE_SIZE_SHIFT;
         let words = [sizes_word, item.word()].into_iter();
         let words = words.chain(self.links.map(Pointer::word));
-        let mut bytes = vec![0; sizes.tower_size() as usize];
+        let mut bytes = vec![0; tower_size(sizes) as usize];
         for (index, word) in words.enumerate() {
             bytes[TAG_SIZE + index * 8..][..8].copy_from_slice(&word.to_le_bytes());
         }

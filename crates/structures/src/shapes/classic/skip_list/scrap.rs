@@ -7,15 +7,13 @@ use crate::shapes::scrap::{Part, Scrap};
 use crate::shapes::traversal::Stale;
 use crate::wire::Pointer;
 
-use super::node::Tower;
+use super::node::{Tower, tower_size};
 use super::{LEVEL_MAX, SkipList};
 
-impl Sizes {
-    /// The tower behind a pointer, as a part of an ended list.
-    fn tower_part(self, pointer: Pointer) -> Option<Scrap> {
-        let size = self.tower_size();
-        (!pointer.is_null()).then(|| Scrap::new(pointer, Part::Tower { size }))
-    }
+/// The tower behind a pointer, as a part of an ended list.
+fn tower_part(sizes: Sizes, pointer: Pointer) -> Option<Scrap> {
+    let size = tower_size(sizes);
+    (!pointer.is_null()).then(|| Scrap::new(pointer, Part::Tower { size }))
 }
 
 impl SkipList {
@@ -26,7 +24,7 @@ impl SkipList {
         bytes: &[u8],
     ) -> Result<Vec<Scrap>, Stale> {
         let root = Root::parse(self.tags, scrap.pointer, LEVEL_MAX, bytes)?;
-        Ok(self.sizes.tower_part(root.top).into_iter().collect())
+        Ok(tower_part(self.sizes, root.top).into_iter().collect())
     }
 
     /// The parts of a tower: the next one, and the value.
@@ -39,7 +37,7 @@ impl SkipList {
         let (item, value_size) = tower.item;
         let size = item_size(0, value_size);
         let item = (!item.is_null()).then(|| Scrap::new(item, Part::Block { size }));
-        let next = self.sizes.tower_part(tower.links[0]);
+        let next = tower_part(self.sizes, tower.links[0]);
         Ok(next.into_iter().chain(item).collect())
     }
 }

@@ -5,7 +5,7 @@ use crate::shapes::root::Root;
 use crate::shapes::traversal::{Place, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
-use super::node::{LEVELS, Tower};
+use super::node::{LEVELS, Tower, tower_place};
 use super::{LEVEL_MAX, SkipList};
 
 /// Towers that one way may read. A list of a million keys has about 25 on the way to one of them.
@@ -78,13 +78,13 @@ impl Descent {
     }
 
     fn stale(&self, pointer: Pointer, what: &'static str) -> Stale {
-        let place = self.list.sizes.tower_place(pointer);
+        let place = tower_place(self.list.sizes, pointer);
         Stale { place, what }
     }
 
     fn ask(&mut self, pointer: Pointer, stage: Stage) -> Step<Way> {
         self.stage = stage;
-        Step::one(Place::last(self.list.sizes.tower_place(pointer)))
+        Step::one(Place::last(tower_place(self.list.sizes, pointer)))
     }
 
     fn end(&mut self) -> Step<Way> {

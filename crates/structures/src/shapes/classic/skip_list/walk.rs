@@ -7,7 +7,7 @@ use crate::shapes::root::{ROOT_LINE_SIZE, Root};
 use crate::shapes::traversal::{Place, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
-use super::node::{LEVELS, Tower};
+use super::node::{LEVELS, Tower, tower_place, tower_size};
 use super::{LEVEL_MAX, SkipList};
 
 /// Reads everything of a list: the towers along level 0, and then all values.
@@ -65,15 +65,15 @@ impl ListWalk {
 
     fn read_tower(&mut self, pointer: Pointer) -> Step<Contents> {
         self.stage = Stage::Tower(pointer);
-        Step::one(Place::last(self.list.sizes.tower_place(pointer)))
+        Step::one(Place::last(tower_place(self.list.sizes, pointer)))
     }
 
     /// Notes a tower. Each level has to link it that its height reaches, and no other one.
     fn note(&mut self, tower: Tower) -> Result<Step<Contents>, Stale> {
         let list = self.list;
-        let place = list.sizes.tower_place(tower.pointer);
+        let place = tower_place(list.sizes, tower.pointer);
         let blocks = &mut self.contents.blocks;
-        blocks.push((tower.pointer, list.sizes.tower_size()));
+        blocks.push((tower.pointer, tower_size(list.sizes)));
         let height = match tower.is_head() {
             true => LEVELS,
             false => list.height(&tower.key),
