@@ -71,6 +71,13 @@ fn package_descriptions_are_exported_byte_by_byte_and_in_order_after_the_back_en
     }
     let listed = server.client(&["structures", "list", "--json"]).json();
     assert_eq!(listed.as_array().map(Vec::len), Some(KINDS.len()));
+    let states = server.client(&["structures", "stat", "--json"]).json();
+    let state = &states[0];
+    assert_eq!(state["name"], "packages");
+    assert_eq!((&state["tenure"], &state["staged"]), (&0.into(), &0.into()));
+    // Each kind was created once.
+    let operations = state["published"].as_u64().expect("a number");
+    assert!(operations >= (KINDS.len() * (entries.len() + 1)) as u64);
     let shown = server
         .client(&["structures", "show", "packages/b-tree", "--json"])
         .json();
