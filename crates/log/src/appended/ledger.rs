@@ -56,6 +56,12 @@ fn slot_units(format: &LogFormat) -> u32 {
     (format.segment_units() / SLOT_SHARE).clamp(1, SLOT_UNITS_MAX)
 }
 
+/// Rows that a slot holds.
+fn rows_max(format: &LogFormat) -> usize {
+    let slot_size = u64::from(slot_units(format)) * UNIT_SIZE;
+    (slot_size - UNIT_SIZE) as usize / ROW_SIZE
+}
+
 /// The first unit of a segment that appends may fill.
 pub fn first_unit(format: &LogFormat) -> u32 {
     SEGMENT_HEADER_UNITS + 2 * slot_units(format)
@@ -189,8 +195,7 @@ impl Ledger {
         state: &SegmentState,
     ) -> Result<Span, LedgerFull> {
         let rows = self.told.encode();
-        let slot_size = u64::from(slot_units(format)) * UNIT_SIZE;
-        let rows_max = (slot_size - UNIT_SIZE) as usize / ROW_SIZE;
+        let rows_max = rows_max(format);
         if rows.len() > rows_max {
             let rows = rows.len();
             return Err(LedgerFull { rows, rows_max });
@@ -265,22 +270,21 @@ fn read_slot(
     slot: u32,
 ) -> Result<Option<Slot>, u32> {
     let position = slot_position(format, number, slot);
-    let mut bytes = vec![0; slot_units(format) as usize * UNIT_SIZE as usize];
-    region.read(position, &mut bytes);
-    let (head, rest) = bytes.split_at(UNIT_SIZE as usize);
-    let head = HeadBytes::read_from_bytes(head).expect("a head is one line");
-    let size = (head.rows.get() as usize).checked_mul(ROW_SIZE);
-    let Some(rows) = size.and_then(|size| rest.get(..size)) else {
+    let mut head = [0; UNIT_SIZE as usize];
+    region.read(position, &mut head);
+    let head = HeadBytes::read_from_bytes(&head).expect("a head is one line");
+    if head.magic != MAGIC || head.rows.get() as usize > rows_max(format) {
         return Ok(None);
-    };
-    let is_whole = head.magic == MAGIC
-        && head.number.get() == number
-        && head.checksum.get() == checksum(&head, format, rows);
+    }
+    let mut rows = vec![0; head.rows.get() as usize * ROW_SIZE];
+    region.read(position + UNIT_SIZE, &mut rows);
+    let is_whole =
+        head.number.get() == number && head.checksum.get() == checksum(&head, format, &rows);
     if !is_whole {
         return Ok(None);
     }
     match head.format.get() {
-        FORMAT => Ok(Told::decode(rows).map(|told| Slot {
+        FORMAT => Ok(Told::decode(&rows).map(|told| Slot {
             serial: head.serial.get(),
             generation: head.generation.get(),
             told,
