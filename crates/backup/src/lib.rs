@@ -32,7 +32,7 @@ mod stream;
 pub use entries::Entries;
 pub use hello::{Hello, Unheard};
 pub use intake::{
-    Attention, EndCause, Ended, Found, Holes, Intake, IntakeError, IntakeOptions, Lent, Pool,
+    Attention, EndCause, Ended, Found, Holes, Intake, IntakeError, IntakeOptions, Lent, Pace, Pool,
     Silence,
 };
 pub use ledger::{Change, LedgerError, SharedLedger};

@@ -58,8 +58,8 @@ mod facts;
 mod memory;
 
 pub use appended::{
-    Arrival, ArrivalScan, Buffers, Consumption, EntryFacts, EntryFormat, Ledger, LedgerFull,
-    Lineages, Search, Stale, Turn, Turned, first_unit, mend_header,
+    Arrival, ArrivalScan, Bounds, Buffers, Consumption, EntryFacts, EntryFormat, Ledger,
+    LedgerFull, Lineages, Search, Stale, Turn, Turned, first_unit, mend_header,
 };
 pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
 pub use inspect::{Finding, walk_segment};

@@ -44,8 +44,9 @@ impl Intake {
     /// The urgency of the owner's next look.
     pub fn attention(&mut self) -> Attention {
         let buffers = self.space.buffers();
-        self.search.take_if(|search| buffers.has_searched(search));
-        if self.search.is_some() {
+        let awaited = &mut self.searching.awaited;
+        awaited.take_if(|search| buffers.has_searched(search));
+        if awaited.is_some() {
             return Attention::AtOnce;
         }
         let mut ending = self.sessions.values().filter(|session| session.is_ending());

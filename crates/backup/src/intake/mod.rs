@@ -48,7 +48,7 @@ use session::Session;
 pub use space::Lent;
 use space::Space;
 use start::Terms;
-pub use start::{IntakeOptions, Pool};
+pub use start::{IntakeOptions, Pace, Pool};
 pub use streams::Found;
 use streams::Streams;
 
@@ -77,9 +77,17 @@ pub struct Intake {
     terms: Terms,
     /// Entries and ends that the store has not taken.
     outbox: Outbox,
-    /// The search for what had arrived when the device reported an arrival last.
-    search: Option<Search>,
+    searching: Searching,
     failed: bool,
+}
+
+/// The search for entries.
+#[derive(Default)]
+struct Searching {
+    /// The search for what had arrived when the device reported an arrival last.
+    awaited: Option<Search>,
+    /// The time before which no step is due.
+    pause_until: Nanoseconds,
 }
 
 #[derive(Default)]
@@ -182,7 +190,7 @@ impl Intake {
         self.check()?;
         self.take_arrivals();
         self.step_ends(now, context);
-        self.search();
+        self.search_if_due(now);
         self.end_overdrawn();
         self.refill();
         self.send_notices(context);

@@ -1,8 +1,8 @@
 //! Arrivals, segments that come back from the device, and the search for entries.
 
-use stonecast_base::Span;
+use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{ConnectionEvent, Received};
-use stonecast_log::UNIT_SIZE;
+use stonecast_log::{Bounds, UNIT_SIZE};
 
 use super::error::EndCause;
 use super::streams::{Found, Noted, Streams};
@@ -14,7 +14,7 @@ impl Intake {
     pub(super) fn take_arrivals(&mut self) {
         while let Some(arrival) = self.inbox.take_received() {
             self.note_arrival(&arrival);
-            self.search = Some(self.space.buffers().begin_search());
+            self.searching.awaited = Some(self.space.buffers().begin_search());
         }
         while let Some(event) = self.inbox.take_event() {
             self.note_event(&event);
@@ -55,9 +55,18 @@ impl Intake {
         }
     }
 
+    /// A step of the search, unless the last step was a moment ago and nobody waits for what this step would find.
+    pub(super) fn search_if_due(&mut self, now: Nanoseconds) {
+        let is_awaited = self.is_search_awaited();
+        if is_awaited || self.terms.answers || now >= self.searching.pause_until {
+            self.searching.pause_until = now + self.terms.pace.pause_ns;
+            self.search(is_awaited);
+        }
+    }
+
     /// One bounded step of the search in each segment.
-    pub(super) fn search(&mut self) {
-        let bounds = (self.terms.look_units, self.under_way());
+    fn search(&mut self, is_awaited: bool) {
+        let bounds = self.bounds(is_awaited);
         let (streams, room, receiver) = (&mut self.streams, &mut self.room, &mut self.receiver);
         let (sessions, outbox) = (&mut self.sessions, &mut self.outbox);
         let segment_size = self.space.medium().format.segment_size;
@@ -106,6 +115,27 @@ impl Intake {
         if connection > 0 {
             let open = self.space.open_units_up_to(number);
             self.room.bound(connection, open);
+        }
+    }
+
+    /// Whether somebody waits for the end of a search.
+    fn is_search_awaited(&self) -> bool {
+        let mut sessions = self.sessions.values();
+        let ends = sessions.any(Session::is_ending);
+        ends || self.searching.awaited.is_some() || !self.is_left_searched()
+    }
+
+    /// The bounds of the next step. Places without an entry are looked at with all units only while somebody waits.
+    fn bounds(&self, is_awaited: bool) -> Bounds {
+        let units = self.terms.pace.units;
+        Bounds {
+            units,
+            open: if is_awaited {
+                units
+            } else {
+                self.terms.pace.open_units
+            },
+            under_way: self.under_way(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::{LocalSpan, MemoryRegion};
 use stonecast_log::{
-    Arrival, Buffers, Consumption, Heritage, Ledger, SegmentState, Turn, Turned, UNIT_SIZE,
+    Arrival, Bounds, Buffers, Consumption, Heritage, Ledger, SegmentState, Turn, Turned, UNIT_SIZE,
     first_unit,
 };
 
@@ -185,7 +185,7 @@ impl Space {
     /// One step of the search; see [`Buffers::step`].
     pub fn search(
         &mut self,
-        bounds: (u32, u32),
+        bounds: Bounds,
         visit: &mut dyn FnMut(&Entries, &Arrival<'_>),
     ) -> Vec<Consumption> {
         let Self {

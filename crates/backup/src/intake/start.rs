@@ -21,7 +21,7 @@ use super::room::Room;
 use super::session::{Session, Stage};
 use super::space::Space;
 use super::streams::Streams;
-use super::{Intake, Outbox};
+use super::{Intake, Outbox, Searching};
 use crate::entries::Entries;
 use crate::ledger::SharedLedger;
 
@@ -66,8 +66,8 @@ pub struct IntakeOptions {
     pub entry_size_max: u32,
     /// Bytes of the entries that one session may have under way.
     pub window_size: u64,
-    /// The number of units of each segment that a look examines.
-    pub look_units: u32,
+    /// The pace of the search.
+    pub pace: Pace,
     /// The pause before the intake asks a peer that may still write again.
     pub ask_again_ns: Nanoseconds,
     /// The number of retries of a notice while its peer has no receive buffer. After the last retry the session ends.
@@ -76,12 +76,35 @@ pub struct IntakeOptions {
     pub rnr_retry_delay_ns: Nanoseconds,
 }
 
+/// The pace of the search for entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The number of units of each segment that a look examines, at most.
+    pub units: u32,
+    /// Units of these in which no entry was found, apart from the place behind the last entry, while nobody waits for the end of the search.
+    pub open_units: u32,
+    /// The pause between two steps of the search while nobody waits for its end: a later step finds more entries with the same waits for the
+    /// medium. Senders that wait for answers wait for the search, so there is no pause then. Entries of a pause should not use up a window.
+    pub pause_ns: Nanoseconds,
+}
+
+impl Pace {
+    /// The same pace at all times.
+    pub fn even(units: u32) -> Self {
+        Self {
+            units,
+            open_units: units,
+            pause_ns: 0,
+        }
+    }
+}
+
 /// The facts that hold for all sessions.
 pub(super) struct Terms {
     pub key: [u64; 2],
     pub first_connection: u64,
     pub sessions_max: usize,
-    pub look_units: u32,
+    pub pace: Pace,
     pub ask_again_ns: Nanoseconds,
     pub window: Window,
     pub queues: Queues,
@@ -143,7 +166,7 @@ impl Intake {
             receiver,
             terms,
             outbox: Outbox::default(),
-            search: None,
+            searching: Searching::default(),
             failed: false,
         })
     }
@@ -188,7 +211,7 @@ impl Terms {
             key,
             first_connection: u64::from(options.run) << 32,
             sessions_max: options.sessions_max,
-            look_units: options.look_units,
+            pace: options.pace,
             ask_again_ns: options.ask_again_ns,
             window: Window::new(window, longest),
             queues: Queues {

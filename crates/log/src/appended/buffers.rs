@@ -13,7 +13,7 @@ use stonecast_media::Region;
 
 use super::entry::EntryFormat;
 use super::lineages::Lineages;
-use super::scan::{Arrival, ArrivalScan};
+use super::scan::{Arrival, ArrivalScan, Bounds};
 use super::stale::Stale;
 use crate::format::LogFormat;
 use crate::state::SegmentState;
@@ -154,14 +154,14 @@ impl Buffers {
         });
     }
 
-    /// Looks for entries in all segments that are not settled, at most about `budget` units in each; see [`ArrivalScan::step`].
+    /// Looks for entries in all segments that are not settled, in each within `bounds`; see [`ArrivalScan::step`].
     /// Returns the segments that have become settled.
     pub fn step(
         &mut self,
         (region, format): (&dyn Region, &LogFormat),
         entries: &dyn EntryFormat,
         lineages: &Lineages,
-        (budget, under_way): (u32, u32),
+        bounds: Bounds,
         visit: &mut dyn FnMut(&Arrival<'_>),
     ) -> Vec<Consumption> {
         let mut settled = Vec::new();
@@ -176,9 +176,8 @@ impl Buffers {
                 }
                 visit(arrival);
             };
-            let budget = (budget, under_way);
             held.scan
-                .step((region, format), entries, lineages, budget, &mut note);
+                .step((region, format), entries, lineages, bounds, &mut note);
             if held.scan.is_settled() {
                 settled.push(Consumption {
                     number: held.state.number,

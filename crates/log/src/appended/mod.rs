@@ -40,6 +40,6 @@ pub use entry::{EntryFacts, EntryFormat};
 pub(crate) use ledger::LEDGER_FIELDS;
 pub use ledger::{Ledger, LedgerFull, first_unit};
 pub use lineages::Lineages;
-pub use scan::{Arrival, ArrivalScan};
+pub use scan::{Arrival, ArrivalScan, Bounds};
 pub use stale::Stale;
 pub use turn::{Turn, Turned, mend_header};

@@ -34,6 +34,28 @@ pub struct Arrival<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Bounds of one step of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Units to look at.
+    pub units: u32,
+    /// Units of these in which no entry was found, apart from the place behind the last entry: entries seldom arrive there first.
+    pub open: u32,
+    /// Units behind the last entry in which something may have arrived: the credits of senders.
+    pub under_way: u32,
+}
+
+impl Bounds {
+    /// Bounds of a step that looks for entries in all places alike.
+    pub fn even(units: u32, under_way: u32) -> Self {
+        Self {
+            units,
+            open: units,
+            under_way,
+        }
+    }
+}
+
 /// The progress of a search in one segment.
 #[derive(Clone, Debug)]
 pub struct ArrivalScan {
@@ -122,9 +144,8 @@ impl ArrivalScan {
         &self.open
     }
 
-    /// Looks at about `budget` units (the last entry as a whole), and passes each found entry that counts to `visit`. Passes
-    /// settled entries on as well, if the scan [finds](Self::finding_settled) them. `under_way` bounds the units behind the
-    /// reach in which something may have arrived: the credits of senders. Returns the number of entries found.
+    /// Looks at units within `bounds` (the last entry as a whole), and passes each found entry that counts to `visit`. Passes
+    /// settled entries on as well, if the scan [finds](Self::finding_settled) them. Returns the number of entries found.
     ///
     /// `lineages` are those at which the segment was posted, or later ones.
     pub fn step(
@@ -132,7 +153,7 @@ impl ArrivalScan {
         (region, format): (&dyn Region, &LogFormat),
         entries: &dyn EntryFormat,
         lineages: &Lineages,
-        (budget, under_way): (u32, u32),
+        bounds: Bounds,
         visit: &mut dyn FnMut(&Arrival<'_>),
     ) -> u64 {
         let place = (region, format, self.number);
@@ -142,13 +163,16 @@ impl ArrivalScan {
         look.stale = stale.as_ref();
         let mut found = 0;
         // Entries mostly arrive behind the last one. The other half of the budget is for entries in open units.
-        while !self.closed && look.looked < budget / 2 && self.reach < self.units {
+        while !self.closed && look.looked < bounds.units / 2 && self.reach < self.units {
             let unit = self.reach;
-            let Some(arrival) = look.at(unit) else { break };
+            let Some(arrival) = look.at_before(unit, self.units) else {
+                break;
+            };
             visit(&arrival);
             found += 1;
             self.cover(unit, units_of(&arrival.facts));
         }
+        let budget = bounds.units.min(look.looked.saturating_add(bounds.open));
         let (start, mut began) = (self.cursor, false);
         while look.looked < budget && !self.settled {
             let Some(unit) = self.open_from(self.cursor) else {
@@ -159,7 +183,7 @@ impl ArrivalScan {
                     break;
                 }
                 (self.cursor, began) = (self.first, true);
-                self.round_end = self.units.min(self.reach.saturating_add(under_way));
+                self.round_end = self.units.min(self.reach.saturating_add(bounds.under_way));
                 continue;
             };
             if began && unit >= start {
@@ -269,15 +293,9 @@ impl<'r> Look<'r> {
         (!(self.is_wanted)(&facts)).then_some(line)
     }
 
-    /// The wanted whole entry at `unit`, if there is one. The look reads no body of an unwanted entry: a segment that is
-    /// used again is full of them.
-    pub fn at(&mut self, unit: u32) -> Option<Arrival<'_>> {
-        let line = self.line(unit);
-        self.at_line(unit, &line)
-    }
-
-    /// Does the same as [`Look::at`], for a look that goes on with the units behind `unit` and before `end`. The bytes of
-    /// a line were read at some moment since the look began.
+    /// The wanted whole entry at `unit`, if there is one. The look goes on with the units behind `unit` and before `end`. The
+    /// look reads no body of an unwanted entry: a segment that is used again is full of them. The bytes of a line were read
+    /// at some moment since the look began.
     pub fn at_before(&mut self, unit: u32, end: u32) -> Option<Arrival<'_>> {
         let line = self.line_before(unit, end);
         self.at_line(unit, &line)
@@ -307,13 +325,6 @@ impl<'r> Look<'r> {
         })
     }
 
-    fn line(&self, unit: u32) -> [u8; UNIT_SIZE as usize] {
-        let mut line = [0; UNIT_SIZE as usize];
-        let position = self.format.position(self.number, unit);
-        self.region.read(position, &mut line);
-        line
-    }
-
     fn line_before(&mut self, unit: u32, end: u32) -> [u8; UNIT_SIZE as usize] {
         const LINE: usize = UNIT_SIZE as usize;
         let (first, lines) = &mut self.lines;
@@ -322,10 +333,16 @@ impl<'r> Look<'r> {
             .map(|before| before as usize * LINE)
             .filter(|&start| start < lines.len());
         let start = known.unwrap_or_else(|| {
+            let goes_on = unit == *first + (lines.len() / LINE) as u32;
             let count = LINES_MAX.min(end.saturating_sub(unit)).max(1);
             lines.resize(count as usize * LINE, 0);
             let position = self.format.position(self.number, unit);
             self.region.read(position, lines);
+            // Where the lines before brought the look this far, it probably needs the next ones, too.
+            if goes_on && unit + 2 * count <= end {
+                let size = lines.len() as u64;
+                self.region.prefetch(position + size, size);
+            }
             *first = unit;
             0
         });

@@ -16,7 +16,7 @@ pub use recovery::recover;
 
 use std::rc::Rc;
 
-use stonecast_backup::{Hello, IntakeOptions, SharedLedger};
+use stonecast_backup::{Hello, IntakeOptions, Pace, SharedLedger};
 use stonecast_cluster::Nonce;
 use stonecast_fabric_sim::{Features, MachineOptions, MachineProfile};
 use stonecast_log::{Ledger, LogFormat};
@@ -109,7 +109,7 @@ impl Setup {
             ahead: 2,
             entry_size_max: self.entry_size_max,
             window_size: self.window_size,
-            look_units: self.look_units,
+            pace: Pace::even(self.look_units),
             ask_again_ns: 20_000,
             rnr_retry_count: 50,
             rnr_retry_delay_ns: 20_000,

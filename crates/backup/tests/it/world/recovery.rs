@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use stonecast_backup::Entries;
 use stonecast_log::{
-    Buffers, Found as Record, Ledger, LogFormat, ScanPolicy, SegmentState, SegmentVerdict, Visitor,
-    scan_segment,
+    Bounds, Buffers, Found as Record, Ledger, LogFormat, ScanPolicy, SegmentState, SegmentVerdict,
+    Visitor, scan_segment,
 };
 use stonecast_media::Region;
 use stonecast_replication::AppendKey;
@@ -55,7 +55,7 @@ impl Left {
         for &state in &self.segments {
             buffers.adopt(format, state);
         }
-        let (mut found, bounds) = (Vec::new(), (u32::MAX, 0));
+        let (mut found, bounds) = (Vec::new(), Bounds::even(u32::MAX, 0));
         let lineages = self.ledger.lineages();
         while buffers.unsettled().next().is_some() {
             buffers.step(

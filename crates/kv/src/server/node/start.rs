@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use stonecast_backup::{Hello, Intake, IntakeOptions, LinkOptions, Pool as AppendPool};
+use stonecast_backup::{Hello, Intake, IntakeOptions, LinkOptions, Pace, Pool as AppendPool};
 use stonecast_base::{Nanoseconds, hash};
 use stonecast_cluster::EpochCell;
 use stonecast_fabric::Port;
@@ -72,6 +72,7 @@ impl NodeOptions {
 
     fn intake(&self, pool: &Pool, seat_nonce: stonecast_cluster::Nonce) -> IntakeOptions {
         let windows = (self.ahead as u64 - 1) * pool.segment_size() / 2;
+        let window_size = windows / self.sessions_max as u64;
         IntakeOptions {
             nonce: seat_nonce,
             run: pool.opening(),
@@ -80,8 +81,14 @@ impl NodeOptions {
             sessions_max: self.sessions_max,
             ahead: self.ahead,
             entry_size_max: self.message_size_max,
-            window_size: windows / self.sessions_max as u64,
-            look_units: 256,
+            window_size,
+            pace: Pace {
+                units: 256,
+                // The lines that one wait for the medium brings.
+                open_units: 16,
+                // Half of a window arrives meanwhile, at a byte a nanosecond.
+                pause_ns: self.pause_ns.min(window_size / 2),
+            },
             ask_again_ns: self.pause_ns,
             rnr_retry_count: 50,
             rnr_retry_delay_ns: self.pause_ns,

@@ -1,6 +1,6 @@
 //! The choice of the segments to post, and of those to use again.
 
-use stonecast_log::{Buffers, Consumption, Ledger, Lineages, SegmentState};
+use stonecast_log::{Bounds, Buffers, Consumption, Ledger, Lineages, SegmentState};
 use stonecast_media::Region;
 
 use super::node::{
@@ -24,7 +24,7 @@ fn filled(memory: &Memory, ledger: &mut Ledger) -> (Buffers, SegmentState) {
 
 fn look(memory: &Memory, buffers: &mut Buffers, ledger: &Ledger) -> Vec<Consumption> {
     let place = (memory as &dyn Region, &pool());
-    let bounds = (10_000, UNITS);
+    let bounds = Bounds::even(10_000, UNITS);
     buffers.step(place, &Format, ledger.lineages(), bounds, &mut |_| {})
 }
 

@@ -7,7 +7,8 @@ use rand::RngExt as _;
 use stonecast_base::{Span, random_from_seed};
 use stonecast_lineage::{Epoch, Lineage, Point};
 use stonecast_log::{
-    Buffers, Heritage, Ledger, ScanPolicy, SegmentState, SegmentVerdict, Turn, Turned, scan_segment,
+    Bounds, Buffers, Heritage, Ledger, ScanPolicy, SegmentState, SegmentVerdict, Turn, Turned,
+    scan_segment,
 };
 use stonecast_media::Region;
 
@@ -210,7 +211,7 @@ impl History {
             (region, &pool()),
             &Format,
             &lineages,
-            (10_000, UNITS),
+            Bounds::even(10_000, UNITS),
             &mut |arrival| {
                 found.insert(
                     arrival.position,

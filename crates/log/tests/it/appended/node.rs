@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use stonecast_base::{Span, hash};
 use stonecast_lineage::{Epoch, Lineage, Point};
 use stonecast_log::{
-    ArrivalScan, EntryFacts, EntryFormat, Ledger, Lineages, LogFormat, SegmentState, Turn, Turned,
-    UNIT_SIZE,
+    ArrivalScan, Bounds, EntryFacts, EntryFormat, Ledger, Lineages, LogFormat, SegmentState, Turn,
+    Turned, UNIT_SIZE,
 };
 use stonecast_media::Region as _;
 
@@ -117,7 +117,7 @@ pub fn place(memory: &Memory, number: u32, unit: u32, bytes: &[u8]) -> Span {
 
 /// Takes one step of a scan, with a budget and a bound that suffice for everything.
 pub fn look(memory: &Memory, scan: &mut ArrivalScan, lineages: &Lineages) -> Vec<(u32, u64)> {
-    look_within(memory, scan, lineages, (10_000, UNITS))
+    look_within(memory, scan, lineages, Bounds::even(10_000, UNITS))
 }
 
 /// The units and versions of the entries that a step of a scan finds, in the order of the step.
@@ -125,7 +125,7 @@ pub fn look_within(
     memory: &Memory,
     scan: &mut ArrivalScan,
     lineages: &Lineages,
-    bounds: (u32, u32),
+    bounds: Bounds,
 ) -> Vec<(u32, u64)> {
     let mut found = Vec::new();
     let place = (memory as &dyn stonecast_media::Region, &pool());

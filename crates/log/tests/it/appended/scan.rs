@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::slice::from_ref;
 
 use stonecast_lineage::{Epoch, Lineage};
-use stonecast_log::{ArrivalScan, Ledger, Lineages, Turn, Turned};
+use stonecast_log::{ArrivalScan, Bounds, Ledger, Lineages, Turn, Turned};
 
 use super::node::{
     FIRST, Format, SHARD, UNITS, entry, entry_of, log, look, look_within, place, pool, posted,
@@ -215,20 +215,16 @@ fn an_entry_lies_in_one_segment_up_to_its_last_unit() {
 }
 
 /// Counts the bytes that a step reads.
-fn work(memory: &Memory, scan: &mut ArrivalScan, budget: u32, under_way: u32) -> (u64, usize) {
+fn work(memory: &Memory, scan: &mut ArrivalScan, bounds: Bounds) -> (u64, usize) {
     let counted = Counted {
         memory,
         read: std::cell::Cell::new(0),
     };
     let mut found = 0;
     let place = (&counted as &dyn stonecast_media::Region, &pool());
-    scan.step(
-        place,
-        &Format,
-        &Lineages::default(),
-        (budget, under_way),
-        &mut |_| found += 1,
-    );
+    scan.step(place, &Format, &Lineages::default(), bounds, &mut |_| {
+        found += 1
+    });
     (counted.read.get(), found)
 }
 
@@ -251,22 +247,38 @@ fn a_step_reads_no_more_than_its_budget_and_one_entry_and_all_are_found_in_the_e
     }
     let (mut scan, mut total, mut steps) = (scan(), 0, 0);
     while total < expected {
-        let (read, found) = work(&memory, &mut scan, 16, 10);
-        // A line is read among its neighbours, and once more with its entry.
-        assert!(read <= (2 * 16 + 6) * 64, "{read} bytes");
+        let (read, found) = work(&memory, &mut scan, Bounds::even(16, 10));
+        // A line is read among its neighbours, and once more with its entry; those behind the reach are read before others.
+        assert!(read <= (3 * 16 + 6) * 64, "{read} bytes");
         (total, steps) = (total + found, steps + 1);
         assert!(steps < 100, "{total} of {expected}");
     }
-    let (read, found) = work(&memory, &mut scan, 1000, 10);
+    let (read, found) = work(&memory, &mut scan, Bounds::even(1000, 10));
     let open: u32 = scan
         .open_units()
         .iter()
         .map(|range| range.end - range.start)
         .sum();
+    let rest = UNITS - scan.reach();
     assert_eq!(
-        (u64::from(open) + 1, found),
-        (read / 64 - (10.min(UNITS - scan.reach())) as u64, 0)
+        (open + 10.min(rest) + 16.min(rest), found),
+        ((read / 64) as u32, 0)
     );
+}
+
+/// Needs the second bound: most steps of a search find nothing, and cost the wait for each of these places.
+#[test]
+fn a_step_that_finds_nothing_looks_at_few_of_the_places_in_which_something_may_arrive() {
+    let (memory, mut scan) = (log(), scan());
+    let bounds = Bounds {
+        units: 1000,
+        open: 4,
+        under_way: UNITS,
+    };
+    for _ in 0..4 {
+        let (read, found) = work(&memory, &mut scan, bounds);
+        assert!(found == 0 && read <= 2 * 16 * 64, "{read} bytes");
+    }
 }
 
 /// In each step as many entries arrive behind the reach as the step can look at.
@@ -283,7 +295,7 @@ fn a_place_that_is_filled_late_is_found_while_the_budget_is_used_up_by_others() 
             place(&memory, 1, at, &entry(1, version, b""));
             at += 1;
         }
-        let found = look_within(&memory, &mut scan, &lineages, (4, 4));
+        let found = look_within(&memory, &mut scan, &lineages, Bounds::even(4, 4));
         if found.contains(&(FIRST, 1)) {
             late = Some(version);
         }

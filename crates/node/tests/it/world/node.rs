@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stonecast_backup::{Hello, Intake, IntakeOptions, LinkOptions, Pool, SharedLedger};
+use stonecast_backup::{Hello, Intake, IntakeOptions, LinkOptions, Pace, Pool, SharedLedger};
 use stonecast_base::Random;
 use stonecast_cluster::{Found, Node as Described, NodeName, Nonce, Survived};
 use stonecast_config_sim::ConfigService;
@@ -264,7 +264,7 @@ impl Place {
             ahead: 2,
             entry_size_max: MESSAGE_SIZE_MAX,
             window_size: 4096,
-            look_units: self.look_units,
+            pace: Pace::even(self.look_units),
             ask_again_ns: 20_000,
             rnr_retry_count: 50,
             rnr_retry_delay_ns: 20_000,
