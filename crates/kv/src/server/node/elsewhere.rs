@@ -140,6 +140,8 @@ pub(super) fn publish(state: &mut State, written: Vec<Written>, persisted: &Pers
     let State {
         shards, journal, ..
     } = state;
+    let keys = written.iter();
+    shards.prefetch(keys.map(|written| (written.change.route, written.key.len())));
     for Written { change, key, token } in written {
         shards.publish(&change, &key, journal, persisted);
         journal.space.note_word(change.segment);
