@@ -3,6 +3,7 @@
 //! A test that this machine cannot run reports that ([`support::not_run`]); `cargo xtask ci` counts and names those.
 #![forbid(unsafe_code)]
 
+mod compare;
 mod figures;
 mod remotelog;
 mod sim;
