@@ -161,6 +161,62 @@ fn the_nodes_tell_of_their_copies(dev: &Dev) {
     }
 }
 
+/// A shard has one copy, so the death of a node leaves some shards without any.
+#[test]
+fn shards_without_a_surviving_copy_are_named_and_the_others_go_on() {
+    let place = Place::in_volatile_memory();
+    let dev = Dev::start(&place, &["--nodes", "2", "--replicas", "1"]);
+    let keys: Vec<String> = (0..24).map(|n| format!("key/{n}")).collect();
+    for key in &keys {
+        dev.until_done(&["put", key, "here"]);
+    }
+    signal(process_of(&place, "node-2"), Signal::KILL);
+    let store = dev.url.strip_prefix("cluster:").expect("a cluster");
+    let status = |flags: &[&str]| {
+        let mut status = command();
+        status.args(["cluster", "status", "--ask", "--config-store", store]);
+        status.args(flags);
+        run(status, b"")
+    };
+    let text = status(&[]).text().replace("\n  ", " ");
+    assert!(
+        text.contains("no node with a copy in sync answers"),
+        "{text}"
+    );
+    assert!(
+        text.contains("Start node-2 with the pool that it had"),
+        "{text}"
+    );
+    let placements = status(&["--json"]).json()["placements"].clone();
+    for placement in placements.as_array().expect("a list") {
+        assert_eq!(
+            placement["served"],
+            placement["primary"] == "node-1",
+            "{placement}"
+        );
+    }
+    let client = Connector::new(&dev.url)
+        .expect("an address")
+        .operation_timeout(Some(Duration::from_millis(300)))
+        .connect_blocking()
+        .expect("a node serves");
+    let (read, refused): (Vec<_>, Vec<_>) = keys
+        .iter()
+        .map(|key| client.get(key))
+        .partition(Result::is_ok);
+    assert!(!read.is_empty() && !refused.is_empty(), "{refused:?}");
+    for error in refused.into_iter().filter_map(Result::err) {
+        assert!(error.to_string().contains("is not served"), "{error}");
+    }
+    drop(client);
+    dev.end();
+    let dev = Dev::start(&place, &[]);
+    for key in &keys {
+        assert_eq!(dev.until_done(&["get", key]), "here");
+    }
+    dev.end();
+}
+
 /// Servers of a cluster, each a process of its own that may be killed.
 pub struct Servers {
     cluster: Cluster,

@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use serde::Serialize;
 use stonecast_base::Nanoseconds;
-use stonecast_cluster::{Configuration, NodeName};
+use stonecast_cluster::{Configuration, Group, NodeName};
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_kv::{CLIENT_COMPLETIONS, ClientPath, Metrics, Observer};
 
+use super::words;
 use crate::copying::CopyingReport;
 
 /// The time for a node to answer.
@@ -23,6 +24,9 @@ pub struct Asked {
     pub name: NodeName,
     /// Whether the node answered.
     pub answers: bool,
+    /// Whether the node has an address on this host.
+    #[serde(skip)]
+    pub is_here: bool,
     /// The reason why the node did not answer, or was not asked.
     pub trouble: Option<String>,
     /// The node's own report about its copies.
@@ -45,6 +49,7 @@ pub fn ask_all(configuration: &Configuration) -> Vec<Asked> {
         Asked {
             name: name.clone(),
             answers: heard.is_ok(),
+            is_here: here.is_some(),
             copying: copying.and_then(CopyingReport::of),
             trouble: heard.err(),
         }
@@ -71,12 +76,32 @@ fn ask(address: &str) -> Result<Metrics, String> {
     }
 }
 
-/// The answers as lines of the screen.
-pub fn lines(asked: &[Asked]) -> Vec<String> {
+/// The answers as lines of the screen, and then the shards without a node that answers.
+pub fn lines(configuration: &Configuration, asked: &[Asked]) -> Vec<String> {
     let line = |one: &Asked| match (&one.trouble, &one.copying) {
         (None, None) => format!("{} answers", one.name),
         (None, Some(copying)) => format!("{} {}", one.name, copying.words()),
         (Some(trouble), _) => format!("{} does not answer: {trouble}", one.name),
     };
-    asked.iter().map(line).collect()
+    let overview = configuration.overview();
+    let unserved = overview
+        .placements
+        .iter()
+        .filter(|placement| placement.shard_count() > 0 && !is_served(placement.group, asked));
+    let unserved = unserved.map(|placement| {
+        format!(
+            "shards {}: no node with a copy in sync answers, so their keys are neither read nor written. Start {} with the pool that it had; the other shards go on.",
+            words::subjects(placement),
+            words::list_or(&placement.group.in_sync)
+        )
+    });
+    asked.iter().map(line).chain(unserved).collect()
+}
+
+/// Whether a node with a copy in sync of `group` answered, or was not asked because it is on another host.
+pub fn is_served(group: &Group, asked: &[Asked]) -> bool {
+    let may_serve = |one: &Asked| one.answers || !one.is_here;
+    asked
+        .iter()
+        .any(|one| group.in_sync.contains(&one.name) && may_serve(one))
 }

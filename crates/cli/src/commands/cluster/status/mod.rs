@@ -40,7 +40,9 @@ pub fn run(flags: &Status) -> Result<(), Failure> {
     if flags.json {
         output::json(&report::Report::of(store, &configuration, asked))
     } else {
-        let asked = asked.as_deref().map(asked::lines);
+        let asked = asked
+            .as_deref()
+            .map(|asked| asked::lines(&configuration, asked));
         output::bytes(text::screen(store, &configuration, asked).as_bytes())
     }
 }

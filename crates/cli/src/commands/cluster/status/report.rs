@@ -4,7 +4,7 @@ use serde::Serialize;
 use stonecast_cluster::{Configuration, NodeName, NodePlatform, NodeState, Overview, Placement};
 use uuid::Uuid;
 
-use super::asked::Asked;
+use super::asked::{self, Asked};
 use super::words;
 
 /// The object that `--json` prints.
@@ -57,6 +57,9 @@ struct PlacementReport<'a> {
     joining: Vec<&'a NodeName>,
     leaving: Vec<&'a NodeName>,
     missing: usize,
+    /// Whether a node with a copy in sync answers, with --ask only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    served: Option<bool>,
     /// Ranges of shards: the first and the last shard of each.
     shards: Vec<[u32; 2]>,
     back_ends: Vec<&'a str>,
@@ -92,9 +95,13 @@ impl<'a> Report<'a> {
             survives: overview.survives.map(|promise| promise.to_string()),
             weakest: overview.weakest.iter().copied().collect(),
             nodes: nodes(configuration, &overview),
-            asked,
             next: overview.needs.iter().map(next).collect(),
-            placements: overview.placements.into_iter().map(placement).collect(),
+            placements: overview
+                .placements
+                .into_iter()
+                .map(|it| placement(it, asked.as_deref()))
+                .collect(),
+            asked,
         }
     }
 }
@@ -120,7 +127,7 @@ fn nodes<'a>(configuration: &'a Configuration, overview: &Overview<'a>) -> Vec<N
     nodes.collect()
 }
 
-fn placement(placement: Placement<'_>) -> PlacementReport<'_> {
+fn placement<'a>(placement: Placement<'a>, asked: Option<&[Asked]>) -> PlacementReport<'a> {
     let ranges = placement.shards.iter();
     PlacementReport {
         primary: &placement.group.primary,
@@ -128,6 +135,7 @@ fn placement(placement: Placement<'_>) -> PlacementReport<'_> {
         joining: placement.group.joining.keys().collect(),
         leaving: placement.group.leaving.iter().collect(),
         missing: placement.missing,
+        served: asked.map(|asked| asked::is_served(placement.group, asked)),
         shards: ranges.map(|range| [*range.start(), *range.end()]).collect(),
         back_ends: placement.back_ends,
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use stonecast_cluster::{Configuration, NodeName, Overview, Placement};
+use stonecast_cluster::{Configuration, NodeName, Overview};
 use stonecast_media::Durability;
 
-use super::words::{counted, list, sentence};
+use super::words::{counted, list, sentence, subjects};
 use crate::output::{WIDTH, wrap};
 
 /// The most placements on a screen.
@@ -145,22 +145,6 @@ fn names<'a>(names: impl IntoIterator<Item = &'a NodeName>) -> String {
     } else {
         list
     }
-}
-
-/// The ranges of shards, and the back-ends by name.
-fn subjects(placement: &Placement<'_>) -> String {
-    let ranges = placement
-        .shards
-        .iter()
-        .map(|range| match range.clone().count() {
-            1 => range.start().to_string(),
-            _ => format!("{}-{}", range.start(), range.end()),
-        });
-    let back_ends = placement
-        .back_ends
-        .iter()
-        .map(|name| format!("back-end {name}"));
-    list(ranges.chain(back_ends))
 }
 
 /// Appends rows with aligned columns. A last column that exceeds the line is cut.

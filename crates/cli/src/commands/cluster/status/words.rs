@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use stonecast_cluster::{Configuration, Need};
+use stonecast_cluster::{Configuration, Need, Placement};
 
 /// The name of a need for programs.
 pub fn name(need: &Need) -> &'static str {
@@ -84,6 +84,28 @@ fn counted_names(names: &[impl Display]) -> String {
 pub fn list(names: impl IntoIterator<Item = impl Display>) -> String {
     let names: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
     names.join(", ")
+}
+
+/// The ranges of shards, and the back-ends by name.
+pub fn subjects(placement: &Placement<'_>) -> String {
+    let ranges = placement
+        .shards
+        .iter()
+        .map(|range| match range.clone().count() {
+            1 => range.start().to_string(),
+            _ => format!("{}-{}", range.start(), range.end()),
+        });
+    let back_ends = placement
+        .back_ends
+        .iter()
+        .map(|name| format!("back-end {name}"));
+    list(ranges.chain(back_ends))
+}
+
+/// Names with `or` between them.
+pub fn list_or(names: impl IntoIterator<Item = impl Display>) -> String {
+    let names: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
+    names.join(" or ")
 }
 
 /// A number, and the word for one or for several.
