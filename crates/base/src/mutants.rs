@@ -122,6 +122,8 @@ mutants! {
     NextGenerationNotPersisted in "kv", "E8";
     /// A tombstone is dropped while older versions of its key are still in the log.
     TombstoneDroppedEarly in "kv", "E11";
+    /// The cleaner takes segments with records that the ledger does not call settled.
+    UnsettledCleaned in "kv", "own history";
     /// Live records are left behind in a freed segment.
     LiveRecordLeftBehind in "kv", "E12";
     /// Puts take the segments that are reserved for deletes.
@@ -157,7 +159,15 @@ mutants! {
     /// The store of a joiner keeps the keys of the copy that it drops.
     DroppedKeysStay in "kv/node", "a joiner begins with nothing";
     /// A primary that resigns forgets the places of the puts that it has stamped but not settled.
-    UnsettledPutUncounted in "kv/node", "E11";
+    UnsettledPutUncounted in "kv/resigned", "E11";
+    /// A primary that resigns says that it has not done the writes that it has stamped but not settled.
+    FailureMeansNotDone in "kv/node", "a retried write is done once";
+    /// A node goes on to serve the readers of a shard that it leads no longer.
+    BackupReadable in "kv/node", "readers within the primary's lease";
+    /// A server of a pool of a cluster lets clients publish.
+    PublishedPastCopies in "kv/node", "acknowledged means on all copies";
+    /// A joiner digests while a page that was read earlier is on its way.
+    TombstonesForgotten in "kv/node", "who is in sync has everything";
     /// A node reports its own copy before the commit of its log.
     OwnCommitNotAwaited in "node", "acknowledged means on all copies";
     /// A node gives out what is settled without asking for its lease.

@@ -28,7 +28,7 @@ const DIRECTED_SEEDS_MAX: u64 = 200;
 const CONTROL_MIN: u64 = 500;
 /// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of
 /// `appends` and `power`, tests of `member` those of `clocks`.
-const ELSEWHERE: [&str; 16] = [
+const ELSEWHERE: [&str; 17] = [
     "append-log",
     "appends",
     "backup",
@@ -37,6 +37,7 @@ const ELSEWHERE: [&str; 16] = [
     "fabric-shm",
     "kv/cluster",
     "kv/node",
+    "kv/resigned",
     "member",
     "node",
     "own-log",
@@ -49,11 +50,12 @@ const ELSEWHERE: [&str; 16] = [
 /// The scenario of all hunts but the directed ones.
 const SCENARIO: &str = "kv-lite";
 /// Mutants that show only where several rare things meet, and the scenarios that dwell on these.
-const DIRECTED: [(Mutant, &str); 7] = [
+const DIRECTED: [(Mutant, &str); 8] = [
     (Mutant::ClaimIgnored, "kv-rivals"),
     (Mutant::OutcomesNotRecovered, "kv-restarts"),
     (Mutant::StampedBesideItsCause, "kv-restarts"),
     (Mutant::TombstoneWinsAlways, "kv-reuse"),
+    (Mutant::UnsettledCleaned, "kv-ledgers"),
     (Mutant::SyncErrorIgnored, "kv-syncs"),
     (Mutant::PublishBeforeDurable, "kv-syncs"),
     (Mutant::DeletesNotReserved, "kv-full"),

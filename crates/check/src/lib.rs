@@ -108,6 +108,11 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |seed, adjustment| run_kv("kv-reuse", kv::Setup::reuse(seed), adjustment),
     },
     Scenario {
+        name: "kv-ledgers",
+        summary: "the KV store in a pool of a cluster: segments are cleaned and written again, power cuts are examined often",
+        run: |seed, adjustment| run_kv("kv-ledgers", kv::Setup::ledgers(seed), adjustment),
+    },
+    Scenario {
         name: "kv-syncs",
         summary: "the KV store on a file: a sync fails, and a power cut is examined at every moment",
         run: |seed, adjustment| run_kv("kv-syncs", kv::Setup::syncs(seed), adjustment),

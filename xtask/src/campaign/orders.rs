@@ -64,6 +64,10 @@ pub const ORDERS: &[Order] = &[
         until: Until::Seeds(1_000),
     },
     Order {
+        scenario: "kv-ledgers",
+        until: Until::Seeds(1_000),
+    },
+    Order {
         scenario: "kv-syncs",
         until: Until::Seeds(1_000),
     },

@@ -7,6 +7,7 @@
 //!   rivals     clients that publish, and the server, write the same one or two keys, often on condition of a version
 //!   restarts   servers and clients die again and again, deletes are frequent, every write of unknown outcome is repeated
 //!   reuse      segments are cleaned and written again, deletes are frequent, and power cuts are examined often
+//!   ledgers    the same, in a pool of a cluster: the ledger says which records count
 //!   syncs      the pool is a file, and one of its syncs fails; a power cut is examined at every moment
 //!   full       the pool is filled, and then emptied
 //! ```
@@ -80,6 +81,12 @@ impl Setup {
             },
             ..setup
         }
+    }
+
+    /// As [`Setup::reuse`], in a pool of a cluster. A record that the ledger does not call settled counts if no version is missing before
+    /// it.
+    pub fn ledgers(seed: u64) -> Self {
+        Self::reuse(seed).ledgered(1.0)
     }
 
     /// The pool is a file, and one of its syncs fails. A power cut at every moment is examined.

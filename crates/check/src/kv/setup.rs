@@ -81,6 +81,18 @@ pub(super) const FILLED_SIZES: [usize; 4] = [1_000, 9_000, 60_000, 120_000];
 /// Share of the runs without publishing clients whose pool has several shards, and the numbers of shards.
 const SHARDED_SHARE: f64 = 0.25;
 const SHARDS_DRAWN: [u32; 4] = [2, 3, 7, 32];
+/// Share of the runs without publishing clients whose pool is one of a cluster, with a ledger.
+const LEDGER_SHARE: f64 = 0.2;
+/// Faults that damage a medium. A pool has one ledger that counts, and no second copy of that ledger.
+const NOT_WITH_A_LEDGER: [&str; 7] = [
+    "adr_failure",
+    "poison",
+    "bit_flip",
+    "misdirected_write",
+    "lost_write",
+    "stale_content",
+    "read_from_cache",
+];
 /// Operations that write several times the size of such a small pool with published values.
 const PUBLISHED_CHURN_OPERATIONS: u64 = 1500;
 /// Faults that need a power cut, or against which a pool with process durability promises nothing.
@@ -110,6 +122,7 @@ impl Setup {
             .with_everything()
             .published()
             .sharded()
+            .ledgered(LEDGER_SHARE)
     }
 
     /// The choices that scenarios share.
@@ -248,6 +261,27 @@ impl Setup {
         Self { pool, ..self }
     }
 
+    /// In a share of the seeds: a pool of a cluster, which its node serves alone. The ledger takes a segment. Every other choice of the seed
+    /// stays.
+    pub(super) fn ledgered(self, share: f64) -> Self {
+        let random = &mut random_from_seed(self.seed ^ 0x4c45_4447_4552);
+        if self.publishes() || !random.random_bool(share) {
+            return self;
+        }
+        let mut faults = self.faults;
+        faults.leave_out(|name| NOT_WITH_A_LEDGER.contains(&name));
+        let pool = PoolOptions {
+            capacity: self.pool.capacity + self.pool.segment_size,
+            cluster_seed: Some(random.random()),
+            ..self.pool
+        };
+        Self {
+            pool,
+            faults,
+            ..self
+        }
+    }
+
     /// Clients that publish their overwrites, beside others. The pool survives only processes, so only processes die.
     pub(super) fn publishing(self, random: &mut Random) -> Self {
         let mut faults = self.faults;
@@ -315,7 +349,11 @@ impl Setup {
 
     /// A run with some faults of every kind, for many seeds.
     pub fn lite(seed: u64) -> Self {
-        Self::plainly_lite(seed).published().filled().sharded()
+        Self::plainly_lite(seed)
+            .published()
+            .filled()
+            .sharded()
+            .ledgered(LEDGER_SHARE)
     }
 
     /// The same run, with clients that do not publish and a pool that is not filled.
@@ -396,6 +434,14 @@ impl Setup {
                 ),
             ),
             ("shards", self.pool.shards.to_string()),
+            (
+                "pool",
+                match self.pool.cluster_seed {
+                    Some(_) => "of a cluster",
+                    None => "of one server",
+                }
+                .to_owned(),
+            ),
             (
                 "longest value",
                 format!(

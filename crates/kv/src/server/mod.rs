@@ -45,7 +45,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::EpochCell;
 use stonecast_fabric::{Access, Bell, Boxed, DeviceError, Port, Runtime, select};
 use stonecast_lineage::{Epoch, Term};
@@ -281,7 +281,11 @@ impl Server {
         let state = &mut *self.state.borrow_mut();
         let asked = Rc::downgrade(&node);
         state.shards.leads().offer_by(Rc::new(move |shard, term| {
-            let (of, offer) = asked.upgrade()?.offer(shard)?;
+            let offer = asked.upgrade()?.offer(shard);
+            if mutant!(BackupReadable) && offer.is_none() {
+                return Some(500 * PAUSE_NS);
+            }
+            let (of, offer) = offer?;
             (of == term).then_some(offer.held_ns)
         }));
         let bell = state.node_mut().bell.clone();

@@ -144,7 +144,7 @@ fn a_pool_whose_ledger_has_lost_its_segment_is_refused_and_stays_as_it_is() {
 /// Fails if a pool of a cluster lets clients take versions from the counter: a missing version could not be
 /// noticed.
 #[test]
-fn clients_do_not_publish_in_a_pool_of_a_cluster() {
+pub fn clients_do_not_publish_in_a_pool_of_a_cluster() {
     let world = World {
         options: ServerOptions {
             clients: ClientPolicy::Publishing,

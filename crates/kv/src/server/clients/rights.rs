@@ -11,7 +11,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::{Access, MemoryRegion, Port, QueuePair, Runtime};
 use stonecast_log::UNIT_SIZE;
 use stonecast_media::{Durability, Pool, Region};
@@ -93,7 +93,7 @@ pub(in crate::server) fn publishing_refusal(
         ),
         // Clients take versions from the counter, so a version that is missing from the history
         // could not be noticed.
-        Durability::Process if pool.cluster_seed().is_some() => {
+        Durability::Process if pool.cluster_seed().is_some() && !mutant!(PublishedPastCopies) => {
             Some("the pool is of a cluster; create a pool of one node")
         }
         // The rights open one index, and an intent names no shard.

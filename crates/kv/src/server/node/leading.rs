@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_log::Draft;
 use stonecast_node::{NotDurable, NotServed, OwnBatch};
@@ -164,8 +164,8 @@ impl State {
         let node = self.node_mut();
         match node.calls.fate(slot) {
             Fate::Settled => None,
-            Fate::Unknown => Some((Verdict::Failed, 0)),
-            Fate::Unanswered => Some((Verdict::NotPrimary, node.epoch.0)),
+            Fate::Unknown if !mutant!(FailureMeansNotDone) => Some((Verdict::Failed, 0)),
+            Fate::Unknown | Fate::Unanswered => Some((Verdict::NotPrimary, node.epoch.0)),
             Fate::Open => unreachable!("a batch is answered when its calls have ended"),
         }
     }

@@ -220,7 +220,9 @@ impl Store for NodeStore {
         for call in resigned.unanswered {
             calls.end(call.slot, Fate::Unanswered);
         }
-        shards.lead(*epoch, shard, None);
+        if !mutant!(BackupReadable) {
+            shards.lead(*epoch, shard, None);
+        }
     }
 
     fn dropped(&self, shard: u32) {

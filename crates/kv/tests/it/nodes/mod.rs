@@ -1,6 +1,8 @@
 //! Servers that are nodes of a cluster: stories of writes that survive the loss of nodes.
 
 pub mod flaws;
+pub mod joins;
+pub mod resigned;
 pub mod unsettled;
 mod world;
 
