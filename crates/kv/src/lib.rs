@@ -31,7 +31,9 @@ pub use client::{
     CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, Observer, Pair, Token, Values,
     Written, Yardstick,
 };
-pub use cluster::{ClusterClient, ClusterEntries, ClusterError, ClusterOptions, Dial, Found};
+pub use cluster::{
+    ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions, Dial, Found,
+};
 pub use copying::Copying;
 pub use error::{Effect, Refusal, StoreError};
 pub use metrics::{

@@ -3,14 +3,16 @@
 //! The client of the store looks for the node of each key, and tries operations again, within the time limit of an
 //! operation. No other limit is needed here.
 
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use stonecast_base::Nanoseconds;
 use stonecast_config_store::{Bounds, open_within};
 use stonecast_fabric::{BusyPoll, Device, Port};
 use stonecast_kv::{
-    CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, ClusterError, ClusterOptions, Dial, Metrics,
-    Values, Written,
+    CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions,
+    Dial, Metrics, Values, Written,
 };
 use stonecast_media::{Durability, SHARDS_MAX};
 
@@ -36,6 +38,20 @@ fn options(connector: &Connector) -> ClusterOptions {
             .operation_timeout
             .map_or(Nanoseconds::MAX, nanoseconds),
         attempt_ns: defaults.attempt_ns.min(of_connect),
+    }
+}
+
+/// A GET, with the errors of the library.
+#[must_use = "futures do nothing unless they are awaited"]
+pub(crate) struct ClusterRead<'a>(ClusterGet<'a>);
+
+impl Future for ClusterRead<'_> {
+    type Output = Result<Option<u64>, Error>;
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let read = Pin::new(&mut self.get_mut().0);
+        read.poll(context).map_err(of_read)
     }
 }
 
@@ -73,8 +89,9 @@ impl Cluster {
         Ok(Self { client })
     }
 
-    pub async fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, Error> {
-        self.client.get(key, value).await.map_err(of_read)
+    #[inline]
+    pub fn get_into<'a>(&'a self, key: &'a [u8], value: &'a mut Vec<u8>) -> ClusterRead<'a> {
+        ClusterRead(self.client.get(key, value))
     }
 
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, Error> {

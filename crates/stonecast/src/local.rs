@@ -257,7 +257,7 @@ impl Client {
                 let read = server.get(key, value);
                 Reading::Server(TimedRead(Timed::new(read, self.limit, &self.runtime)))
             }
-            Store::Cluster(cluster) => Reading::Cluster(Box::pin(cluster.get_into(key, value))),
+            Store::Cluster(cluster) => Reading::Cluster(cluster.get_into(key, value)),
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use stonecast_fabric::{Runtime, Sleep};
 use stonecast_kv::StoreError;
 
+use crate::cluster::ClusterRead;
 use crate::connector::nanoseconds;
 use crate::error::{Error, Fault};
 
@@ -84,12 +85,11 @@ where
     }
 }
 
-/// A read of a server, or of a cluster. A cluster's read looks at leases and at the time, so that its box is a small part of
-/// its cost.
+/// A read of a server, or of a cluster, whose client limits its time.
 #[must_use = "futures do nothing unless they are awaited"]
 pub(crate) enum Reading<'a, Work> {
     Server(TimedRead<'a, Work>),
-    Cluster(Pin<Box<dyn Future<Output = Result<Option<u64>, Error>> + 'a>>),
+    Cluster(ClusterRead<'a>),
 }
 
 impl<Work> Future for Reading<'_, Work>
@@ -102,7 +102,7 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Server(read) => Pin::new(read).poll(context),
-            Self::Cluster(read) => read.as_mut().poll(context),
+            Self::Cluster(read) => Pin::new(read).poll(context),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The calls of a client. Each call is counted, and handed to the component that does the work.
 
 use std::future::Future;
+use std::task::{Context, Poll};
 
 use stonecast_lineage::Term;
 use stonecast_log::{Condition, Draft};
@@ -92,6 +93,19 @@ impl Client {
         value: &'a mut Vec<u8>,
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + use<'a> {
         Get::new(&self.inner.reader, key, value)
+    }
+
+    /// Does the same as [`Client::get`] without a future, if READs are executed in the call and the key is where most keys are. `None`: the answer needs
+    /// [`Client::get`].
+    #[inline]
+    pub(crate) fn get_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
+        self.inner.reader.get_in_call(key, value)
+    }
+
+    /// Whether it is the turn of the task of `context` to go on. If not, the task is woken, and must return pending.
+    #[inline]
+    pub(crate) fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
+        self.inner.connection.port.poll_turn(context)
     }
 
     /// Reads the values of `keys` with two doorbells, or with one if the places of all keys are remembered. Each key is read as

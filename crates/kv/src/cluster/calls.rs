@@ -15,6 +15,7 @@ use super::ClusterClient;
 use super::attempts::GivenUp;
 use super::entries::ClusterEntries;
 use super::error::ClusterError;
+use super::get::ClusterGet;
 use super::map::Map;
 use super::nodes::Node;
 use crate::client::{Pair, Token, Values, Written};
@@ -28,11 +29,12 @@ pub type Found = Option<(Vec<u8>, u64)>;
 impl ClusterClient {
     /// Reads the value of `key` into `value` and returns its version. Returns `None` if the key is absent. The returned value is on all
     /// copies of its shard, and was the key's value at some moment during the call.
-    pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, ClusterError> {
-        self.get_until(self.deadline(), key, value).await
+    #[inline]
+    pub fn get<'a>(&'a self, key: &'a [u8], value: &'a mut Vec<u8>) -> ClusterGet<'a> {
+        ClusterGet::new(self, key, value)
     }
 
-    fn get_until<'a>(
+    pub(super) fn get_until<'a>(
         &'a self,
         deadline: Nanoseconds,
         key: &'a [u8],

@@ -48,8 +48,18 @@ impl Leases {
         (lease.term() == term && lease.holds(now)).then(|| lease.begin())
     }
 
+    /// Begins a GET whose READs are executed in the call, in `term` of `shard`. The clock is asked once, behind the READs. `None`: there is no lease of this term.
+    #[inline]
+    pub fn begin_in_call(&self, shard: u32, term: Term) -> Option<BegunRead> {
+        self.is_used.set(true);
+        let leases = self.of_shards.borrow();
+        let lease = leases[shard as usize].as_ref()?;
+        (lease.term() == term).then(|| lease.begin())
+    }
+
     /// Returns whether the result of the GET `begun` counts. The time `now` is after the last READ
     /// of that GET.
+    #[inline]
     pub fn covers(&self, shard: u32, begun: BegunRead, now: Nanoseconds) -> bool {
         let leases = self.of_shards.borrow();
         let lease = leases[shard as usize].as_ref();

@@ -5,11 +5,12 @@
 //!     attempts  once at the node of the key's shard; again, with the map of the next configuration
 //!     map       shard -> node, term: one value of the configuration store
 //!     nodes     node -> session, opened at first use
+//!       routes  shard -> the session of its last call, for a GET that ends in the call
 //!       leases  the time for which the memory of a node may be believed
 //! ```
 //!
 //! A GET is the GET of a session with one node, with the same READs. The client asks the map before
-//! the GET, and the lease after it. A client of a server without a cluster executes no code of this
+//! the GET, unless it knows a session for the shard, and the lease after it. A client of a server without a cluster executes no code of this
 //! module.
 //!
 //! No message tells a client that the map has changed: a node refuses a request, or is gone. The
@@ -20,9 +21,11 @@ mod attempts;
 mod calls;
 mod entries;
 mod error;
+mod get;
 mod leases;
 mod map;
 mod nodes;
+mod routes;
 
 use std::rc::Rc;
 
@@ -39,6 +42,7 @@ use nodes::Nodes;
 pub use calls::Found;
 pub use entries::ClusterEntries;
 pub use error::ClusterError;
+pub use get::ClusterGet;
 
 /// The pause before a client looks for a newer configuration than the one that it has.
 const PAUSE_NS: Nanoseconds = 2_000_000;

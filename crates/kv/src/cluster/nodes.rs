@@ -11,6 +11,7 @@ use stonecast_fabric::Runtime;
 use super::error::ClusterError;
 use super::leases::Leases;
 use super::map::{Map, Place};
+use super::routes::Routes;
 use super::{ClusterOptions, Dial};
 use crate::client::{Client, FairLock};
 use crate::error::StoreError;
@@ -35,6 +36,7 @@ pub(super) struct Nodes {
     seats: RefCell<BTreeMap<NodeName, Rc<Seat>>>,
     /// The division of keys among shards, as the first node told it. All nodes hash alike.
     keys: Cell<Option<KeyMap>>,
+    pub routes: Routes,
 }
 
 /// The place of the session with one node.
@@ -69,6 +71,7 @@ impl Nodes {
             options,
             seats: RefCell::default(),
             keys: Cell::new(None),
+            routes: Routes::default(),
         };
         let mut failed = None;
         for shard in map.first_shards() {
@@ -88,6 +91,7 @@ impl Nodes {
     }
 
     /// The shard of a key.
+    #[inline]
     pub fn shard_of(&self, key: &[u8]) -> u32 {
         let keys = self.keys.get().expect("told at the connect");
         keys.route(key).shard
@@ -95,6 +99,7 @@ impl Nodes {
 
     /// Ends the session with the node `name` once no call uses the session.
     pub fn leave(&self, name: &NodeName) {
+        self.routes.forget(name);
         if let Some(seat) = self.seats.borrow().get(name) {
             seat.session.take();
         }
@@ -111,6 +116,7 @@ impl Nodes {
         if node.client.term(shard) != Some(place.term) {
             node.client.enter(shard, place.term).await?;
         }
+        self.routes.note(shard, &node);
         Ok(node)
     }
 
@@ -122,6 +128,7 @@ impl Nodes {
 
     /// All open sessions, which end with the last call that uses them.
     pub fn take_all(&self) -> Vec<Rc<Node>> {
+        self.routes.clear();
         let seats = self.seats.take();
         seats.values().filter_map(|seat| seat.session()).collect()
     }

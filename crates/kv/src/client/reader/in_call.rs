@@ -26,6 +26,7 @@ use stonecast_fabric::ReadInto;
 
 use super::Reader;
 use crate::client::memory::Execution;
+use crate::client::meter::Call;
 use crate::index::{LookUp, LookUpStep};
 use crate::wire::limits::check_key;
 use crate::wire::{FIRST_READ_SIZE_MAX, Route};
@@ -49,6 +50,15 @@ impl Default for Buffers {
 }
 
 impl Reader {
+    /// A GET that ends in the call, without a future and without a turn. `None`: the answer needs a [`Get`](super::Get).
+    #[inline]
+    pub fn get_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
+        let start = self.connection.begin_call();
+        let version = self.find_in_call(key, value)?;
+        self.connection.end_call(Call::Read(1), start);
+        Some(version)
+    }
+
     /// The version of `key`, whose value is left in `value`, or `Some(None)` if the key is absent. `None`: the answer needs a
     /// future.
     #[inline(always)]
