@@ -32,13 +32,14 @@ pub struct Chart {
 const SIZE: (u32, u32) = (760, 440);
 /// Colours that also differ in lightness, for readers who cannot distinguish hues (after Okabe and
 /// Ito).
-const COLOURS: [RGBColor; 6] = [
+const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
     RGBColor(204, 51, 17),
     RGBColor(120, 94, 160),
     RGBColor(90, 90, 90),
+    RGBColor(86, 180, 233),
 ];
 const INK: RGBColor = RGBColor(40, 40, 40);
 /// Space of the y axis above the highest value.

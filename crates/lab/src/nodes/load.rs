@@ -132,7 +132,7 @@ impl CallLoad {
 }
 
 /// Stores each of `keys` once.
-async fn store(
+pub(super) async fn store(
     client: &ClusterClient,
     keys: &[Vec<u8>],
     value_size: usize,

@@ -21,12 +21,14 @@ mod points;
 mod runs;
 mod table;
 
+use stonecast_kv::ClusterError;
 use stonecast_media::MediaError;
 use stonecast_published::PublishedError;
 
 use crate::erda::ContestError;
 use crate::plot::PlotError;
 use crate::remotelog::RemotelogError;
+use crate::rowan::ContestantError;
 
 pub use figure::{Axes, Figure, Measure, Picture, Sample, Section, nothing_published};
 pub use files::write;
@@ -53,6 +55,12 @@ pub enum FigureError {
     /// A published design failed without a contest.
     #[error(transparent)]
     Published(#[from] PublishedError),
+    /// A store of Rowan's comparison failed.
+    #[error(transparent)]
+    Contestant(#[from] ContestantError),
+    /// A call on `kv` failed.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// An append of REMOTELOG failed.
     #[error(transparent)]
     Remotelog(#[from] RemotelogError),

@@ -20,6 +20,11 @@ pub(super) const SERIES: &[&str] = &[
 /// Clients of the figures that do not vary them: four for each hardware thread of the 8 machines, enough to keep every design
 /// busy.
 pub(super) const CLIENTS: u32 = 1152;
+/// Client threads of the paper's 8 machines.
+pub(super) const CLIENT_THREADS: u32 = 144;
+/// Clients and client threads beside servers of one worker thread.
+pub(super) const CLIENTS_OF_THREADS: u32 = 144;
+const CLIENT_THREADS_OF_THREADS: u32 = 24;
 /// The addresses of servers.
 pub(super) const ADDRESSES: &str = "sim:rowan";
 
@@ -38,6 +43,7 @@ impl KvLoad {
             objects: Objects::ZippyDb,
             put_percent: 50,
             clients: CLIENTS,
+            threads: CLIENT_THREADS,
             keys: Distribution::ScrambledZipfian,
             machines: Machines::PUBLISHED,
         }
@@ -45,6 +51,16 @@ impl KvLoad {
 }
 
 impl KvLoad {
+    /// The usual load on a store whose servers have one worker thread each. A node of `kv` has one thread.
+    pub(super) fn of_threads(store: Store) -> Self {
+        Self {
+            store,
+            clients: CLIENTS_OF_THREADS,
+            threads: CLIENT_THREADS_OF_THREADS,
+            ..Self::usual(Replication::Append)
+        }
+    }
+
     /// The usual load with other parameters of the servers.
     pub(super) fn with(replication: Replication, change: impl Fn(&mut RowanOptions)) -> Self {
         let mut options = RowanOptions::published(replication, ADDRESSES);

@@ -9,8 +9,8 @@ use stonecast_published::clover::{
 };
 
 use super::cluster::{
-    CLIENT_MACHINES, COMPLETIONS, Contestant, Counters, KvClient, SEED, client_threads,
-    machine_options, memory,
+    CLIENT_MACHINES, COMPLETIONS, Contestant, ContestantError, Counters, KvClient, SEED,
+    client_threads, machine_options, memory,
 };
 
 /// The memory nodes, the metadata server and the client threads in their world.
@@ -26,7 +26,7 @@ impl CloverCluster {
     pub fn new(
         profile: MachineProfile,
         options: &CloverOptions,
-        is_opened: bool,
+        (is_opened, threads): (bool, u32),
     ) -> Result<Self, PublishedError> {
         let (world, machine_options) = (World::new(SEED), machine_options(profile));
         let mut modules = Vec::new();
@@ -43,7 +43,7 @@ impl CloverCluster {
         CloverController::open(options, port, &*controller.runtime())?;
         let caches: Vec<Rc<CloverCache>> = (0..CLIENT_MACHINES).map(|_| Rc::default()).collect();
         let mut clients = Vec::new();
-        for (thread, process) in client_threads(&world, machine_options)
+        for (thread, process) in client_threads(&world, machine_options, threads)
             .into_iter()
             .enumerate()
         {
@@ -72,7 +72,7 @@ impl Contestant for CloverCluster {
         &self.clients
     }
 
-    fn prepare(&self, keys: u64) -> Result<(), PublishedError> {
+    fn prepare(&self, keys: u64) -> Result<(), ContestantError> {
         let keys: Vec<u64> = (0..keys).collect();
         // One thread of each machine.
         let machines = if self.is_opened { CLIENT_MACHINES } else { 0 };
@@ -98,11 +98,11 @@ impl Contestant for CloverCluster {
 }
 
 impl KvClient for CloverClient {
-    async fn get(&self, key: u64, into: &mut Vec<u8>) -> Result<bool, PublishedError> {
-        Self::get(self, key, into).await
+    async fn get(&self, key: u64, into: &mut Vec<u8>) -> Result<bool, ContestantError> {
+        Ok(Self::get(self, key, into).await?)
     }
 
-    async fn put(&self, key: u64, value: &[u8]) -> Result<(), PublishedError> {
-        Self::put(self, key, value).await
+    async fn put(&self, key: u64, value: &[u8]) -> Result<(), ContestantError> {
+        Ok(Self::put(self, key, value).await?)
     }
 }

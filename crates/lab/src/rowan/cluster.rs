@@ -7,6 +7,7 @@ use stonecast_fabric_sim::{
     Features, Machine, MachineOptions, MachineProfile, MediumCounts, Module, Process, SimBacking,
     Survivor, World,
 };
+use stonecast_kv::ClusterError;
 use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain,
     PersistentRegion, ReceiveBuffers,
@@ -16,11 +17,9 @@ use stonecast_published::PublishedError;
 use stonecast_published::rowan::{Placement, RowanClient, RowanOptions, RowanServer, Seat, Seats};
 
 /// Hardware threads of a machine: a Xeon Gold 6240M.
-const CORES: usize = 36;
+pub(super) const CORES: usize = 36;
 /// Machines of the clients.
 pub(super) const CLIENT_MACHINES: u32 = 8;
-/// Client threads, a multiple of the worker threads of a server.
-const CLIENT_THREADS: u32 = 144;
 /// Entries of the completion queues of a thread.
 pub(super) const COMPLETIONS: u32 = 1 << 16;
 pub(super) const SEED: u64 = 1;
@@ -30,6 +29,17 @@ pub(super) const PLATFORM: DeclaredPlatform = DeclaredPlatform {
     ddio: Ddio::Off,
     receive_buffers: ReceiveBuffers::Pm,
 };
+
+/// The error of a store of the comparison.
+#[derive(Debug, thiserror::Error)]
+pub enum ContestantError {
+    /// A published design failed.
+    #[error(transparent)]
+    Published(#[from] PublishedError),
+    /// A call on `kv` failed.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+}
 
 /// A store with its client threads in a world.
 pub(super) trait Contestant {
@@ -46,7 +56,7 @@ pub(super) trait Contestant {
     fn counters(&self) -> Counters;
 
     /// Lets clients learn what they know about the first `keys` keys, which are stored, before a measurement.
-    fn prepare(&self, keys: u64) -> Result<(), PublishedError> {
+    fn prepare(&self, keys: u64) -> Result<(), ContestantError> {
         let _ = keys;
         Ok(())
     }
@@ -61,19 +71,19 @@ pub(super) trait Contestant {
 /// A client thread of a store. Several operations may be under way at a time.
 pub(super) trait KvClient {
     /// Looks up a key. Returns whether it is present, and its value in `into`.
-    async fn get(&self, key: u64, into: &mut Vec<u8>) -> Result<bool, PublishedError>;
+    async fn get(&self, key: u64, into: &mut Vec<u8>) -> Result<bool, ContestantError>;
 
     /// Stores a value.
-    async fn put(&self, key: u64, value: &[u8]) -> Result<(), PublishedError>;
+    async fn put(&self, key: u64, value: &[u8]) -> Result<(), ContestantError>;
 }
 
 impl KvClient for RowanClient {
-    async fn get(&self, key: u64, into: &mut Vec<u8>) -> Result<bool, PublishedError> {
-        Self::get(self, key, into).await
+    async fn get(&self, key: u64, into: &mut Vec<u8>) -> Result<bool, ContestantError> {
+        Ok(Self::get(self, key, into).await?)
     }
 
-    async fn put(&self, key: u64, value: &[u8]) -> Result<(), PublishedError> {
-        Self::put(self, key, value).await
+    async fn put(&self, key: u64, value: &[u8]) -> Result<(), ContestantError> {
+        Ok(Self::put(self, key, value).await?)
     }
 }
 
@@ -119,8 +129,12 @@ pub struct Medium {
 }
 
 impl Cluster {
-    /// A cluster on `profile` that is open and connected, and `threads` client threads of the paper's 8 machines.
-    pub fn new(profile: MachineProfile, options: &RowanOptions) -> Result<Self, PublishedError> {
+    /// A cluster on `profile` that is open and connected, and `threads` client threads on the paper's 8 machines, a multiple of the workers of a server.
+    pub fn new(
+        profile: MachineProfile,
+        options: &RowanOptions,
+        threads: u32,
+    ) -> Result<Self, PublishedError> {
         let (world, machine_options) = (World::new(SEED), machine_options(profile));
         let placement = Rc::new(Placement::new(options));
         let mut servers = Vec::new();
@@ -132,7 +146,7 @@ impl Cluster {
             world.block_on(server.server.connect())?;
         }
         let mut clients = Vec::new();
-        for (thread, process) in (0..).zip(client_threads(&world, machine_options)) {
+        for (thread, process) in (0..).zip(client_threads(&world, machine_options, threads)) {
             let (port, runtime) = (process.port(COMPLETIONS)?, process.runtime());
             let worker = thread % options.workers;
             let client = RowanClient::connect(options, placement.clone(), &port, &runtime, worker);
@@ -193,13 +207,13 @@ pub(super) fn machine_options(profile: MachineProfile) -> MachineOptions {
     }
 }
 
-/// The client threads, on 8 machines in turn.
-pub(super) fn client_threads(world: &World, options: MachineOptions) -> Vec<Process> {
+/// So many client threads, on 8 machines in turn.
+pub(super) fn client_threads(world: &World, options: MachineOptions, threads: u32) -> Vec<Process> {
     let machines: Vec<Machine> = (0..CLIENT_MACHINES)
         .map(|_| world.machine(options))
         .collect();
     let thread = |thread: u32| world.process(machines[(thread % CLIENT_MACHINES) as usize]);
-    (0..CLIENT_THREADS).map(thread).collect()
+    (0..threads).map(thread).collect()
 }
 
 /// A module in `machine`, and `size` bytes of it as a log.

@@ -9,14 +9,14 @@ use stonecast_base::{Nanoseconds, Random, random_from_seed};
 use stonecast_bench::crowd::Crowd;
 use stonecast_fabric::Runtime;
 use stonecast_fabric_sim::MachineProfile;
-use stonecast_published::PublishedError;
 use stonecast_published::clover::CloverOptions;
 use stonecast_published::rowan::RowanOptions;
 use stonecast_workload::{Chooser, Distribution};
 
 use super::appends::MACHINES;
 use super::clover::CloverCluster;
-use super::cluster::{Cluster, Contestant, KvClient};
+use super::cluster::{Cluster, Contestant, ContestantError, KvClient};
+use super::kv::{KvCluster, KvOptions};
 use super::sizes::Objects;
 
 /// Bytes of a key, which objects include.
@@ -39,6 +39,8 @@ pub struct KvLoad {
     pub put_percent: u32,
     /// Clients, one operation at a time each.
     pub clients: u32,
+    /// Threads of the clients' machines that the clients share.
+    pub threads: u32,
     /// The frequencies of keys.
     pub keys: Distribution,
     /// The machines.
@@ -57,6 +59,8 @@ pub enum Store {
         /// Whether clients know the head of each key beforehand. Otherwise they ask the metadata server when they need it.
         is_opened: bool,
     },
+    /// `kv`.
+    Kv(KvOptions),
 }
 
 /// Machines of the paper's evaluation, or machines that differ from them in one respect, to find what decides a result.
@@ -152,17 +156,19 @@ struct Shared {
 }
 
 /// Stores all keys, and lets clients work for a while.
-pub fn measure(load: &KvLoad) -> Result<KvOutcome, PublishedError> {
+pub fn measure(load: &KvLoad) -> Result<KvOutcome, ContestantError> {
     let profile = load.machines.profile();
     match &load.store {
-        Store::Replicated(options) => run(&Cluster::new(profile, options)?, load),
-        Store::Clover { options, is_opened } => {
-            run(&CloverCluster::new(profile, options, *is_opened)?, load)
-        }
+        Store::Replicated(options) => run(&Cluster::new(profile, options, load.threads)?, load),
+        Store::Clover { options, is_opened } => run(
+            &CloverCluster::new(profile, options, (*is_opened, load.threads))?,
+            load,
+        ),
+        Store::Kv(options) => run(&KvCluster::new(profile, *options, load.threads)?, load),
     }
 }
 
-fn run<C: Contestant>(cluster: &C, load: &KvLoad) -> Result<KvOutcome, PublishedError> {
+fn run<C: Contestant>(cluster: &C, load: &KvLoad) -> Result<KvOutcome, ContestantError> {
     store_all(cluster, load.objects)?;
     let shared = Rc::new(Shared {
         chooser: Chooser::new(load.keys, KEYS),
@@ -216,7 +222,7 @@ fn run<C: Contestant>(cluster: &C, load: &KvLoad) -> Result<KvOutcome, Published
 }
 
 /// Stores each key once.
-fn store_all<C: Contestant>(cluster: &C, objects: Objects) -> Result<(), PublishedError> {
+fn store_all<C: Contestant>(cluster: &C, objects: Objects) -> Result<(), ContestantError> {
     const LOADERS: u64 = 4;
     let crowd = Crowd::new();
     let threads = cluster.clients();
@@ -232,7 +238,7 @@ fn store_all<C: Contestant>(cluster: &C, objects: Objects) -> Result<(), Publish
             Ok(())
         });
     }
-    let ends: Vec<Result<(), PublishedError>> = cluster.world().block_on(crowd.ends());
+    let ends: Vec<Result<(), ContestantError>> = cluster.world().block_on(crowd.ends());
     ends.into_iter().collect::<Result<(), _>>()?;
     cluster.prepare(KEYS)
 }

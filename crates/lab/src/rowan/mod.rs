@@ -6,6 +6,7 @@
 //!   cluster.rs  servers and clients in a world
 //!   contest.rs  a load on a cluster -> KvOutcome                       clients.rs  mixes.rs  copies.rs  batches.rs
 //!   clover.rs   the store like Clover in a world                       control.rs  causes.rs  others.rs  cleaning.rs   figures
+//!   kv.rs       `kv` in a world                                        threads.rs  timelines.rs                        figures
 //!   sizes.rs    objects       cases.rs  the runs that figures share
 //!   paper.rs    headlines and page
 //! ```
@@ -21,14 +22,19 @@ mod cluster;
 mod contest;
 mod control;
 mod copies;
+mod kv;
 mod load;
 mod mixes;
 mod others;
 mod paper;
 mod sizes;
 mod streams;
+mod threads;
+mod timelines;
 
+pub use cluster::ContestantError;
 pub use contest::{KvLoad, KvOutcome, Machines, Store, measure as measure_kv};
+pub use kv::KvOptions;
 pub use load::{Design, Load, Outcome, measure};
 pub use paper::PAPER;
 pub use sizes::Objects;

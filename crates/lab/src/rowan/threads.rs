@@ -1,0 +1,261 @@
+//! `kv` beside the published designs, with one worker thread for each server: a node of `kv` has one thread.
+
+use stonecast_published::rowan::{Replication, RowanOptions};
+
+use super::appends::rounded;
+use super::cases::{ADDRESSES, CLIENTS_OF_THREADS, Case, outcomes, samples};
+use super::contest::{KvLoad, KvOutcome, Store};
+use super::kv::KvOptions;
+use super::sizes::Objects;
+use crate::papers::{
+    Axes, Figure, FigureError, Measure, Picture, Points, Runs, Sample, Section, nothing_published,
+};
+
+pub(super) const THROUGHPUT: &str = "rowan-threads-clients";
+pub(super) const PUT_MEDIAN: &str = "rowan-threads-put";
+pub(super) const PUT_P99: &str = "rowan-threads-put-p99";
+const CAUSES: &str = "rowan-threads-causes";
+/// Clients, one operation at a time each.
+const CLIENTS: [u32; 4] = [8, 24, 48, CLIENTS_OF_THREADS];
+/// Percent of PUTs.
+const PUTS: [u32; 4] = [100, 50, 5, 0];
+/// Copies of an entry.
+const COPIES: [u32; 4] = [1, 2, 3, 5];
+
+/// The figures.
+pub(super) static FIGURES: [Figure; 10] = [
+    Figure {
+        axes: Axes {
+            name: THROUGHPUT,
+            title: "Throughput by clients; one worker thread for each server, 50 % PUT, objects of ZippyDB",
+            unit: "Mop/s",
+            ..AXES
+        },
+        measure: Measure::Time(|runs| by_clients(runs, KvOutcome::million_a_second)),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: PUT_MEDIAN,
+            title: "Median latency of PUT by clients; one worker thread for each server",
+            ..AXES
+        },
+        measure: Measure::Time(|runs| by_clients(runs, |outcome| outcome.put_us(0.5))),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: PUT_P99,
+            title: "99th percentile of the latency of PUT by clients; one worker thread for each server",
+            ..AXES
+        },
+        measure: Measure::Time(|runs| by_clients(runs, |outcome| outcome.put_us(0.99))),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: "rowan-threads-get",
+            title: "Median latency of GET by clients; one worker thread for each server",
+            ..AXES
+        },
+        measure: Measure::Time(|runs| by_clients(runs, |outcome| outcome.get_us(0.5))),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: "rowan-threads-amplification",
+            title: "Bytes that the media wrote for each byte that reached them, by clients; one worker thread for each server",
+            unit: "bytes/byte",
+            ..AXES
+        },
+        measure: Measure::Time(|runs| by_clients(runs, |outcome| outcome.write_amplification)),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: "rowan-threads-mixes",
+            title: "Throughput by percent of PUTs; one worker thread for each server, 144 clients, objects of ZippyDB",
+            x_title: "PUT, %",
+            unit: "Mop/s",
+            ..AXES
+        },
+        measure: Measure::Time(|runs| by_mixes(runs, KvOutcome::million_a_second)),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: "rowan-threads-busy",
+            title: "Part of its time in which the worker thread of a server works, by percent of PUTs",
+            x_title: "PUT, %",
+            unit: "%",
+            ..AXES
+        },
+        measure: Measure::Time(|runs| by_mixes(runs, |outcome| outcome.workers_busy * 100.0)),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: "rowan-threads-objects",
+            title: "Throughput by objects; one worker thread for each server, 144 clients, 50 % PUT",
+            x_title: "objects",
+            unit: "Mop/s",
+            ..AXES
+        },
+        measure: Measure::Time(by_objects),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: "rowan-threads-copies",
+            title: "Throughput by copies; one worker thread for each server, 144 clients, 50 % PUT, objects of ZippyDB",
+            x_title: "copies",
+            unit: "Mop/s",
+            ..AXES
+        },
+        measure: Measure::Time(by_copies),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: CAUSES,
+            title: "Throughput of `kv` in multiples of Rowan-KV's with one worker thread for each server, with one respect changed at a time; 144 clients, 100 % PUT",
+            x_title: "changed",
+            unit: "x",
+            series: &["kv"],
+            ..AXES
+        },
+        measure: Measure::Time(by_causes),
+        picture: Picture::None,
+        ..FIGURE
+    },
+];
+
+const AXES: Axes = Axes {
+    name: "",
+    title: "",
+    x_title: "clients",
+    unit: "us",
+    series: &[
+        "rowan-kv",
+        "rpc-kv",
+        "rwrite-kv",
+        "batch-kv",
+        "share-kv",
+        "hermes-like",
+        "kv",
+    ],
+    published: nothing_published,
+};
+const FIGURE: Figure = Figure {
+    axes: AXES,
+    measure: Measure::Time(|_| Ok(Vec::new())),
+    picture: Picture::Lines,
+    section: Section::Standard,
+};
+
+/// The throughput of `kv` in multiples of that of the fastest published design, with `clients`.
+pub(super) fn advantage(points: &Points, clients: &str) -> f64 {
+    let at = |series: &&str| points.at(THROUGHPUT, series, clients);
+    let published = AXES.series.iter().filter(|series| **series != "kv");
+    let fastest = published.filter_map(at).fold(0.0, f64::max);
+    at(&"kv").expect("a point of the figure") / fastest
+}
+
+/// A value of `kv` in multiples of Rowan-KV's, with `clients`.
+pub(super) fn of_rowan(points: &Points, figure: &str, clients: &str) -> f64 {
+    let at = |series| {
+        let value = points.at(figure, series, clients);
+        value.expect("a point of the figure")
+    };
+    at("kv") / at("rowan-kv")
+}
+
+/// A published design whose servers have one worker thread each.
+fn published(replication: Replication, copies: u32) -> Store {
+    Store::Replicated(RowanOptions {
+        workers: 1,
+        digesters: 1,
+        copies,
+        ..RowanOptions::published(replication, ADDRESSES)
+    })
+}
+
+/// A case for each published design, and one for `kv`.
+fn of_each(x: &str, copies: u32, change: impl Fn(&mut KvLoad)) -> Vec<Case> {
+    let kv = KvOptions {
+        copies,
+        ..KvOptions::USUAL
+    };
+    let of_paper = |replication: Replication| (replication.name(), published(replication, copies));
+    let stores = Replication::ALL.map(of_paper).into_iter();
+    let case = |(series, store): (&'static str, Store)| {
+        let mut load = KvLoad::of_threads(store);
+        change(&mut load);
+        Case {
+            series,
+            x: x.to_owned(),
+            load,
+        }
+    };
+    stores.chain([("kv", Store::Kv(kv))]).map(case).collect()
+}
+
+fn by_clients(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>, FigureError> {
+    let of = |clients: u32| of_each(&clients.to_string(), 3, |load| load.clients = clients);
+    samples(runs, CLIENTS.into_iter().flat_map(of).collect(), value)
+}
+
+fn by_mixes(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>, FigureError> {
+    let of = |percent: u32| of_each(&percent.to_string(), 3, |load| load.put_percent = percent);
+    samples(runs, PUTS.into_iter().flat_map(of).collect(), value)
+}
+
+fn by_objects(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let of = |objects: Objects| of_each(objects.name(), 3, |load| load.objects = objects);
+    let cases = Objects::ALL.into_iter().flat_map(of).collect();
+    samples(runs, cases, KvOutcome::million_a_second)
+}
+
+/// A respect in which both runs differ from those with PUTs alone, and the nodes of `kv` on each machine.
+type Change = (&'static str, u32, fn(&mut KvLoad));
+
+const CHANGES: [Change; 4] = [
+    ("nothing", 1, |_| ()),
+    ("kv has two nodes a server", 2, |_| ()),
+    ("messages cost nothing", 1, |load| {
+        load.machines.messages_percent = 0;
+    }),
+    ("the medium takes half", 1, |load| {
+        load.machines.medium_percent = 50;
+    }),
+];
+
+fn by_causes(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let pair = |(_, nodes_each, change): &Change| {
+        let kv = KvOptions {
+            nodes_each: *nodes_each,
+            ..KvOptions::USUAL
+        };
+        [published(Replication::Append, 3), Store::Kv(kv)].map(|store| {
+            let mut load = KvLoad::of_threads(store);
+            load.put_percent = 100;
+            change(&mut load);
+            load
+        })
+    };
+    let loads: Vec<KvLoad> = CHANGES.iter().flat_map(pair).collect();
+    let outcomes = outcomes(runs, &loads)?;
+    let sample = |((x, ..), outcomes): (&Change, &[KvOutcome])| Sample {
+        series: "kv",
+        x: (*x).to_owned(),
+        y: rounded(outcomes[1].million_a_second() / outcomes[0].million_a_second()),
+    };
+    let of_each = CHANGES.iter().zip(outcomes.chunks(2));
+    Ok(of_each.map(sample).collect())
+}
+
+fn by_copies(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let of = |copies: u32| of_each(&copies.to_string(), copies, |_| ());
+    let cases = COPIES.into_iter().flat_map(of).collect();
+    samples(runs, cases, KvOutcome::million_a_second)
+}
