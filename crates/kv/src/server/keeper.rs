@@ -255,8 +255,8 @@ fn settle_in_memory(state: &mut State) -> Option<(u64, SharedLedger)> {
     Some((keeper.settled(), keeper.ledger.clone()))
 }
 
-/// Gives a new pool of a cluster the segment of its ledger. Nothing was ever stamped in the pool. A crash leaves a free segment, or that segment
-/// with an empty ledger.
+/// Gives a new pool of a cluster the segment of its ledger. Nothing was ever stamped in the pool. A crash leaves a free segment, a blank one
+/// without a header, or the segment with an empty ledger.
 pub(super) async fn make_home(
     pool: &Pool,
     commit: &Commit,

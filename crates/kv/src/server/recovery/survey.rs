@@ -304,9 +304,14 @@ fn scan_own(
     let shard_of = |key: &[u8]| keys.route(key).shard;
     let format = format_of(pool);
     let mut judged = Judged::new(&format, &ledger, &shard_of, rebuild);
-    let scanned = scan_all(pool, left, &mut judged, surveyor)?;
-    if ledger.home().is_none() && scanned.appended.is_empty() && !scanned.segments.is_empty() {
-        surveyor.refuse(FIRST_HOME, without_home(pool))?;
+    let mut scanned = scan_all(pool, left, &mut judged, surveyor)?;
+    if ledger.home().is_none() && scanned.appended.is_empty() {
+        // The first opening makes the home of the ledger before anything is stamped. A crash in between leaves a blank segment, which that
+        // opening had begun to turn, and the next opening begins anew.
+        scanned.segments.retain(|(state, _)| !state.is_blank());
+        if !scanned.segments.is_empty() {
+            surveyor.refuse(FIRST_HOME, without_home(pool))?;
+        }
     }
     let used = scanned.segments.iter().map(|(state, _)| state);
     let states = used.chain(scanned.appended.iter().map(|found| &found.state));
