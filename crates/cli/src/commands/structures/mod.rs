@@ -59,7 +59,7 @@ pub struct Show {
 Example:
   stonecast structures stat --connect shm:/srv/structures/socket")]
 pub struct Stat {
-    /// Prints [{"name":..,"domain":..,"tenure":..,"published":..,"staged":..,"log_used":..,"log_size":..,"memory":..,"old_versions":..},..].
+    /// Prints a list of objects, each with "name", "domain", "tenure", "published", "staged", "log_used", "log_size", "memory" and "old_versions".
     #[arg(long)]
     json: bool,
     #[command(flatten)]
