@@ -122,8 +122,6 @@ mutants! {
     NextGenerationNotPersisted in "kv", "E8";
     /// A tombstone is dropped while older versions of its key are still in the log.
     TombstoneDroppedEarly in "kv", "E11";
-    /// The cleaner takes segments with records that the ledger does not call settled.
-    UnsettledCleaned in "kv", "own history";
     /// Live records are left behind in a freed segment.
     LiveRecordLeftBehind in "kv", "E12";
     /// Puts take the segments that are reserved for deletes.

@@ -50,12 +50,11 @@ const ELSEWHERE: [&str; 17] = [
 /// The scenario of all hunts but the directed ones.
 const SCENARIO: &str = "kv-lite";
 /// Mutants that show only where several rare things meet, and the scenarios that dwell on these.
-const DIRECTED: [(Mutant, &str); 8] = [
+const DIRECTED: [(Mutant, &str); 7] = [
     (Mutant::ClaimIgnored, "kv-rivals"),
     (Mutant::OutcomesNotRecovered, "kv-restarts"),
     (Mutant::StampedBesideItsCause, "kv-restarts"),
     (Mutant::TombstoneWinsAlways, "kv-reuse"),
-    (Mutant::UnsettledCleaned, "kv-ledgers"),
     (Mutant::SyncErrorIgnored, "kv-syncs"),
     (Mutant::PublishBeforeDurable, "kv-syncs"),
     (Mutant::DeletesNotReserved, "kv-full"),

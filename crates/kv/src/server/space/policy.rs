@@ -256,8 +256,7 @@ impl Space {
         let used = self.used().map(|state| state.number);
         used.filter(|&number| {
             let segment = &self.segments[number as usize];
-            let is_settled =
-                segment.newest_own < self.unsettled.by_node || mutant!(UnsettledCleaned);
+            let is_settled = segment.newest_own < self.unsettled.by_node;
             segment.hold == Hold::Nobody && is_settled && segment.awaited_words == 0
         })
     }
