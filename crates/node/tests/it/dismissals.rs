@@ -5,7 +5,12 @@ use crate::world::{MS, Scene, Shape};
 /// Needs the fence of a node that the configuration does not name: READs make its appends durable without a word of this node, and its lease holds for a
 /// while.
 pub fn an_heir_has_what_a_dismissed_primary_answers() {
-    let scene = Scene::settled(Shape::THREE, 41);
+    // A search that is slower than the writes leaves some of them to the heir's fence.
+    let shape = Shape {
+        look_units: 1,
+        ..Shape::THREE
+    };
+    let scene = Scene::settled(shape, 41);
     (0..9).for_each(|turn| scene.write(turn % 3, 1));
     let dismissed = scene.serving(0).expect("it is served").index;
     scene.cut_off_from_store(dismissed, 20 * MS);
