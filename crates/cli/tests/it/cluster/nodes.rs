@@ -177,8 +177,8 @@ fn shards_without_a_surviving_copy_are_named_and_the_others_go_on() {
         run(command, b"")
     };
     let shown = on_store(&["status", "--json"]).json()["nodes"].clone();
-    let shown = shown.as_array().expect("a list").iter();
-    let spare = shown.filter(|node| node["leads"] == 0).last();
+    let mut shown = shown.as_array().expect("a list").iter();
+    let spare = shown.find(|node| node["leads"] == 0);
     if let Some(spare) = spare {
         on_store(&["add", spare["name"].as_str().expect("a name")]).text();
     }
