@@ -89,9 +89,7 @@ impl Contestant for CloverCluster {
             ..Counters::default()
         };
         for module in &self.modules {
-            let counts = module.counts();
-            counters.medium.received += counts.bytes_received;
-            counters.medium.written += counts.bytes_written;
+            counters.medium.add(&module.counts());
         }
         counters
     }

@@ -128,6 +128,14 @@ pub struct Medium {
     pub written: u64,
 }
 
+impl Medium {
+    /// Adds the work of one medium.
+    pub(super) fn add(&mut self, counts: &MediumCounts) {
+        self.received += counts.bytes_received;
+        self.written += counts.bytes_written;
+    }
+}
+
 impl Cluster {
     /// A cluster on `profile` that is open and connected, and `threads` client threads on the paper's 8 machines, a multiple of the workers of a server.
     pub fn new(
@@ -179,13 +187,7 @@ impl Contestant for Cluster {
             ..Counters::default()
         };
         for server in &self.servers {
-            let MediumCounts {
-                bytes_received,
-                bytes_written,
-                ..
-            } = server.module.counts();
-            counters.medium.received += bytes_received;
-            counters.medium.written += bytes_written;
+            counters.medium.add(&server.module.counts());
             let busy = server.workers.iter().map(Process::core_busy_ns);
             counters.workers_ns += busy.sum::<u64>();
             counters.control_ns += server.control.core_busy_ns();

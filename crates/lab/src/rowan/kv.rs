@@ -6,7 +6,7 @@ use std::rc::Rc;
 use stonecast_base::Nanoseconds;
 use stonecast_bench::crowd::Crowd;
 use stonecast_cluster::{Policy, Timing};
-use stonecast_fabric_sim::{MachineProfile, MediumCounts, Process, World};
+use stonecast_fabric_sim::{MachineProfile, Process, World};
 use stonecast_kv::{ClientOptions, ClusterClient, ClusterOptions};
 use stonecast_media::{DeclaredPlatform, ReceiveBuffers};
 
@@ -140,13 +140,7 @@ impl Contestant for KvCluster {
             ..Counters::default()
         };
         for place in places {
-            let MediumCounts {
-                bytes_received,
-                bytes_written,
-                ..
-            } = place.module.counts();
-            counters.medium.received += bytes_received;
-            counters.medium.written += bytes_written;
+            counters.medium.add(&place.module.counts());
         }
         counters
     }
