@@ -338,7 +338,7 @@ impl<'r> Look<'r> {
             lines.resize(count as usize * LINE, 0);
             let position = self.format.position(self.number, unit);
             self.region.read(position, lines);
-            // Where the lines before brought the look this far, it probably needs the next ones, too.
+            // A look that has gone this far probably needs the next lines, too.
             if goes_on && unit + 2 * count <= end {
                 let size = lines.len() as u64;
                 self.region.prefetch(position + size, size);
