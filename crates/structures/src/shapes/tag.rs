@@ -35,7 +35,9 @@ impl TagKey {
 
     /// The tag of bytes of the block behind `pointer`. `part` distinguishes the parts of a block that have tags of their own.
     pub(super) fn tag(self, pointer: Pointer, part: u64, bytes: &[u8]) -> u64 {
-        let place = [pointer.word(), part].map(u64::to_le_bytes).concat();
+        let mut place = [0; 16];
+        place[..8].copy_from_slice(&pointer.word().to_le_bytes());
+        place[8..].copy_from_slice(&part.to_le_bytes());
         hash::xxh3_64(hash::xxh3_64(self.0, &place), bytes)
     }
 
