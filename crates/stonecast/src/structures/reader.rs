@@ -38,11 +38,10 @@ impl<S: Keyed> Reader<S> {
     /// [`Error::NotFound`]: the structure was dropped. [`Error::Gone`]: connect anew. [`Error::Damaged`], [`Error::Decode`].
     pub async fn get(&mut self, key: &S::Key) -> Result<Option<S::Value>, Error> {
         let key = key.encoded();
-        let find = |structure: &Structure| structure.find(&key).expect("a structure with keys");
-        let found = self.reader.end_of(find).await;
-        let found = found.map_err(|error| Error::of(&self.name, error))?;
+        let read = |bytes: &[u8]| decoded::<S>(&self.name, bytes);
+        let found = self.reader.get(&key, read).await;
         found
-            .map(|bytes| decoded::<S>(&self.name, &bytes))
+            .map_err(|error| Error::of(&self.name, error))?
             .transpose()
     }
 
@@ -70,10 +69,7 @@ impl<S: Keyed> Reader<S> {
             let found = match found {
                 Ok(found) => found,
                 // The structure changed there meanwhile.
-                Err(_) => {
-                    let one = |structure: &Structure| find(structure, key);
-                    self.reader.end_of(one).await.map_err(of)?
-                }
+                Err(_) => self.reader.get(key, <[u8]>::to_vec).await.map_err(of)?,
             };
             let value = found.map(|bytes| decoded::<S>(&self.name, &bytes));
             values.push(value.transpose()?);
@@ -277,11 +273,7 @@ impl<S: Ordered> Range<'_, S> {
             let Some(seek) = &self.next else {
                 return Ok(None);
             };
-            let page = |structure: &Structure| {
-                let page = structure.page(seek.clone());
-                page.expect("a structure with an order")
-            };
-            let page = self.reader.reader.end_of(page).await;
+            let page = self.reader.reader.page(seek).await;
             let page = page.map_err(|error| Error::of(&self.reader.name, error))?;
             self.rest = self.rest();
             self.given = None;

@@ -51,6 +51,11 @@ impl PlaceCache {
         }
     }
 
+    /// Bytes of places that have room.
+    pub fn size_max(&self) -> u64 {
+        self.size_max
+    }
+
     /// Takes the bytes of a place. [`PlaceCache::put`] gives it back.
     pub fn lend(&mut self, place: Span) -> Option<Vec<u8>> {
         let slot = &mut self.slots[*self.index.get(&place)?];

@@ -5,6 +5,7 @@ mod back_end;
 mod buffers;
 mod cache;
 mod error;
+mod in_call;
 mod reader;
 mod served;
 mod session_writer;

@@ -3,7 +3,9 @@
 use stonecast_base::Span;
 
 use super::error::FrontEndError;
+use super::in_call::InCall;
 use super::reader::{Reader, TRIES_MAX};
+use crate::shapes::btree::{Page, Seek};
 use crate::shapes::{Named, Rooted, Roots, Stale, Structure, Traversal};
 
 /// A reader of one structure of a domain. An answer counts only if the table of structures is still the one in which the structure was found; otherwise the
@@ -14,6 +16,7 @@ pub struct StructureReader {
     structure: Structure,
     /// The root word with which the structure was found.
     word: (Span, u64),
+    in_call: InCall,
 }
 
 impl StructureReader {
@@ -24,9 +27,11 @@ impl StructureReader {
     pub async fn open(mut reader: Reader, name: &str) -> Result<Self, FrontEndError> {
         let roots = reader.roots().await?;
         let row = roots.named(name).ok_or(FrontEndError::NoStructure)?.clone();
+        let structure = structure_of(&roots, &row)?;
         Ok(Self {
-            structure: structure_of(&roots, &row)?,
+            structure,
             word: roots.word(),
+            in_call: InCall::of(&mut reader, &structure),
             reader,
             row,
         })
@@ -35,6 +40,61 @@ impl StructureReader {
     /// The row of the structure, as it was found.
     pub fn row(&self) -> &Named {
         &self.row
+    }
+
+    /// Reads that have ended in the call.
+    pub fn answers_in_call(&self) -> u64 {
+        self.in_call.answers
+    }
+
+    /// What `read` makes of the value of an encoded key; `None`: the key has none. Where the device reads in the call, a look-up in a tree ends in the call, too.
+    ///
+    /// # Errors
+    /// As [`StructureReader::end_of`].
+    ///
+    /// # Panics
+    /// If the structure has no keys.
+    pub async fn get<T>(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>, FrontEndError> {
+        let in_call = &mut self.in_call;
+        match in_call.find(&self.reader, &self.structure, (self.word, key)) {
+            Some(found) => {
+                let found = found.map(read);
+                self.reader.back_end.port().take_turn().await;
+                Ok(found)
+            }
+            None => {
+                let find = |structure: &Structure| structure.find(key);
+                let find = |structure: &Structure| find(structure).expect("a structure with keys");
+                let found = Box::pin(self.end_of(find)).await?;
+                Ok(found.map(|value| read(&value)))
+            }
+        }
+    }
+
+    /// Some neighbouring keys of a range. Where the device reads in the call, the reading of a leaf ends in the call, too.
+    ///
+    /// # Errors
+    /// As [`StructureReader::end_of`].
+    ///
+    /// # Panics
+    /// If the structure has no order of keys.
+    pub async fn page(&mut self, seek: &Seek) -> Result<Page, FrontEndError> {
+        let in_call = &mut self.in_call;
+        match in_call.page(&self.reader, &self.structure, (self.word, seek)) {
+            Some(page) => {
+                self.reader.back_end.port().take_turn().await;
+                Ok(page)
+            }
+            None => {
+                let page = |structure: &Structure| structure.page(seek.clone());
+                let page = |structure: &Structure| page(structure).expect("an order of keys");
+                Box::pin(self.end_of(page)).await
+            }
+        }
     }
 
     /// Drives a traversal of the structure until it ends.
@@ -69,7 +129,11 @@ impl StructureReader {
             named.filter(|row| row.description == self.row.description)
         });
         let row = row.ok_or(FrontEndError::NoStructure)?.clone();
-        self.structure = structure_of(&roots, &row)?;
+        let structure = structure_of(&roots, &row)?;
+        if row.number != self.row.number {
+            self.in_call.clear();
+        }
+        self.structure = structure;
         self.word = roots.word();
         self.row = row;
         Ok(())

@@ -2,16 +2,19 @@
 
 use std::rc::Rc;
 
+use stonecast_fabric::Placing;
 use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions,
-    PersistenceDomain, ReceiveBuffers,
+    PersistenceDomain, PersistentRegion, ReceiveBuffers,
 };
 use stonecast_structures::shapes::StructureKind;
+use stonecast_structures::shapes::btree::Seek;
 use stonecast_structures::{
-    BackEnd, FrontEndError, LogKey, Medium, PoolGeometry, Service, StructurePool,
+    BackEnd, FrontEndError, Key as _, LogKey, Medium, PoolGeometry, Service, StructurePool,
+    StructureReader, Verb, Writer,
 };
 
-use crate::sessions::{create, insert, keys};
+use crate::sessions::{create, insert, keys, operation};
 use crate::world::on_every_provider;
 
 const GEOMETRY: PoolGeometry = PoolGeometry {
@@ -21,8 +24,8 @@ const GEOMETRY: PoolGeometry = PoolGeometry {
 };
 const LEASE_NS: u64 = 10_000_000_000;
 
-/// A pool in a folder, which outlives processes.
-fn medium(folder: &tempfile::TempDir) -> Rc<Medium> {
+/// A pool in a folder, which outlives processes, and its memory.
+fn medium(folder: &tempfile::TempDir) -> (Rc<Medium>, Rc<dyn PersistentRegion>) {
     let platform = DeclaredPlatform {
         persistence_domain: PersistenceDomain::PageFile,
         ddio: Ddio::On,
@@ -40,8 +43,8 @@ fn medium(folder: &tempfile::TempDir) -> Rc<Medium> {
     while backing.prepare(whole).expect("there is space") == stonecast_media::Prepared::Pending {
         std::thread::yield_now();
     }
-    let medium = Medium::new(region, (platform, durability), LogKey(77), 5);
-    Rc::new(medium.expect("a plan"))
+    let medium = Medium::new(region.clone(), (platform, durability), LogKey(77), 5);
+    (Rc::new(medium.expect("a plan")), region)
 }
 
 /// Needs the trimming of the log, and the slabs that a writer gets while its tenure lasts.
@@ -49,7 +52,7 @@ fn medium(folder: &tempfile::TempDir) -> Rc<Medium> {
 fn a_domain_grows_is_read_and_changes_its_writer_on_every_provider() {
     on_every_provider(|[server, one, other]| async move {
         let folder = tempfile::tempdir().expect("a folder");
-        let medium = medium(&folder);
+        let (medium, _) = medium(&folder);
         let made = StructurePool::create(medium.clone(), GEOMETRY).await;
         drop(made.expect("the medium is sound"));
         let of = (&*server.address, LEASE_NS);
@@ -89,5 +92,72 @@ fn a_domain_grows_is_read_and_changes_its_writer_on_every_provider() {
         insert(&mut successor, tree, 4_000).await;
         successor.publish().await.expect("the tenure lasts");
         assert_eq!(keys(&first, domain, tree, 4_100).await.len(), 4_001);
+    });
+}
+
+async fn of_domain(writer: &mut Writer, verb: Verb, name: &str) {
+    let change = operation(0, verb, name.as_bytes(), &[]);
+    let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+    writer.publish().await.expect("the tenure lasts");
+}
+
+async fn value_of(reader: &mut StructureReader, key: u64) -> Result<Option<u64>, FrontEndError> {
+    let number = |value: &[u8]| u64::from_le_bytes(value.try_into().expect("a number"));
+    reader.get(&key.encoded(), number).await
+}
+
+/// Needs both looks behind a read in the call: at the serving word, and at the root word.
+#[test]
+fn a_read_in_the_call_counts_only_while_the_back_end_serves_and_the_structure_lasts() {
+    on_every_provider(|[server, one, other]| async move {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (medium, region) = medium(&folder);
+        let made = StructurePool::create(medium.clone(), GEOMETRY).await;
+        drop(made.expect("the medium is sound"));
+        let of = (&*server.address, LEASE_NS);
+        let (port, runtime) = (server.port.clone(), server.runtime.clone());
+        let service = Service::start(port, runtime.clone(), medium, of).await;
+        let mut service = service.expect("the pool opens");
+        runtime.spawn(Box::pin(async move {
+            service.run().await.expect("the back-end serves");
+        }));
+        let first = BackEnd::connect(&one.port, &server.address).await.unwrap();
+        let second = BackEnd::connect(&other.port, &server.address);
+        let second = second.await.unwrap();
+        let domain = first.create_domain(2).await.expect("there is room");
+        let mut writer = first.writer(domain).await.expect("the domain is free");
+        let tree = create(&mut writer, StructureKind::BTree).await;
+        for key in 0..900 {
+            insert(&mut writer, tree, key).await;
+        }
+        writer.publish().await.expect("the tenure lasts");
+        let reader = second.reader(domain).await.expect("there is the domain");
+        let reader = StructureReader::open(reader.remembering(1 << 20), "BTree").await;
+        let mut reader = reader.expect("it was created");
+        for key in 0..1_000 {
+            let expected = (key < 900).then_some(key * 3);
+            assert_eq!(value_of(&mut reader, key).await.unwrap(), expected);
+        }
+        let page = reader.page(&Seek::At(Vec::new())).await.unwrap();
+        assert_eq!(page.item(0).0, 0_u64.encoded());
+        let is_in_call = other.port.device().placing() == Placing::RequesterProcessor;
+        assert_eq!(reader.answers_in_call() > 900, is_in_call);
+
+        if is_in_call {
+            let word = PoolGeometry::serving_word().offset;
+            region.store(word, region.load(word) + 1);
+            let ended = value_of(&mut reader, 5).await;
+            assert!(matches!(ended, Err(FrontEndError::Stale(_))), "{ended:?}");
+            region.store(word, region.load(word) + 1);
+            assert_eq!(value_of(&mut reader, 5).await.unwrap(), Some(15));
+        }
+        of_domain(&mut writer, Verb::Clear, "BTree").await;
+        assert_eq!(value_of(&mut reader, 5).await.unwrap(), None);
+        of_domain(&mut writer, Verb::Drop, "BTree").await;
+        let ended = value_of(&mut reader, 5).await;
+        assert!(
+            matches!(ended, Err(FrontEndError::NoStructure)),
+            "{ended:?}"
+        );
     });
 }

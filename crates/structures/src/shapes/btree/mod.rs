@@ -23,8 +23,11 @@
 //!
 //! Removals leave empty slots. A leaf without keys stays, since a node that moves keys to the left would make readers miss them.
 
+mod aim;
 mod change;
 mod geometry;
+mod in_call;
+mod inner_nodes;
 mod mv;
 mod node;
 mod scrap;
@@ -38,6 +41,8 @@ use super::root::{ROOT_LINE_SIZE, Root};
 use super::tag::TagKey;
 pub use change::{Change, ChangePlan};
 pub use geometry::Geometry;
+pub use in_call::MemoryInCall;
+pub use inner_nodes::InnerNodes;
 pub use mv::{MvBTree, MvChange, MvChangePlan};
 pub use seek::{Find, Page, PageOf, Seek};
 pub use walk::Walk;

@@ -9,6 +9,7 @@ use crate::shapes::traversal::Stale;
 use crate::space::Draft;
 use crate::wire::Pointer;
 
+use super::aim::Fences;
 use super::geometry::{Geometry, HEADER_SIZE, NODE_SIZE, NodeGeometry, SLOT_HEADER_SIZE};
 
 /// Parts of a node that have tags of their own: the head, and each slot.
@@ -80,7 +81,7 @@ impl SlotView<'_> {
     }
 }
 
-fn pointer_in(bytes: &[u8]) -> Pointer {
+pub(super) fn pointer_in(bytes: &[u8]) -> Pointer {
     let word = bytes.first_chunk();
     word.map_or(Pointer::NULL, |word| {
         Pointer::from_word(u64::from_le_bytes(*word))
@@ -96,6 +97,15 @@ pub(super) struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
+    /// Words and slots of the leaf behind `pointer`, whose head was checked in the same bytes.
+    pub fn of_leaf(geometry: Geometry, pointer: Pointer, bytes: &'a [u8]) -> Self {
+        Self {
+            pointer,
+            geometry: geometry.of_level(0),
+            bytes,
+        }
+    }
+
     fn stale(&self) -> Stale {
         Stale {
             place: Node::place(self.pointer),
@@ -165,6 +175,15 @@ impl<'a> Slots<'a> {
         tag & !0xffff | TAKEN | (number as u64) << 8
     }
 
+    /// The first word from `index` on whose slot may hold `key`, and the bytes of that slot in the node.
+    pub fn candidate(&self, index: usize, key: &[u8]) -> Option<(usize, Range<usize>)> {
+        let fingerprint = fingerprint(key);
+        let mut words = self.words().enumerate().skip(index);
+        let (index, word) = words.find(|(_, word)| word & 0xff == fingerprint)?;
+        let start = self.geometry.slot_offset((word >> 8 & 0xff) as usize);
+        Some((index, start..start + self.geometry.slot_size()))
+    }
+
     /// The slot behind a word.
     pub fn slot(&self, tags: TagKey, index: usize) -> Result<SlotView<'a>, Stale> {
         let word = self.word(index);
@@ -228,6 +247,13 @@ impl<'a> Slots<'a> {
     }
 }
 
+fn stale_node(pointer: Pointer) -> Stale {
+    Stale {
+        place: Node::place(pointer),
+        what: "node",
+    }
+}
+
 /// The first of `count` indices for which `is_below` does not hold. It holds for none behind it, or any index is the answer.
 fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
@@ -245,9 +271,7 @@ fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeView<'a> {
     pub level: u32,
-    pub low: &'a [u8],
-    /// Above all keys of the node; `None`: no key is too high.
-    pub high: Option<&'a [u8]>,
+    pub fences: Fences<'a>,
     pub right: Pointer,
     /// The record whose operation has made the node, in 48 bits.
     pub birth: u64,
@@ -262,13 +286,23 @@ impl<'a> NodeView<'a> {
         level: u32,
         bytes: &'a [u8],
     ) -> Result<Self, Stale> {
-        let stale = Stale {
-            place: Node::place(pointer),
-            what: "node",
-        };
+        if bytes.len() as u64 != NODE_SIZE {
+            return Err(stale_node(pointer));
+        }
+        Self::parse_head((geometry, tags), pointer, level, bytes)
+    }
+
+    /// Checks the head of a node of which `bytes` may be a part. Slots that lie behind them are stale.
+    pub fn parse_head(
+        (geometry, tags): (Geometry, TagKey),
+        pointer: Pointer,
+        level: u32,
+        bytes: &'a [u8],
+    ) -> Result<Self, Stale> {
+        let stale = stale_node(pointer);
         let geometry = geometry.of_level(level);
         let head = bytes.get(..geometry.head_size()).ok_or(stale)?;
-        if bytes.len() as u64 != NODE_SIZE || !tags.is_sealed(pointer, HEAD_PART, head) {
+        if !tags.is_sealed(pointer, HEAD_PART, head) {
             return Err(stale);
         }
         let sizes = word_at(head, 1);
@@ -284,10 +318,12 @@ impl<'a> NodeView<'a> {
         }
         Ok(Self {
             level,
-            low: fence(0, low_size)?,
-            high: match high_size {
-                NO_FENCE => None,
-                size => Some(fence(1, size)?),
+            fences: Fences {
+                low: fence(0, low_size)?,
+                high: match high_size {
+                    NO_FENCE => None,
+                    size => Some(fence(1, size)?),
+                },
             },
             right: Pointer::from_word(word_at(head, 2)),
             birth: sizes >> 40 << BIRTH_BITS | pointer.generation(),
@@ -299,19 +335,13 @@ impl<'a> NodeView<'a> {
         })
     }
 
-    /// Whether the node holds `key`, if any node of its level does.
-    pub fn holds(&self, key: &[u8]) -> bool {
-        let is_low = self.high.is_none_or(|high| key < high);
-        (self.low <= key && is_low) || mutant!(FenceIgnored)
-    }
-
     /// The node, to be changed.
     pub fn to_node(self) -> Node {
         Node {
             pointer: self.slots.pointer,
             level: self.level,
-            low: self.low.to_vec(),
-            high: self.high.map(<[u8]>::to_vec),
+            low: self.fences.low.to_vec(),
+            high: self.fences.high.map(<[u8]>::to_vec),
             right: self.right,
             birth: self.birth,
             geometry: self.slots.geometry,

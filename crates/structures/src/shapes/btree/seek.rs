@@ -6,15 +6,17 @@ use stonecast_base::mutant;
 
 use crate::shapes::item::{ItemRead, ItemReader};
 use crate::shapes::root::{ROOT_LINE_SIZE, Root};
+use crate::shapes::tag::TagKey;
 use crate::shapes::traversal::{Place, Places, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
+use super::aim::Aim;
 use super::geometry::NODE_SIZE;
 use super::node::{Node, NodeView, SlotView, ValueView};
 use super::{BTree, LEVEL_MAX, TreePlace};
 
 /// Nodes that one way down may read. A tree that grows all the time sends a reader to the right again and again.
-const HOPS_MAX: u32 = 200;
+pub(super) const HOPS_MAX: u32 = 200;
 /// Bytes that are read of a value in a block, at first.
 const VALUE_HINT: usize = 4096;
 
@@ -28,31 +30,10 @@ pub enum Seek {
 }
 
 impl Seek {
-    /// Whether a child whose keys begin with `separator` may hold the wanted key.
-    fn may_begin_at(&self, separator: &[u8]) -> bool {
+    pub(super) fn aim(&self) -> Aim<'_> {
         match self {
-            Self::At(key) => separator <= &**key,
-            Self::Below(Some(key)) => separator < &**key || separator.is_empty(),
-            Self::Below(None) => true,
-        }
-    }
-
-    /// Whether the wanted key lies behind the right link of `node`.
-    fn is_right_of(&self, node: &NodeView<'_>) -> bool {
-        let Some(high) = node.high else { return false };
-        match self {
-            Self::At(key) => !node.holds(key) && high <= &**key,
-            Self::Below(Some(key)) => high < &**key,
-            Self::Below(None) => true,
-        }
-    }
-
-    /// Whether the wanted key lies in `node`.
-    fn is_at(&self, node: &NodeView<'_>) -> bool {
-        match self {
-            Self::At(key) => node.holds(key),
-            Self::Below(Some(key)) => node.low < &**key || node.low.is_empty(),
-            Self::Below(None) => true,
+            Self::At(key) => Aim::At(key),
+            Self::Below(key) => Aim::Below(key.as_deref()),
         }
     }
 }
@@ -133,17 +114,17 @@ impl Descent {
             let (place, what) = (Node::place(pointer), "node of the version");
             return Err(Stale { place, what });
         }
-        if self.seek.is_right_of(&node) {
+        if self.seek.aim().is_right_of(&node.fences) {
             return self.ask(node.right, level);
         }
-        if !self.seek.is_at(&node) {
+        if !self.seek.aim().is_at(&node.fences) {
             let (place, what) = (Node::place(pointer), "node of the key");
             return Err(Stale { place, what });
         }
         if level == 0 {
             return Ok(Down::Leaf(node));
         }
-        let may_begin_at = |separator: &[u8]| self.seek.may_begin_at(separator);
+        let may_begin_at = |separator: &[u8]| self.seek.aim().may_begin_at(separator);
         let child = node.slots.child(tags, may_begin_at)?;
         inner(node);
         self.ask(child, level - 1)
@@ -287,6 +268,33 @@ impl Page {
         page
     }
 
+    /// The items of a leaf. Those whose values lie in blocks are left empty, and their indices and blocks in `blocks`.
+    pub(super) fn of_leaf(
+        leaf: &NodeView<'_>,
+        tags: TagKey,
+        blocks: &mut Vec<(usize, Pointer)>,
+    ) -> Result<Self, Stale> {
+        let mut page = Self {
+            bytes: Vec::with_capacity(NODE_SIZE as usize),
+            items: Vec::with_capacity(leaf.slots.count()),
+            low: leaf.fences.low.to_vec(),
+            high: leaf.fences.high.map(<[u8]>::to_vec),
+        };
+        for slot in leaf.slots.all(tags) {
+            let SlotView { key, value, .. } = slot?;
+            let value = match value {
+                ValueView::Inline(value) => value,
+                ValueView::Block(block, _) => {
+                    blocks.push((page.items.len(), block));
+                    &[]
+                }
+            };
+            let (key, value) = (page.add(key), page.add(value));
+            page.items.push(PageItem { key, value });
+        }
+        Ok(page)
+    }
+
     fn add(&mut self, bytes: &[u8]) -> Range<usize> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -369,24 +377,7 @@ impl Traversal for Find {
 impl PageOf {
     fn leaf(&mut self, leaf: &NodeView<'_>) -> Result<Step<Page>, Stale> {
         let tree = self.descent.tree;
-        let mut page = Page {
-            bytes: Vec::with_capacity(NODE_SIZE as usize),
-            items: Vec::with_capacity(leaf.slots.count()),
-            low: leaf.low.to_vec(),
-            high: leaf.high.map(<[u8]>::to_vec),
-        };
-        for slot in leaf.slots.all(tree.tags) {
-            let SlotView { key, value, .. } = slot?;
-            let value = match value {
-                ValueView::Inline(value) => value,
-                ValueView::Block(block, _) => {
-                    self.blocks.push((page.items.len(), block));
-                    &[]
-                }
-            };
-            let (key, value) = (page.add(key), page.add(value));
-            page.items.push(PageItem { key, value });
-        }
+        let page = Page::of_leaf(leaf, tree.tags, &mut self.blocks)?;
         if self.blocks.is_empty() {
             return Ok(Step::Done(page));
         }

@@ -85,11 +85,11 @@ impl Walk {
             let node = NodeView::parse((geometry, tags), pointer, level, bytes)?;
             let is_next = before.as_ref().is_none_or(|before| {
                 let is_linked = before.right == pointer || self.tree.is_version();
-                is_linked && before.high == Some(node.low)
+                is_linked && before.fences.high == Some(node.fences.low)
             });
             let of_node = node.slots.all(tags).map(|slot| slot.map(SlotView::to_slot));
             let of_node: Vec<Slot> = of_node.collect::<Result<_, _>>()?;
-            if !is_next || !of_node.iter().all(|slot| node.holds(&slot.key)) {
+            if !is_next || !of_node.iter().all(|slot| node.fences.hold(&slot.key)) {
                 let (place, what) = (Node::place(pointer), "node between its neighbours");
                 return Err(Stale { place, what });
             }

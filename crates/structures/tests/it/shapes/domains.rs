@@ -9,6 +9,7 @@ use stonecast_structures::shapes::{
 };
 use stonecast_structures::{Group, Key as _, Operation, StageFault, Verb};
 
+use super::in_call;
 use super::store::{FIRST, SLAB_SIZE, Store};
 
 fn description(kind: StructureKind) -> Description {
@@ -127,7 +128,12 @@ pub fn a_snapshot_takes_no_younger_node_for_its_own() {
         let find = snapshot.tree().find(&7_u64.encoded());
         drive(find, |span| store.read(span))
     };
+    let in_call = |store: &Store| {
+        let found = in_call::find_still(store, snapshot.tree(), &7_u64.encoded());
+        found.map(|value| value.expect("the key has a value"))
+    };
     assert_eq!(get(&store).unwrap().as_deref(), Some(&b"old"[..]));
+    assert_eq!(in_call(&store).as_deref(), Some(&b"old"[..]));
     let lsn = store.lsn() - 2;
     insert(&mut store, b"other");
     store.reclaim();
@@ -140,6 +146,7 @@ pub fn a_snapshot_takes_no_younger_node_for_its_own() {
         if let Ok(value) = get(&store) {
             assert_eq!(value.as_deref(), Some(&b"old"[..]));
         }
+        assert!(in_call(&store).is_none_or(|value| value == b"old"));
         store.reclaim();
         store.publish();
         store.apply_all();

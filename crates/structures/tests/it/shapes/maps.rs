@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use rand::{Rng as _, RngExt as _};
 use stonecast_base::{Random, SliceExt as _, Span, random_from_seed};
 use stonecast_media::Region as _;
-use stonecast_structures::shapes::btree::{Page, Seek};
+use stonecast_structures::shapes::btree::{InnerNodes, Page, Seek};
 use stonecast_structures::shapes::{
     Answer, Description, Lookup, Many, Place, Rooted, Roots, Stale, Step, Structure, StructureKind,
     Traversal, drive,
 };
 use stonecast_structures::{Comparison, Key as _, Verb};
 
+use super::in_call;
 use super::store::{FIRST, SLAB_SIZE, Store};
 
 /// Bytes of a bucket.
@@ -212,9 +213,29 @@ type Cache = BTreeMap<(u64, u64), Vec<u8>>;
 struct Reader {
     cache: Cache,
     roots: Option<Roots>,
+    /// Decoded nodes, for reads in the call.
+    nodes: InnerNodes,
+    /// Reads that ended in the call.
+    in_call: usize,
 }
 
 impl Reader {
+    /// A reader that keeps no, some or all decoded nodes.
+    fn new(random: &mut Random) -> Self {
+        let size = [0, 1 << 13, 1 << 20][random.random_range(0..3)];
+        Self {
+            nodes: InnerNodes::new(size),
+            ..Self::default()
+        }
+    }
+
+    /// Forgets what may be stale.
+    fn begin_again(&mut self, random: &mut Random) {
+        let in_call = self.in_call;
+        *self = Self::new(random);
+        self.in_call = in_call;
+    }
+
     fn structure(
         &mut self,
         store: &mut Store,
@@ -237,6 +258,14 @@ impl Reader {
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, Stale> {
         let (structure, word) = self.structure(store, random)?;
+        if random.random() {
+            let of = (&structure, word);
+            let found = in_call::find((store, random), of, &mut self.nodes, key);
+            if let Some(found) = found {
+                self.in_call += 1;
+                return Ok(found);
+            }
+        }
         let mut find = Rooted::new(find_of(&structure, key), word);
         self.read(store, random, &mut |bytes| find.step(bytes))
     }
@@ -274,7 +303,7 @@ impl Reader {
     }
 }
 
-fn read_torn(store: &mut Store, random: &mut Random, span: Span) -> Option<Vec<u8>> {
+pub fn read_torn(store: &mut Store, random: &mut Random, span: Span) -> Option<Vec<u8>> {
     if !store.may_read(span) {
         return None;
     }
@@ -330,7 +359,7 @@ pub fn run_beside(kind: StructureKind, seed: u64) {
     let mut random = random_from_seed(seed);
     let habit = &HABITS[(seed % 3) as usize];
     let mut store = store_of(kind, 24);
-    let mut reader = Reader::default();
+    let mut reader = Reader::new(&mut random);
     let mut map = Map::new();
     let mut values: BTreeMap<Vec<u8>, KeyHistory> = BTreeMap::new();
     let mut floor: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
@@ -362,7 +391,7 @@ pub fn run_beside(kind: StructureKind, seed: u64) {
         check_page(&mut store, &mut random, &mut reader, (&key, &values));
         let begin = store.applied;
         let Ok(read) = reader.get(&mut store, &mut random, &key) else {
-            reader = Reader::default();
+            reader.begin_again(&mut random);
             continue;
         };
         reads += 1;
@@ -383,6 +412,9 @@ pub fn run_beside(kind: StructureKind, seed: u64) {
         floor.insert(key, at);
     }
     assert!(reads > 100, "seed {seed}: {reads} reads ended");
+    let is_tree = matches!(kind, StructureKind::BTree | StructureKind::MvBTree);
+    let in_call = reader.in_call;
+    assert_eq!(in_call > 20, is_tree, "seed {seed}: {in_call} in the call");
 }
 
 /// Needs the places of all keys in one step: a level of the tree costs one round trip, whatever the number of keys.
@@ -507,15 +539,32 @@ fn check_page(
     let Ok((structure, word)) = reader.structure(store, random) else {
         return;
     };
-    let page = structure.page(match random.random_range(0..3) {
+    let seek = match random.random_range(0..3) {
         0 => Seek::Below(Some(key.to_vec())),
         _ => Seek::At(key.to_vec()),
-    });
-    let Some(page) = page else { return };
-    let mut page = Rooted::new(page, word);
-    let Ok(page) = reader.read(store, random, &mut |bytes| page.step(bytes)) else {
-        *reader = Reader::default();
-        return;
+    };
+    let in_call = match random.random() {
+        true => in_call::page(
+            (store, random),
+            (&structure, word),
+            &mut reader.nodes,
+            &seek,
+        ),
+        false => None,
+    };
+    let page = match in_call {
+        Some(page) => page,
+        None => {
+            let Some(page) = structure.page(seek) else {
+                return;
+            };
+            let mut page = Rooted::new(page, word);
+            let Ok(page) = reader.read(store, random, &mut |bytes| page.step(bytes)) else {
+                reader.begin_again(random);
+                return;
+            };
+            page
+        }
     };
     let is_low = |key: &Vec<u8>| page.high.as_ref().is_none_or(|high| key < high);
     let of_page: Vec<(&Vec<u8>, &KeyHistory)> = values

@@ -1,6 +1,7 @@
 //! Data structures against their sequential specifications.
 
 pub mod domains;
+mod in_call;
 pub mod maps;
 pub mod sequences;
 pub mod store;

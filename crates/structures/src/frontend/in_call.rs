@@ -1,0 +1,181 @@
+//! Reads of a structure in the call, where the device reads the memory of the back-end at once.
+//!
+//! ```text
+//!   leaf found ──▶ READ of what decides, of the root word, and of the serving word ──▶ both words as before: the answer counts
+//! ```
+//!
+//! The serving word only grows. If it is the even number that it was at the end of an earlier call, the back-end has served all the time between. One look behind the reads of
+//! a call therefore says what the looks before and behind them say, and the root word is read with it.
+
+use stonecast_base::{Span, mutant};
+use stonecast_fabric::{Placing, ReadInto};
+
+use super::back_end::BackEnd;
+use super::cache::PlaceCache;
+use super::reader::Reader;
+use crate::backend::{PoolGeometry, Territory};
+use crate::shapes::Structure;
+use crate::shapes::btree::{BTree, InnerNodes, MemoryInCall, Page, Seek};
+
+/// What a reader of a tree remembers from call to call.
+#[derive(Debug, Default)]
+pub(super) struct InCall {
+    nodes: InnerNodes,
+    /// The serving word at the end of the latest call.
+    served: Option<u64>,
+    value: Vec<u8>,
+    /// Reads that have ended in the call.
+    pub answers: u64,
+}
+
+impl InCall {
+    /// Takes a half of the cache for decoded nodes, if `structure` is a tree whose memory the device reads in the call.
+    pub fn of(reader: &mut Reader, structure: &Structure) -> Self {
+        let mut in_call = Self::default();
+        if tree_of(structure).is_some() && reads_in_call(&reader.back_end) {
+            let size = reader.cache.size_max() / 2;
+            reader.cache = PlaceCache::new(size);
+            in_call.nodes = InnerNodes::new(size);
+        }
+        in_call
+    }
+
+    /// Forgets the nodes of a structure that is another one now.
+    pub fn clear(&mut self) {
+        self.nodes.clear();
+    }
+
+    /// The value of an encoded key. The outer `None`: a traversal has to answer.
+    pub fn find(
+        &mut self,
+        reader: &Reader,
+        structure: &Structure,
+        (root, key): ((Span, u64), &[u8]),
+    ) -> Option<Option<&[u8]>> {
+        let tree = tree_of(structure)?;
+        let mut memory = Memory::new(reader, root, &mut self.served)?;
+        let (nodes, value) = (&mut self.nodes, &mut self.value);
+        let found = tree.find_in_call(key, nodes, &mut memory, value)?;
+        self.answers += 1;
+        Some(found.then_some(&*self.value))
+    }
+
+    /// The leaf of a range. `None`: a traversal has to answer.
+    pub fn page(
+        &mut self,
+        reader: &Reader,
+        structure: &Structure,
+        (root, seek): ((Span, u64), &Seek),
+    ) -> Option<Page> {
+        let tree = tree_of(structure)?;
+        let mut memory = Memory::new(reader, root, &mut self.served)?;
+        let page = tree.page_in_call(seek, &mut self.nodes, &mut memory)?;
+        self.answers += 1;
+        Some(page)
+    }
+}
+
+fn tree_of(structure: &Structure) -> Option<BTree> {
+    match structure {
+        Structure::BTree(tree) => Some(*tree),
+        Structure::MvBTree(version) => Some(*version.tree()),
+        _ => None,
+    }
+}
+
+fn reads_in_call(back_end: &BackEnd) -> bool {
+    back_end.port().device().placing() == Placing::RequesterProcessor
+}
+
+/// The memory of a domain, and the two words that make an answer count.
+struct Memory<'a> {
+    back_end: &'a BackEnd,
+    territory: &'a Territory,
+    /// The root word with which the structure was found.
+    root: (Span, u64),
+    served: &'a mut Option<u64>,
+    /// The serving word before the first read of the call, or earlier.
+    before: u64,
+}
+
+impl<'a> Memory<'a> {
+    fn new(reader: &'a Reader, root: (Span, u64), served: &'a mut Option<u64>) -> Option<Self> {
+        let back_end = &*reader.back_end;
+        if !reads_in_call(back_end) {
+            return None;
+        }
+        let before = match served.take() {
+            Some(before) => before,
+            None => {
+                let mut word = [0; 8];
+                let remote = back_end.address_of(PoolGeometry::serving_word());
+                let into = &mut word;
+                let is_read = back_end.read_now(&mut [ReadInto { remote, into }]);
+                is_read.then_some(u64::from_le_bytes(word))?
+            }
+        };
+        let is_serving = before.is_multiple_of(2) || mutant!(ServingWordIgnored);
+        is_serving.then_some(Self {
+            back_end,
+            territory: &reader.territory,
+            root,
+            served,
+            before,
+        })
+    }
+
+    fn read_of<'b>(&self, span: Span, into: &'b mut [u8]) -> Option<ReadInto<'b>> {
+        let remote = self.back_end.address_of(span);
+        let is_held = self.territory.holds(span);
+        is_held.then_some(ReadInto { remote, into })
+    }
+
+    /// Judges the two words.
+    fn judge(&mut self, root: [u8; 8], serving: [u8; 8]) -> Option<()> {
+        let serving = u64::from_le_bytes(serving);
+        let is_same = u64::from_le_bytes(root) == self.root.1 || mutant!(RootWordIgnored);
+        let has_served = serving == self.before || mutant!(ServingWordIgnored);
+        *self.served = has_served.then_some(serving);
+        (is_same && has_served).then_some(())
+    }
+}
+
+impl MemoryInCall for Memory<'_> {
+    fn read(&mut self, span: Span, into: &mut [u8]) -> Option<()> {
+        let read = self.read_of(span, into)?;
+        self.back_end.read_now(&mut [read]).then_some(())
+    }
+
+    fn read_last(&mut self, span: Span, into: &mut [u8]) -> Option<()> {
+        let (mut root, mut serving) = ([0; 8], [0; 8]);
+        let reads = &mut [
+            self.read_of(span, into)?,
+            ReadInto {
+                remote: self.back_end.address_of(self.root.0),
+                into: &mut root,
+            },
+            ReadInto {
+                remote: self.back_end.address_of(PoolGeometry::serving_word()),
+                into: &mut serving,
+            },
+        ];
+        self.back_end.read_now(reads).then_some(())?;
+        self.judge(root, serving)
+    }
+
+    fn look(&mut self) -> Option<()> {
+        let (mut root, mut serving) = ([0; 8], [0; 8]);
+        let reads = &mut [
+            ReadInto {
+                remote: self.back_end.address_of(self.root.0),
+                into: &mut root,
+            },
+            ReadInto {
+                remote: self.back_end.address_of(PoolGeometry::serving_word()),
+                into: &mut serving,
+            },
+        ];
+        self.back_end.read_now(reads).then_some(())?;
+        self.judge(root, serving)
+    }
+}

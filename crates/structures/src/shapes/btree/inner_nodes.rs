@@ -1,0 +1,289 @@
+//! Inner nodes that a reader remembers, checked as a whole and decoded for searches.
+//!
+//! A node is searched by the first eight bytes of its separators, which lie side by side: a search of 62 separators touches three or four lines instead of two lines for each
+//! separator on its way.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use crate::shapes::root::Root;
+use crate::shapes::tag::TagKey;
+use crate::shapes::traversal::Stale;
+use crate::space::{Clock, Mixer};
+use crate::wire::Pointer;
+
+use super::aim::{Aim, Fences};
+use super::geometry::NODE_SIZE;
+use super::node::{NodeView, ValueView, pointer_in};
+
+/// An inner node.
+#[derive(Debug)]
+pub(super) struct InnerNode {
+    level: u32,
+    low: Vec<u8>,
+    high: Option<Vec<u8>>,
+    /// The first eight bytes of both fences. A key whose head lies between them lies between the fences.
+    heads: (u64, u64),
+    right: Pointer,
+    pub birth: u64,
+    separators: Separators,
+    children: Vec<Pointer>,
+}
+
+/// The next node of a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The right neighbour.
+    Right(Pointer),
+    /// A child.
+    Down(Pointer),
+}
+
+impl InnerNode {
+    /// Decodes a node, all of whose slots are checked.
+    pub fn decode(node: &NodeView<'_>, tags: TagKey) -> Result<Self, Stale> {
+        let mut separators = Separators::default();
+        let mut children = Vec::with_capacity(node.slots.count());
+        for slot in node.slots.all(tags) {
+            let slot = slot?;
+            separators.push(slot.key);
+            children.push(match slot.value {
+                ValueView::Inline(bytes) => pointer_in(bytes),
+                ValueView::Block(..) => Pointer::NULL,
+            });
+        }
+        Ok(Self {
+            level: node.level,
+            low: node.fences.low.to_vec(),
+            high: node.fences.high.map(<[u8]>::to_vec),
+            heads: (
+                head_of(node.fences.low),
+                node.fences.high.map_or(u64::MAX, head_of),
+            ),
+            right: node.right,
+            birth: node.birth,
+            separators,
+            children,
+        })
+    }
+
+    /// The way to `aim`; `None`: it does not lead through this node.
+    #[inline]
+    pub fn way(&self, level: u32, aim: Aim<'_>) -> Option<Way> {
+        if level != self.level {
+            return None;
+        }
+        if !self.is_between_heads(aim) {
+            let fences = Fences {
+                low: &self.low,
+                high: self.high.as_deref(),
+            };
+            if aim.is_right_of(&fences) {
+                return Some(Way::Right(self.right));
+            }
+            if !aim.is_at(&fences) {
+                return None;
+            }
+        }
+        let index = self.separators.last_of(aim)?;
+        Some(Way::Down(self.children[index]))
+    }
+
+    fn is_between_heads(&self, aim: Aim<'_>) -> bool {
+        let Aim::At(key) = aim else { return false };
+        let head = head_of(key);
+        self.heads.0 < head && head < self.heads.1
+    }
+}
+
+/// Separators in the order of their keys.
+#[derive(Debug, Default)]
+struct Separators {
+    /// The first eight bytes of each, as a number that compares as they do.
+    heads: Vec<u64>,
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Separators {
+    fn push(&mut self, separator: &[u8]) {
+        self.heads.push(head_of(separator));
+        self.bytes.extend_from_slice(separator);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn at(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[index]]
+    }
+
+    /// The index of the last separator at which the child of `aim` may begin.
+    #[inline]
+    fn last_of(&self, aim: Aim<'_>) -> Option<usize> {
+        let (Aim::At(key) | Aim::Below(Some(key))) = aim else {
+            return self.heads.len().checked_sub(1);
+        };
+        let head = head_of(key);
+        let mut behind = self.heads.partition_point(|other| *other <= head);
+        // Heads in order are separators in order. Behind the same head the whole separator decides.
+        while let Some(last) = behind.checked_sub(1) {
+            if self.heads[last] < head || aim.may_begin_at(self.at(last)) {
+                return Some(last);
+            }
+            behind = last;
+        }
+        None
+    }
+}
+
+#[inline]
+fn head_of(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => {
+            let mut head = [0; 8];
+            head[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(head)
+        }
+    }
+}
+
+/// Inner nodes of one tree, and its root, as a reader has read them. They may be old: the fences of the leaf show it.
+#[derive(Debug, Default)]
+pub struct InnerNodes {
+    nodes_max: usize,
+    pub(super) root: Option<Root>,
+    index: HashMap<u64, usize, BuildHasherDefault<Mixer>>,
+    slots: Vec<Remembered>,
+    clock: Clock,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    pointer: Pointer,
+    node: InnerNode,
+    was_asked: bool,
+}
+
+impl InnerNodes {
+    /// Room for nodes of at most `size` bytes.
+    pub fn new(size: u64) -> Self {
+        Self {
+            nodes_max: (size / NODE_SIZE) as usize,
+            ..Self::default()
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Self {
+            nodes_max: self.nodes_max,
+            ..Self::default()
+        };
+    }
+
+    pub(super) fn remembers(&self) -> bool {
+        self.nodes_max > 0
+    }
+
+    pub(super) fn get(&mut self, pointer: Pointer) -> Option<&InnerNode> {
+        let slot = &mut self.slots[*self.index.get(&pointer.word())?];
+        slot.was_asked = true;
+        Some(&slot.node)
+    }
+
+    pub(super) fn put(&mut self, pointer: Pointer, node: InnerNode) {
+        self.forget(pointer);
+        while self.slots.len() >= self.nodes_max {
+            let slots = &mut self.slots;
+            let forgotten = self.clock.next(slots.len(), |index| {
+                std::mem::take(&mut slots[index].was_asked)
+            });
+            self.remove(forgotten.expect("nothing has to stay"));
+        }
+        self.index.insert(pointer.word(), self.slots.len());
+        self.slots.push(Remembered {
+            pointer,
+            node,
+            was_asked: false,
+        });
+    }
+
+    /// Forgets what leads to a leaf: its parent, or the root if the leaf has none.
+    pub(super) fn forget_above(&mut self, parent: Pointer) {
+        match parent.is_null() {
+            true => self.root = None,
+            false => self.forget(parent),
+        }
+    }
+
+    fn forget(&mut self, pointer: Pointer) {
+        if let Some(index) = self.index.get(&pointer.word()) {
+            self.remove(*index);
+        }
+    }
+
+    fn remove(&mut self, index: usize) {
+        let gone = self.slots.swap_remove(index);
+        self.index.remove(&gone.pointer.word());
+        if let Some(moved) = self.slots.get(index) {
+            self.index.insert(moved.pointer.word(), index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::RngExt as _;
+    use stonecast_base::random_from_seed;
+
+    use super::*;
+
+    /// Needs the comparison of whole keys behind equal heads.
+    #[test]
+    fn the_last_separator_of_a_key_is_the_one_that_whole_keys_give() {
+        for seed in 0..200 {
+            let mut random = random_from_seed(seed);
+            let mut key = || -> Vec<u8> {
+                let size = random.random_range(0..12);
+                (0..size).map(|_| random.random_range(0..2)).collect()
+            };
+            let mut keys: Vec<Vec<u8>> = (0..60).map(|_| key()).collect();
+            keys.sort();
+            keys.dedup();
+            let mut separators = Separators::default();
+            keys.iter().for_each(|key| separators.push(key));
+            for _ in 0..100 {
+                let key = key();
+                for aim in [Aim::At(&key), Aim::Below(Some(&key)), Aim::Below(None)] {
+                    let behind = keys.partition_point(|key| aim.may_begin_at(key));
+                    let expected = behind.checked_sub(1);
+                    assert_eq!(separators.last_of(aim), expected, "seed {seed}: {aim:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_nodes_are_remembered_than_have_room() {
+        let node = || InnerNode {
+            level: 1,
+            low: Vec::new(),
+            high: None,
+            heads: (0, u64::MAX),
+            right: Pointer::NULL,
+            birth: 0,
+            separators: Separators::default(),
+            children: Vec::new(),
+        };
+        let mut nodes = InnerNodes::new(3 * NODE_SIZE);
+        for unit in 1..50 {
+            nodes.put(Pointer::new(unit, 1), node());
+            assert!(nodes.slots.len() <= 3);
+            assert!(nodes.get(Pointer::new(1, 1)).is_some(), "it is asked for");
+            assert!(nodes.index.contains_key(&Pointer::new(unit, 1).word()));
+        }
+        nodes.clear();
+        assert!(nodes.get(Pointer::new(1, 1)).is_none() && nodes.remembers());
+    }
+}
