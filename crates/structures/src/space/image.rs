@@ -82,6 +82,16 @@ impl Page {
         }
     }
 
+    /// The memory of a page for another one.
+    fn forgotten(self) -> Self {
+        Self {
+            known: [0; WORDS / 64],
+            is_staged: false,
+            was_asked: false,
+            ..self
+        }
+    }
+
     fn knows(&self, word: usize) -> bool {
         self.known[word / 64] >> (word % 64) & 1 == 1
     }
@@ -239,24 +249,28 @@ impl Image {
     }
 
     fn page(&mut self, number: u64) -> &mut Page {
+        let mut spare = None;
         if !self.pages.contains_key(&number) {
-            while self.numbers.len() >= PAGES_MAX && self.evict() {}
+            while self.numbers.len() >= PAGES_MAX {
+                match self.evict() {
+                    Some(page) => spare = Some(page),
+                    None => break,
+                }
+            }
             self.numbers.push(number);
         }
-        self.pages.entry(number).or_insert_with(Page::new)
+        let page = || spare.map_or_else(Page::new, Page::forgotten);
+        self.pages.entry(number).or_insert_with(page)
     }
 
-    /// Forgets a page; false: all have staged words.
-    fn evict(&mut self) -> bool {
+    /// Takes a page out; `None`: all have staged words.
+    fn evict(&mut self) -> Option<Page> {
         let Self { pages, numbers, .. } = self;
-        let forgotten = self.clock.next(numbers.len(), |index| {
+        let index = self.clock.next(numbers.len(), |index| {
             let page = pages.get_mut(&numbers[index]).expect("it has a number");
             page.is_staged || std::mem::take(&mut page.was_asked)
-        });
-        if let Some(index) = forgotten {
-            pages.remove(&numbers.swap_remove(index));
-        }
-        forgotten.is_some()
+        })?;
+        pages.remove(&numbers.swap_remove(index))
     }
 }
 

@@ -67,6 +67,10 @@ impl Descent {
         }
     }
 
+    fn begin_again(&mut self) {
+        (self.root, self.wanted, self.hops) = (None, None, 0);
+    }
+
     fn ask(&mut self, pointer: Pointer, level: u32) -> Result<Down<'static>, Stale> {
         self.hops += 1;
         let span = Node::place(pointer);
@@ -136,8 +140,18 @@ impl Descent {
 pub(super) struct WayDown {
     descent: Descent,
     nodes: Vec<Node>,
-    /// Whether nodes above one that has room are kept: they stay as they are where nodes change in place.
-    keeps_all: bool,
+    keeps: Keeps,
+}
+
+/// The nodes of a way that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    /// The leaf. If it is full, the way is gone once more: the other nodes change only if the leaf is split.
+    Leaf,
+    /// All from the lowest one that has room.
+    FromRoom,
+    /// All. A change copies them.
+    All,
 }
 
 /// The end of a way down.
@@ -159,7 +173,10 @@ impl WayDown {
         Self {
             descent: Descent::new(tree, seek),
             nodes: Vec::new(),
-            keeps_all: tree.is_version(),
+            keeps: match tree.is_version() {
+                true => Keeps::All,
+                false => Keeps::Leaf,
+            },
         }
     }
 
@@ -172,16 +189,26 @@ impl Traversal for WayDown {
     type End = Path;
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Path> {
-        let (nodes, keeps_all) = (&mut self.nodes, self.keeps_all);
+        let (nodes, keeps) = (&mut self.nodes, self.keeps);
         let mut keep = |node: NodeView<'_>| {
-            if !keeps_all && !node.slots.is_full() {
+            if keeps == Keeps::FromRoom && !node.slots.is_full() {
                 nodes.clear();
             }
             nodes.push(node.to_node());
         };
-        match self.descent.advance(bytes, &mut keep) {
+        let inner = |node: NodeView<'_>| {
+            if keeps != Keeps::Leaf {
+                keep(node);
+            }
+        };
+        match self.descent.advance(bytes, inner) {
             Err(stale) => Step::Stale(stale),
             Ok(Down::Read(places)) => Step::Read(places),
+            Ok(Down::Leaf(leaf)) if keeps == Keeps::Leaf && leaf.slots.is_full() => {
+                self.keeps = Keeps::FromRoom;
+                self.descent.begin_again();
+                self.step(&[])
+            }
             Ok(Down::Leaf(leaf)) => {
                 keep(leaf);
                 Step::Done(Path {
