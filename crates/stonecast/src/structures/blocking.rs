@@ -9,7 +9,8 @@ use super::domain::{Domain, Member, Outcome, Transaction};
 use super::error::Error;
 use super::reader::{Range, Reader, Rest};
 use super::session::{Connection, DomainState, Listed, Session, connect};
-use super::types::{Entry, Keyed, Ordered, Sequence, Shape};
+use super::snapshot::Snapshot;
+use super::types::{Entry, Keyed, Ordered, Sequence, Shape, Versioned};
 use super::writer::Writer;
 
 /// Connects to the back-end at `url` for calls that wait.
@@ -101,6 +102,21 @@ impl BlockingSession {
         Ok(BlockingDomain { connection, domain })
     }
 
+    /// As [`Session::snapshot`](super::Session::snapshot).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn snapshot(&self, domain: &str) -> Result<BlockingSnapshot, Error> {
+        let run = async |session: &Session| session.snapshot(domain).await;
+        let snapshot = self.connection.run(run)?;
+        let connection = self.connection.clone();
+        Ok(BlockingSnapshot {
+            connection,
+            snapshot,
+        })
+    }
+
     /// As [`Session::list`](super::Session::list).
     ///
     /// # Errors
@@ -117,6 +133,26 @@ impl BlockingSession {
     /// The same.
     pub fn stat(&self) -> Result<Vec<DomainState>, Error> {
         self.connection.run(async |session| session.stat().await)
+    }
+}
+
+/// A snapshot whose calls wait.
+pub struct BlockingSnapshot {
+    connection: Rc<Connection>,
+    snapshot: Snapshot,
+}
+
+impl BlockingSnapshot {
+    /// As [`Snapshot::reader`].
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn reader<S: Versioned>(&self, structure: &str) -> Result<BlockingReader<S>, Error> {
+        let run = async |_: &Session| self.snapshot.reader(structure).await;
+        let reader = self.connection.run(run)?;
+        let connection = self.connection.clone();
+        Ok(BlockingReader { connection, reader })
     }
 }
 
@@ -203,6 +239,8 @@ macro_rules! waiting {
 
 impl<S: Shape> BlockingWriter<S> {
     waiting! {
+        /// As [`Writer::renew`].
+        renew() -> ();
         /// As [`Writer::publish`].
         publish() -> ();
         /// As [`Writer::flush`].

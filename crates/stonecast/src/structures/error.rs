@@ -32,6 +32,14 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The memory of the snapshot's versions is used again; take another snapshot.
+    #[error(
+        "the snapshot of {name:?} is too old: the memory of its versions is used again. Take another one"
+    )]
+    TooOld {
+        /// The structure.
+        name: String,
+    },
     /// The structure is of another type than was asked for.
     #[error("{name:?} is {found}, and {asked} was asked for")]
     OtherType {
@@ -122,6 +130,9 @@ impl Error {
             FrontEndError::Gone | FrontEndError::Failed(_) => Self::Gone,
             FrontEndError::NoRoom => Self::NoRoom,
             FrontEndError::OverQuota { .. } => Self::OverQuota {
+                name: name.to_owned(),
+            },
+            FrontEndError::TooOld => Self::TooOld {
                 name: name.to_owned(),
             },
             FrontEndError::NoDomain { .. } | FrontEndError::NoStructure => Self::NotFound {

@@ -55,24 +55,27 @@ mod error;
 mod reader;
 mod server;
 mod session;
+mod snapshot;
 mod types;
 mod update;
 mod writer;
 
 pub use attempt::{Attempt, Once};
 pub use blocking::{
-    BlockingDomain, BlockingRange, BlockingReader, BlockingSession, BlockingWriter,
-    connect_blocking,
+    BlockingDomain, BlockingRange, BlockingReader, BlockingSession, BlockingSnapshot,
+    BlockingWriter, connect_blocking,
 };
 pub use domain::{Domain, Member, Outcome, Part, Transaction};
 pub use error::Error;
 pub use reader::{Range, Reader, Rest};
 pub use server::{Builder, Server, ServerHandle, verify};
 pub use session::{Connection, DomainState, Listed, Session, connect};
+pub use snapshot::Snapshot;
 pub use stonecast_structures::shapes::StructureKind;
 pub use stonecast_structures::{DomainName, DomainStat, SurveyedDomain};
 pub use types::{
     BTree, Entry, HashTable, Key, Keyed, MvBTree, Ordered, Queue, Sequence, Shape, Stack, Value,
+    Versioned,
 };
 pub use writer::{Ticket, Writer};
 #[doc(hidden)]

@@ -20,7 +20,7 @@ use crate::connector::{Connector, nanoseconds};
 use crate::open_device::OpenDevice;
 
 /// Bytes of inner nodes that a reader caches.
-const CACHE_SIZE: u64 = 16 << 20;
+pub(super) const CACHE_SIZE: u64 = 16 << 20;
 /// The pause between two tries to become the writer.
 const PAUSE_NS: u64 = 1_000_000;
 

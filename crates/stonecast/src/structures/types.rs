@@ -226,6 +226,9 @@ pub trait Keyed: Shape {
 /// A structure whose keys have an order.
 pub trait Ordered: Keyed {}
 
+/// A structure whose versions a [`Snapshot`](super::Snapshot) reads.
+pub trait Versioned: Keyed {}
+
 /// A key with its value, of a structure of type `S`.
 pub type Entry<S> = (<S as Keyed>::Key, <S as Shape>::Value);
 
@@ -296,6 +299,9 @@ impl<K: Key, V: Value> Ordered for MvBTree<K, V> {}
 impl<K: Key, V: Value> Ordered for SkipList<K, V> {}
 impl<K: Key, V: Value> Ordered for Bst<K, V> {}
 impl<K: Key, V: Value> Ordered for MvBst<K, V> {}
+
+impl<K: Key, V: Value> Versioned for MvBTree<K, V> {}
+impl<K: Key, V: Value> Versioned for MvBst<K, V> {}
 
 macro_rules! sequences {
     ($($(#[doc = $what:literal])+ $name:ident,)+) => {

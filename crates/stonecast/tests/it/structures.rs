@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use stonecast::Durability;
+use stonecast::structures::classic::MvBst;
 use stonecast::structures::{
     self, BTree, BlockingSession, Builder, Error, HashTable, MvBTree, Queue, Server, ServerHandle,
     Stack, Transaction, connect_blocking,
@@ -350,6 +351,55 @@ fn a_transaction_over_several_structures_takes_effect_once_however_often_it_is_t
 }
 
 /// Needs the reclaiming before a publication: without it, each update would leave the copied way behind.
+/// Needs the table of the snapshot: readers of a structure follow the current one.
+#[test]
+fn a_snapshot_shows_one_moment_of_all_structures_and_ends_with_an_error() {
+    let place = Place::new();
+    let (server, session) = place.serve();
+    let mut bank = session.domain("bank").unwrap();
+    let left = bank.structure::<MvBTree<u64, u64>>("left").unwrap();
+    let right = bank.structure::<MvBst<u64, u64>>("right").unwrap();
+    let log = bank.structure::<MvBTree<u64, Vec<u8>>>("log").unwrap();
+    let mut put = |amount: u64, size: usize| {
+        let mut transaction = Transaction::default();
+        for key in 0..300 {
+            transaction.insert(&left, &key, &amount);
+            transaction.insert(&right, &key, &(1000 - amount));
+        }
+        transaction.insert(&log, &0, &vec![7; size]);
+        bank.commit(&transaction).unwrap();
+    };
+    put(1, 0);
+    let missing = session.snapshot("none").map(|_| ()).unwrap_err();
+    assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
+    let snapshot = session.snapshot("bank").unwrap();
+    put(2, 0);
+    let mut lefts = snapshot.reader::<MvBTree<u64, u64>>("left").unwrap();
+    let mut rights = snapshot.reader::<MvBst<u64, u64>>("right").unwrap();
+    put(3, 0);
+    assert_eq!(lefts.get(&7).unwrap(), Some(1));
+    assert_eq!(rights.get(&7).unwrap(), Some(999));
+    assert!(lefts.range(..).all(|entry| entry.unwrap().1 == 1));
+    assert_eq!(rights.entries().unwrap().len(), 300);
+    let mut now = session.reader::<MvBTree<u64, u64>>("bank/left").unwrap();
+    assert_eq!(now.get(&7).unwrap(), Some(3));
+    let other = snapshot.reader::<MvBTree<u64, String>>("left").err();
+    assert!(matches!(other, Some(Error::OtherType { .. })));
+
+    let mut rounds = 0;
+    let ended = loop {
+        put(4 + rounds, 1 << 18);
+        rounds += 1;
+        match lefts.entries() {
+            Ok(entries) => assert!(entries.iter().all(|(_, amount)| *amount == 1)),
+            Err(error) => break error,
+        }
+        assert!(rounds < 200, "the versions are kept for ever");
+    };
+    assert!(matches!(ended, Error::TooOld { .. }), "{ended}");
+    drop(server);
+}
+
 #[test]
 fn a_writer_keeps_old_versions_within_bounds_and_its_readers_go_on() {
     let place = Place::new();

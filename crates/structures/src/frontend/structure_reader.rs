@@ -1,4 +1,6 @@
-//! A reader of one structure, which may be renamed, made empty or dropped meanwhile.
+//! A reader of one structure, which may be renamed, made empty or dropped meanwhile, or of one version of it.
+
+use std::rc::Rc;
 
 use stonecast_base::Span;
 
@@ -17,6 +19,8 @@ pub struct StructureReader {
     /// The root word with which the structure was found.
     word: (Span, u64),
     in_call: InCall,
+    /// The table that is read, whatever the current one is.
+    snapshot: Option<Rc<Roots>>,
 }
 
 impl StructureReader {
@@ -34,6 +38,27 @@ impl StructureReader {
             in_call: InCall::of(&mut reader, &structure),
             reader,
             row,
+            snapshot: None,
+        })
+    }
+
+    /// A reader of the structure with this name as it was when the table `roots` was read. The structure has to be a multi-version one: the nodes of others change.
+    ///
+    /// # Errors
+    /// [`FrontEndError::NoStructure`].
+    pub fn of_snapshot(
+        reader: Reader,
+        roots: &Rc<Roots>,
+        name: &str,
+    ) -> Result<Self, FrontEndError> {
+        let row = roots.named(name).ok_or(FrontEndError::NoStructure)?.clone();
+        Ok(Self {
+            structure: structure_of(roots, &row)?,
+            word: roots.word(),
+            in_call: InCall::default(),
+            reader,
+            row,
+            snapshot: Some(roots.clone()),
         })
     }
 
@@ -59,8 +84,14 @@ impl StructureReader {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>, FrontEndError> {
-        let in_call = &mut self.in_call;
-        match in_call.find(&self.reader, &self.structure, (self.word, key)) {
+        let in_call = match self.snapshot {
+            Some(_) => None,
+            None => {
+                let in_call = &mut self.in_call;
+                in_call.find(&self.reader, &self.structure, (self.word, key))
+            }
+        };
+        match in_call {
             Some(found) => {
                 let found = found.map(read);
                 self.reader.back_end.port().take_turn().await;
@@ -83,8 +114,14 @@ impl StructureReader {
     /// # Panics
     /// If the structure has no order of keys.
     pub async fn page(&mut self, seek: &Seek) -> Result<Page, FrontEndError> {
-        let in_call = &mut self.in_call;
-        match in_call.page(&self.reader, &self.structure, (self.word, seek)) {
+        let in_call = match self.snapshot {
+            Some(_) => None,
+            None => {
+                let in_call = &mut self.in_call;
+                in_call.page(&self.reader, &self.structure, (self.word, seek))
+            }
+        };
+        match in_call {
             Some(page) => {
                 self.reader.back_end.port().take_turn().await;
                 Ok(page)
@@ -100,11 +137,14 @@ impl StructureReader {
     /// Drives a traversal of the structure until it ends.
     ///
     /// # Errors
-    /// [`FrontEndError::NoStructure`]: it was dropped. Otherwise as [`Reader::end_of`].
+    /// [`FrontEndError::NoStructure`]: it was dropped. [`FrontEndError::TooOld`]: nodes of the snapshot are used again. Otherwise as [`Reader::end_of`].
     pub async fn end_of<T: Traversal>(
         &mut self,
         make: impl Fn(&Structure) -> T,
     ) -> Result<T::End, FrontEndError> {
+        if let Some(roots) = &self.snapshot {
+            return self.reader.end_in(roots, self.row.number, make).await;
+        }
         let mut tries = 0;
         loop {
             let rooted = Rooted::new(make(&self.structure), self.word);
