@@ -313,6 +313,7 @@ impl Comparison<'_> {
     fn reads(&mut self) -> Result<(), StructuresError> {
         let (keys, duration) = (self.options.keys, self.options.duration);
         let Self {
+            writer,
             cold,
             warm,
             peer,
@@ -330,6 +331,8 @@ impl Comparison<'_> {
         })?;
         let mut ours = [0.0; 2];
         for (ours, reader) in ours.iter_mut().zip([&mut *cold, &mut *warm]) {
+            // The writer says nothing while others are measured, and its lease goes on.
+            writer.renew()?;
             *ours = rate(duration, || {
                 for _ in 0..ROUND {
                     let key = random.random_range(0..keys);
@@ -339,6 +342,7 @@ impl Comparison<'_> {
             })?;
         }
         let starts = 0..keys.saturating_sub(RANGE as u64).max(1);
+        writer.renew()?;
         let theirs_range = rate(duration, || {
             let key = random.random_range(starts.clone());
             latest(&mut idle, |latest| peer.range(latest, key))?;
