@@ -286,15 +286,30 @@ impl<S: Keyed> Writer<S> {
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
             let some: Vec<_> = entries.by_ref().take(LOOK_AHEAD).collect();
-            let keys: Vec<Vec<u8>> = some.iter().map(|(key, _)| key.encoded()).collect();
-            self.domain
-                .look_ahead(&self.name, self.number, &keys)
-                .await?;
+            self.look_ahead(some.iter().map(|(key, _)| *key)).await?;
             for (key, value) in some {
                 let _ticket = self.stage(key, value).await?;
             }
         }
         self.publish().await
+    }
+
+    /// Finds the places of `keys` together: over a network, each level of the structure costs one round trip, whatever the number of keys. Updates of these keys then have nothing to read, as long
+    /// as everything fits into the 16 MiB that a writer remembers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TenureOver`], [`Error::Gone`].
+    pub async fn look_ahead<'a>(
+        &mut self,
+        keys: impl IntoIterator<Item = &'a S::Key>,
+    ) -> Result<(), Error>
+    where
+        S::Key: 'a,
+    {
+        let keys: Vec<Vec<u8>> = keys.into_iter().map(|key| key.encoded()).collect();
+        let domain = &mut self.domain;
+        domain.look_ahead(&self.name, self.number, &keys).await
     }
 
     /// Stages that `key` gets a value.

@@ -1,5 +1,6 @@
 //! Import and export of a structure with keys, as NDJSON.
 
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -96,6 +97,9 @@ macro_rules! of_kind {
 
 type Bytes = Vec<u8>;
 
+/// Bytes of lines that are held at a time.
+const LINES_SIZE_MAX: u64 = 4 << 20;
+
 pub fn import(flags: &Import) -> Result<(), Failure> {
     let session = session(&flags.connection)?;
     let start = Instant::now();
@@ -119,30 +123,71 @@ async fn read_all<S: Keyed<Key = Bytes, Value = Bytes>>(
     let mut input = open_entries(flags.file.as_deref())?;
     let mut writer = session.writer::<S>(&flags.name).await.map_err(failure)?;
     let progress = Progress::of_count("importing", None);
+    let batch = u64::from(flags.batch);
     let (mut count, mut bytes) = (0, 0);
-    let read = loop {
-        let (entry, size) = match input.next_entry() {
-            Ok(Some(found)) => found,
-            Ok(None) => break Ok(()),
-            Err(broken) => break Err(Failure::operation(broken.to_string())),
-        };
-        let staged = writer.stage(&entry.key, &entry.value).await;
-        if let Err(error @ (Error::TooLarge { .. } | Error::NoRoom)) = staged {
-            break Err(Failure::operation(format!(
-                "line {}: {error}",
-                input.line()
-            )));
+    let read = 'file: loop {
+        let (lines, end) = next_lines(&mut input, batch - count % batch);
+        let keys = lines.iter().map(|line| &line.entry.key);
+        writer.look_ahead(keys).await.map_err(failure)?;
+        for Line {
+            number,
+            entry,
+            size,
+        } in &lines
+        {
+            let staged = writer.stage(&entry.key, &entry.value).await;
+            if let Err(error @ (Error::TooLarge { .. } | Error::NoRoom)) = staged {
+                break 'file Err(Failure::operation(format!("line {number}: {error}")));
+            }
+            let _ticket = staged.map_err(failure)?;
+            count += 1;
+            bytes += size;
         }
-        let _ticket = staged.map_err(failure)?;
-        count += 1;
-        bytes += size;
-        if count % u64::from(flags.batch) == 0 {
+        if count % batch == 0 {
             writer.publish().await.map_err(failure)?;
-            progress.advance(flags.batch.into());
+            progress.advance(batch);
+        }
+        if let Some(end) = end {
+            break end;
         }
     };
     writer.release().await.map_err(failure)?;
     read.map(|()| (count, bytes))
+}
+
+/// A line of the file.
+struct Line {
+    number: u64,
+    entry: ndjson::Entry,
+    /// Bytes of the line.
+    size: u64,
+}
+
+/// Reads lines whose keys are looked up together: at most `count`, of about [`LINES_SIZE_MAX`] bytes. The end of the file, or of its sound part, comes with the last ones.
+fn next_lines(
+    input: &mut ndjson::Reader<impl BufRead>,
+    count: u64,
+) -> (Vec<Line>, Option<Result<(), Failure>>) {
+    let (mut lines, mut left) = (Vec::new(), LINES_SIZE_MAX);
+    while (lines.len() as u64) < count && left > 0 {
+        match input.next_entry() {
+            Ok(Some((entry, size))) => {
+                left = left.saturating_sub(size);
+                let number = input.line();
+                lines.push(Line {
+                    number,
+                    entry,
+                    size,
+                });
+            }
+            Ok(None) => return (lines, Some(Ok(()))),
+            Err(broken) => {
+                let broken = Failure::operation(broken.to_string());
+                return (lines, Some(Err(broken)));
+            }
+        }
+    }
+    (lines, None)
 }
 
 pub fn export(flags: &Export) -> Result<(), Failure> {
