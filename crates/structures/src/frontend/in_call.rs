@@ -7,6 +7,7 @@
 //! The serving word only grows. If it is the even number that it was at the end of an earlier call, the back-end has served all the time between. One look behind the reads of
 //! a call therefore says what the looks before and behind them say, and the root word is read with it.
 
+use smallvec::SmallVec;
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::{Placing, ReadInto};
 
@@ -50,10 +51,10 @@ impl InCall {
         &mut self,
         reader: &Reader,
         structure: &Structure,
-        (root, key): ((Span, u64), &[u8]),
+        (table, key): (Table, &[u8]),
     ) -> Option<Option<&[u8]>> {
         let tree = tree_of(structure)?;
-        let mut memory = Memory::new(reader, root, &mut self.served)?;
+        let mut memory = Memory::new(reader, table, &mut self.served)?;
         let (nodes, value) = (&mut self.nodes, &mut self.value);
         let found = tree.find_in_call(key, nodes, &mut memory, value)?;
         self.answers += 1;
@@ -65,14 +66,23 @@ impl InCall {
         &mut self,
         reader: &Reader,
         structure: &Structure,
-        (root, seek): ((Span, u64), &Seek),
+        (table, seek): (Table, &Seek),
     ) -> Option<Page> {
         let tree = tree_of(structure)?;
-        let mut memory = Memory::new(reader, root, &mut self.served)?;
+        let mut memory = Memory::new(reader, table, &mut self.served)?;
         let page = tree.page_in_call(seek, &mut self.nodes, &mut memory)?;
         self.answers += 1;
         Some(page)
     }
+}
+
+/// The table of structures that a read is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    /// The one behind the root word with this value.
+    Current(Span, u64),
+    /// The one of a snapshot: births show which nodes are its own.
+    OfSnapshot,
 }
 
 fn tree_of(structure: &Structure) -> Option<BTree> {
@@ -91,15 +101,14 @@ fn reads_in_call(back_end: &BackEnd) -> bool {
 struct Memory<'a> {
     back_end: &'a BackEnd,
     territory: &'a Territory,
-    /// The root word with which the structure was found.
-    root: (Span, u64),
+    table: Table,
     served: &'a mut Option<u64>,
     /// The serving word before the first read of the call, or earlier.
     before: u64,
 }
 
 impl<'a> Memory<'a> {
-    fn new(reader: &'a Reader, root: (Span, u64), served: &'a mut Option<u64>) -> Option<Self> {
+    fn new(reader: &'a Reader, table: Table, served: &'a mut Option<u64>) -> Option<Self> {
         let back_end = &*reader.back_end;
         if !reads_in_call(back_end) {
             return None;
@@ -118,7 +127,7 @@ impl<'a> Memory<'a> {
         is_serving.then_some(Self {
             back_end,
             territory: &reader.territory,
-            root,
+            table,
             served,
             before,
         })
@@ -130,10 +139,25 @@ impl<'a> Memory<'a> {
         is_held.then_some(ReadInto { remote, into })
     }
 
-    /// Judges the two words.
-    fn judge(&mut self, root: [u8; 8], serving: [u8; 8]) -> Option<()> {
-        let serving = u64::from_le_bytes(serving);
-        let is_same = u64::from_le_bytes(root) == self.root.1 || mutant!(RootWordIgnored);
+    /// Reads a place, if any, and behind it the words that make the answer count.
+    fn read_and_look(&mut self, place: Option<ReadInto<'_>>) -> Option<()> {
+        let (mut root, mut serving) = ([0; 8], [0; 8]);
+        let mut reads: SmallVec<[ReadInto<'_>; 3]> = place.into_iter().collect();
+        if let Table::Current(word, _) = self.table {
+            let remote = self.back_end.address_of(word);
+            let into = &mut root;
+            reads.push(ReadInto { remote, into });
+        }
+        let remote = self.back_end.address_of(PoolGeometry::serving_word());
+        let into = &mut serving;
+        reads.push(ReadInto { remote, into });
+        self.back_end.read_now(&mut reads).then_some(())?;
+        drop(reads);
+        let (root, serving) = (u64::from_le_bytes(root), u64::from_le_bytes(serving));
+        let is_same = match self.table {
+            Table::Current(_, expected) => root == expected || mutant!(RootWordIgnored),
+            Table::OfSnapshot => true,
+        };
         let has_served = serving == self.before || mutant!(ServingWordIgnored);
         *self.served = has_served.then_some(serving);
         (is_same && has_served).then_some(())
@@ -147,35 +171,11 @@ impl MemoryInCall for Memory<'_> {
     }
 
     fn read_last(&mut self, span: Span, into: &mut [u8]) -> Option<()> {
-        let (mut root, mut serving) = ([0; 8], [0; 8]);
-        let reads = &mut [
-            self.read_of(span, into)?,
-            ReadInto {
-                remote: self.back_end.address_of(self.root.0),
-                into: &mut root,
-            },
-            ReadInto {
-                remote: self.back_end.address_of(PoolGeometry::serving_word()),
-                into: &mut serving,
-            },
-        ];
-        self.back_end.read_now(reads).then_some(())?;
-        self.judge(root, serving)
+        let read = self.read_of(span, into)?;
+        self.read_and_look(Some(read))
     }
 
     fn look(&mut self) -> Option<()> {
-        let (mut root, mut serving) = ([0; 8], [0; 8]);
-        let reads = &mut [
-            ReadInto {
-                remote: self.back_end.address_of(self.root.0),
-                into: &mut root,
-            },
-            ReadInto {
-                remote: self.back_end.address_of(PoolGeometry::serving_word()),
-                into: &mut serving,
-            },
-        ];
-        self.back_end.read_now(reads).then_some(())?;
-        self.judge(root, serving)
+        self.read_and_look(None)
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use stonecast_base::Span;
 
 use super::error::FrontEndError;
-use super::in_call::InCall;
+use super::in_call::{InCall, Table};
 use super::reader::{Reader, TRIES_MAX};
 use crate::shapes::btree::{Page, Seek};
 use crate::shapes::{Named, Rooted, Roots, Stale, Structure, Traversal};
@@ -47,15 +47,16 @@ impl StructureReader {
     /// # Errors
     /// [`FrontEndError::NoStructure`].
     pub fn of_snapshot(
-        reader: Reader,
+        mut reader: Reader,
         roots: &Rc<Roots>,
         name: &str,
     ) -> Result<Self, FrontEndError> {
         let row = roots.named(name).ok_or(FrontEndError::NoStructure)?.clone();
+        let structure = structure_of(roots, &row)?;
         Ok(Self {
-            structure: structure_of(roots, &row)?,
             word: roots.word(),
-            in_call: InCall::default(),
+            in_call: InCall::of(&mut reader, &structure),
+            structure,
             reader,
             row,
             snapshot: Some(roots.clone()),
@@ -84,26 +85,15 @@ impl StructureReader {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>, FrontEndError> {
-        let in_call = match self.snapshot {
-            Some(_) => None,
-            None => {
-                let in_call = &mut self.in_call;
-                in_call.find(&self.reader, &self.structure, (self.word, key))
-            }
-        };
-        match in_call {
-            Some(found) => {
-                let found = found.map(read);
-                self.reader.back_end.port().take_turn().await;
-                Ok(found)
-            }
-            None => {
-                let find = |structure: &Structure| structure.find(key);
-                let find = |structure: &Structure| find(structure).expect("a structure with keys");
-                let found = Box::pin(self.end_of(find)).await?;
-                Ok(found.map(|value| read(&value)))
-            }
+        let (table, in_call) = (self.table(), &mut self.in_call);
+        if let Some(found) = in_call.find(&self.reader, &self.structure, (table, key)) {
+            let found = found.map(read);
+            self.reader.back_end.port().take_turn().await;
+            return Ok(found);
         }
+        let find = |structure: &Structure| structure.find(key).expect("a structure with keys");
+        let found = Box::pin(self.end_of(find)).await?;
+        Ok(found.map(|value| read(&value)))
     }
 
     /// Some neighbouring keys of a range. Where the device reads in the call, the reading of a leaf ends in the call, too.
@@ -114,23 +104,19 @@ impl StructureReader {
     /// # Panics
     /// If the structure has no order of keys.
     pub async fn page(&mut self, seek: &Seek) -> Result<Page, FrontEndError> {
-        let in_call = match self.snapshot {
-            Some(_) => None,
-            None => {
-                let in_call = &mut self.in_call;
-                in_call.page(&self.reader, &self.structure, (self.word, seek))
-            }
-        };
-        match in_call {
-            Some(page) => {
-                self.reader.back_end.port().take_turn().await;
-                Ok(page)
-            }
-            None => {
-                let page = |structure: &Structure| structure.page(seek.clone());
-                let page = |structure: &Structure| page(structure).expect("an order of keys");
-                Box::pin(self.end_of(page)).await
-            }
+        let (table, in_call) = (self.table(), &mut self.in_call);
+        if let Some(page) = in_call.page(&self.reader, &self.structure, (table, seek)) {
+            self.reader.back_end.port().take_turn().await;
+            return Ok(page);
+        }
+        let page = |structure: &Structure| structure.page(seek.clone()).expect("an order of keys");
+        Box::pin(self.end_of(page)).await
+    }
+
+    fn table(&self) -> Table {
+        match self.snapshot {
+            Some(_) => Table::OfSnapshot,
+            None => Table::Current(self.word.0, self.word.1),
         }
     }
 
