@@ -214,9 +214,9 @@ impl Connection {
         })))
     }
 
-    /// Wakes the peer if it sleeps and waits for this reason.
-    pub(crate) fn wake(&self, reason: u64) {
-        if !doorbell::must_wake(self.memory.page(), SLEEPING, reason) {
+    /// Wakes the peer if it sleeps and waits for one of these reasons.
+    pub(crate) fn wake(&self, reasons: u64) {
+        if !doorbell::must_wake(self.memory.page(), SLEEPING, reasons) {
             return;
         }
         match &self.bell {

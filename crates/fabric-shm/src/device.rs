@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{
-    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device,
-    DeviceError, DisconnectCause, MemoryRegion, Operation, Placing, QueuePair, QueuePairOptions,
-    ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
-    SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
+    Access, Appended, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest,
+    Device, DeviceError, DisconnectCause, MemoryRegion, Operation, Placing, QueuePair,
+    QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{MappedRegion, PersistentRegion, Region};
 
@@ -238,7 +238,7 @@ impl State {
         }
     }
 
-    /// Makes all possible progress. Returns the wakers of tasks that wait for revocations.
+    /// Makes all possible progress. Returns the wakers of tasks that wait for revocations or for appended messages.
     pub(crate) fn progress(&mut self) -> Vec<Waker> {
         self.hear();
         {
@@ -267,13 +267,13 @@ impl State {
                 qp.is_connected()
             });
         }
-        self.progress_appends();
+        let mut woken = Vec::new();
+        self.progress_appends(&mut woken);
         self.spread_overruns();
-        if self.revocations.is_empty() && self.zombies.is_empty() && self.revoking.is_empty() {
-            Vec::new()
-        } else {
-            self.progress_revocations()
+        if !self.revocations.is_empty() || !self.zombies.is_empty() || !self.revoking.is_empty() {
+            woken.extend(self.progress_revocations());
         }
+        woken
     }
 
     /// Fails every queue pair that uses a completion queue which lost completions.
@@ -484,6 +484,22 @@ impl Device for ShmDevice {
         }
         waiting.into_iter().for_each(Waker::wake);
         into.len() - before
+    }
+
+    fn poll_appended(
+        &self,
+        queue: SharedReceiveQueue,
+        waiter: Option<&Waker>,
+        into: &mut Vec<Appended>,
+    ) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        let waiting = state.progress();
+        let are_all = match state.srqs.get_mut(queue.0).map(|srq| &mut srq.buffers) {
+            Some(Buffers::Multi(multi)) => multi.take_appended(waiter, into),
+            Some(Buffers::Single(_)) | None => false,
+        };
+        waiting.into_iter().for_each(Waker::wake);
+        are_all
     }
 
     fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {

@@ -23,6 +23,9 @@ pub(crate) const ARRIVALS: u64 = 1;
 /// The device also waits for acknowledgements of its messages.
 pub(crate) const ACKNOWLEDGEMENTS: u64 = 2;
 
+/// The device takes messages in its multi-packet queues. One without a waiter for them sleeps on.
+pub(crate) const APPENDS: u64 = 4;
+
 /// Announces that the sleeper may sleep from this point, to be woken for `reasons`. The sleeper then checks for work once
 /// more.
 pub(crate) fn announce_sleep(memory: &impl Memory, sleeping: u64, reasons: u64) {
@@ -35,10 +38,10 @@ pub(crate) fn awake(memory: &impl Memory, sleeping: u64) {
     memory.store(sleeping, 0);
 }
 
-/// Whether the sleeper must be woken for the value that the caller has just stored.
-pub(crate) fn must_wake(memory: &impl Memory, sleeping: u64, reason: u64) -> bool {
+/// Whether the sleeper must be woken for the value that the caller has just stored, for one of `reasons`.
+pub(crate) fn must_wake(memory: &impl Memory, sleeping: u64, reasons: u64) -> bool {
     memory.full_fence();
-    memory.load(sleeping) & reason != 0
+    memory.load(sleeping) & reasons != 0
 }
 
 #[cfg(all(test, loom))]

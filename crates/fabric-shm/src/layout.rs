@@ -28,7 +28,7 @@
 use crate::ring::RingLayout;
 
 /// Changes whenever the meaning of anything shared by two processes changes.
-pub(crate) const PROTOCOL_VERSION: u32 = 1;
+pub(crate) const PROTOCOL_VERSION: u32 = 2;
 /// Bytes of each ring. Holds a few of the longest messages, and thousands of small ones.
 pub(crate) const RING_CAPACITY: u64 = 256 << 10;
 /// Longest SEND.

@@ -13,7 +13,7 @@ use stonecast_fabric::{Park, boot_time};
 use crate::clock;
 use crate::device::{ShmDevice, State};
 use crate::doorbell;
-use crate::shared_receive_queue::Buffers;
+use crate::shared_receive_queue::{Buffers, MultiPacket};
 
 /// Longest sleep while a task waits for a revocation that waits for a peer to leave: such a wait is over in microseconds,
 /// or not at all.
@@ -41,11 +41,13 @@ impl Park for ShmDevice {
             .iter()
             .filter_map(|&handle| state.qps.get(handle))
             .any(|qp| qp.waits_for_peer());
-        let reasons = if waits {
-            doorbell::ARRIVALS | doorbell::ACKNOWLEDGEMENTS
-        } else {
-            doorbell::ARRIVALS
-        };
+        let mut reasons = doorbell::ARRIVALS;
+        if waits {
+            reasons |= doorbell::ACKNOWLEDGEMENTS;
+        }
+        if state.multi_packet_queues().any(MultiPacket::wakes) {
+            reasons |= doorbell::APPENDS;
+        }
         state.bell.sleep(reasons, timeout, || state.has_work());
     }
 
@@ -65,9 +67,16 @@ impl State {
                 .iter()
                 .filter_map(|&handle| self.qps.get(handle))
                 .any(|qp| qp.has_work())
-            || self.srqs.iter().any(
-                |(_, srq)| matches!(&srq.buffers, Buffers::Multi(multi) if multi.has_arrivals()),
-            )
+            || self
+                .multi_packet_queues()
+                .any(|queue| queue.wakes() && queue.has_arrivals())
+    }
+
+    fn multi_packet_queues(&self) -> impl Iterator<Item = &MultiPacket> {
+        self.srqs.iter().filter_map(|(_, srq)| match &srq.buffers {
+            Buffers::Multi(multi) => Some(&**multi),
+            Buffers::Single(_) => None,
+        })
     }
 
     /// The time until the device must check again by itself.

@@ -1,5 +1,7 @@
 //! Makes queues and posts to them.
 
+use std::task::Waker;
+
 use stonecast_fabric::{
     Access, ChangeNow, DeviceError, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue,
     ReceiveRequest, SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkRequest,
@@ -250,8 +252,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes the messages that were appended to the multi-packet queues.
-    pub(crate) fn progress_appends(&mut self) {
+    /// Takes the messages that were appended to the multi-packet queues. Adds the wakers of tasks that wait for messages to `woken`.
+    pub(crate) fn progress_appends(&mut self, woken: &mut Vec<Waker>) {
         let mut broken = Vec::new();
         let Self {
             srqs,
@@ -283,7 +285,10 @@ impl State {
                     .iter()
                     .any(|zombie| zombie.srq == Some(handle) && zombie.claims() == named)
             };
-            if multi.take_arrivals(users, is_claimed, cqs).is_err() {
+            if multi
+                .take_arrivals(users, is_claimed, (cqs, woken))
+                .is_err()
+            {
                 broken.extend(users.iter().map(|user| user.queue_pair));
             }
         }

@@ -84,8 +84,15 @@ impl QueuePairState {
         if connection.reservation.is_some() {
             crate::step::step("append: left with a place");
         }
-        if connection.producer.publish(&*connection.area) || visit.has_appended {
-            connection.wake(doorbell::ARRIVALS);
+        let mut reasons = 0;
+        if connection.producer.publish(&*connection.area) {
+            reasons |= doorbell::ARRIVALS;
+        }
+        if visit.has_appended {
+            reasons |= doorbell::APPENDS;
+        }
+        if reasons != 0 {
+            connection.wake(reasons);
         }
     }
 

@@ -1,8 +1,11 @@
 //! Receive queues that many queue pairs share: of ordinary buffers, or of buffers that take many messages.
 
 use std::collections::VecDeque;
+use std::task::Waker;
 
-use stonecast_fabric::{Opcode, Placement, QueuePair, ReceiveRequest, Status, WorkCompletion};
+use stonecast_fabric::{
+    Appended, Opcode, Placement, QueuePair, ReceiveRequest, Status, WorkCompletion,
+};
 use stonecast_media::MappedRegion;
 
 use crate::append::{AppendLayout, AppendQueue, Arrival};
@@ -36,10 +39,14 @@ pub(crate) enum Buffers {
 pub(crate) struct MultiPacket {
     pub(crate) memory: MappedRegion,
     pub(crate) queue: AppendQueue,
-    /// Whether the receiver waits for a live requester. A publishing requester rings, so that is no reason to stay awake.
-    pub(crate) is_held_up: bool,
     /// Whether each message makes a completion.
     tells: bool,
+    /// The messages that the owner has not requested yet. `None`: the owner has never requested any.
+    appended: Option<Vec<Appended>>,
+    /// Woken by the next message.
+    waiter: Option<Waker>,
+    /// Whether the memory held a value that no honest peer writes.
+    is_broken: bool,
     /// Buffers that took their last message, and that the owner has not requested yet.
     pub(crate) consumed: Vec<u64>,
 }
@@ -66,15 +73,34 @@ impl MultiPacket {
         Self {
             memory,
             queue: AppendQueue::new(layout),
-            is_held_up: false,
             tells,
+            appended: None,
+            waiter: None,
+            is_broken: false,
             consumed: Vec::new(),
         }
     }
 
-    /// Whether there may be arrivals to take.
+    /// Whether messages are a reason to wake the device.
+    pub(crate) fn wakes(&self) -> bool {
+        self.tells || self.waiter.is_some()
+    }
+
+    /// Whether there may be arrivals to take. A requester that stands still rings when it publishes.
     pub(crate) fn has_arrivals(&self) -> bool {
-        !self.is_held_up && !self.queue.is_empty(&self.memory)
+        !self.queue.is_held_up() && !self.queue.is_empty(&self.memory)
+    }
+
+    /// Takes the messages that were noted since the last call. Returns whether these are all that have arrived.
+    pub(crate) fn take_appended(
+        &mut self,
+        waiter: Option<&Waker>,
+        into: &mut Vec<Appended>,
+    ) -> bool {
+        self.waiter = waiter.cloned();
+        let is_followed = self.appended.is_some();
+        into.append(self.appended.get_or_insert_default());
+        is_followed && !self.is_broken && !self.queue.is_held_up()
     }
 
     /// Takes the arrivals. `Err` if the memory holds a value that no honest peer writes: then none of its content can be
@@ -83,10 +109,13 @@ impl MultiPacket {
         &mut self,
         users: &[User],
         is_claimed: impl Fn(u64) -> bool,
-        cqs: &mut CompletionQueues,
+        (cqs, woken): (&mut CompletionQueues, &mut Vec<Waker>),
     ) -> Result<bool, crate::ring::Hostile> {
         let mut worked = false;
-        while let Some(arrival) = self.queue.next(&self.memory, &is_claimed)? {
+        loop {
+            let next = self.queue.next(&self.memory, &is_claimed);
+            self.is_broken |= next.is_err();
+            let Some(arrival) = next? else { break };
             worked = true;
             match arrival {
                 Arrival::Message {
@@ -97,18 +126,23 @@ impl MultiPacket {
                 } => {
                     // No one is told of a message on a destroyed queue pair.
                     let user = users.iter().find(|user| user.queue_pair == queue_pair);
+                    let placement = Placement {
+                        offset: offset as u32,
+                        size,
+                    };
+                    if let Some(appended) = &mut self.appended {
+                        appended.push(Appended { wr_id, placement });
+                    }
                     if let Some(user) = user.filter(|_| self.tells) {
-                        let placement = Placement {
-                            offset: offset as u32,
-                            size,
-                        };
                         cqs.push(user.receive_cq, received(queue_pair, wr_id, placement));
                     }
                 }
                 Arrival::Consumed { wr_id } => self.consumed.push(wr_id),
             }
         }
-        self.is_held_up = !self.queue.is_empty(&self.memory);
+        if worked && let Some(waiter) = self.waiter.take() {
+            woken.push(waiter);
+        }
         Ok(worked)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError,
-    MemoryRegion, Placing, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Rkey,
-    SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion, WorkRequest,
+    Access, Appended, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device,
+    DeviceError, MemoryRegion, Placing, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest,
+    Rkey, SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
 
@@ -27,6 +27,7 @@ pub struct SimDevice {
     pub(crate) time: Rc<Time>,
     pub(crate) context: u32,
     pub(crate) capabilities: Rc<Capabilities>,
+    pub(crate) follows_appends: bool,
     pub(crate) profile: MachineProfile,
 }
 
@@ -277,6 +278,16 @@ impl Device for SimDevice {
                 .charge(self.profile.cpu_poll_ns + self.profile.cpu_completion_ns * count as u64);
         }
         count
+    }
+
+    fn poll_appended(
+        &self,
+        queue: SharedReceiveQueue,
+        waiter: Option<&Waker>,
+        into: &mut Vec<Appended>,
+    ) -> bool {
+        let net = &mut *self.net.borrow_mut();
+        self.follows_appends && net.take_appended((self.context, queue.0), waiter, into)
     }
 
     fn poll_consumed(&self, queue: SharedReceiveQueue, into: &mut Vec<u64>) -> usize {

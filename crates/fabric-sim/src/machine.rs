@@ -47,6 +47,8 @@ pub struct RootPort {
 pub struct Features {
     /// Multi-packet shared receive queues.
     pub multi_packet: bool,
+    /// Multi-packet queues without completions name their messages, as those of shared memory do.
+    pub follows_appends: bool,
     /// Memory windows.
     pub memory_windows: bool,
     /// FLUSH with global visibility.
@@ -58,9 +60,10 @@ pub struct Features {
 }
 
 impl Features {
-    /// Every feature of the vocabulary.
+    /// Every feature of the vocabulary of NICs.
     pub const ALL: Self = Self {
         multi_packet: true,
+        follows_appends: false,
         memory_windows: true,
         flush_global: true,
         flush_persistent: true,
@@ -69,6 +72,7 @@ impl Features {
     /// The features of NICs on the market.
     pub const COMMON: Self = Self {
         multi_packet: false,
+        follows_appends: false,
         memory_windows: true,
         flush_global: false,
         flush_persistent: false,

@@ -506,6 +506,7 @@ impl Process {
         let options = shared.machines.borrow()[machine as usize].options;
         let Features {
             multi_packet,
+            follows_appends,
             memory_windows,
             flush_global,
             flush_persistent,
@@ -541,6 +542,7 @@ impl Process {
             time: shared.time.clone(),
             context,
             capabilities,
+            follows_appends,
             profile: options.profile,
         })
     }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use stonecast_media::{PersistentRegion, Region};
 
 use crate::{
-    Access, CompletionQueue, ConnectionEvent, ConnectionRequest, LocalSpan, MemoryRegion,
+    Access, Appended, CompletionQueue, ConnectionEvent, ConnectionRequest, LocalSpan, MemoryRegion,
     QueuePair, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue, Status, WorkCompletion,
     WorkRequest,
 };
@@ -436,6 +436,21 @@ pub trait Device {
     fn poll_consumed(&self, queue: SharedReceiveQueue, into: &mut Vec<u64>) -> usize {
         let _ = (queue, into);
         0
+    }
+
+    /// Appends to `into` the messages of a multi-packet queue without completions that have arrived since the last call, oldest first. Returns whether
+    /// these are all messages that have arrived. `false`: the device does not follow messages, as devices do not by default; or a sender stands still in the middle of
+    /// one, so that later ones cannot be named; or this is the first call, and messages before it were not noted. Their reader finds such messages in memory.
+    ///
+    /// `waiter` is woken when the next message arrives. Without a waiter, messages do not wake a device at rest. Makes progress for the device.
+    fn poll_appended(
+        &self,
+        queue: SharedReceiveQueue,
+        waiter: Option<&Waker>,
+        into: &mut Vec<Appended>,
+    ) -> bool {
+        let _ = (queue, waiter, into);
+        false
     }
 
     /// Executes READs at once if the provider can (peer memory is reachable by loads), with the same ordering, checks and

@@ -42,6 +42,6 @@ pub use port::{Inbox, Port, Received, Soon};
 pub use runtime::{Boxed, Elapsed, Runtime, Selected, Sleep, Timer, select};
 pub use turnstile::{Turnstile, Within};
 pub use work::{
-    Fenceable, FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest,
+    Appended, Fenceable, FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest,
     RemoteAddress, Status, WorkCompletion, WorkRequest,
 };

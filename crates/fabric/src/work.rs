@@ -241,6 +241,15 @@ pub struct Placement {
     pub size: u32,
 }
 
+/// A message in a buffer of a multi-packet queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Identifier of the buffer.
+    pub wr_id: u64,
+    /// The place in the buffer.
+    pub placement: Placement,
+}
+
 /// The result of a work request or the arrival of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkCompletion {

@@ -178,6 +178,8 @@ fn machine(random: &mut Random, packs: bool) -> MachineOptions {
         },
         features: Features {
             multi_packet: packs,
+            // Not drawn from `random`, whose later draws the seeds of known findings depend on.
+            follows_appends: packs && random.clone().random(),
             ..Features::COMMON
         },
         ..MachineOptions::new(MachineProfile::MODERN)

@@ -40,6 +40,8 @@ pub(crate) struct AppendQueue {
     /// First slot of the next buffer.
     next_slot: u64,
     position: Cursor,
+    /// Whether a live requester stands still in the middle of a message at the position.
+    is_held_up: bool,
     /// Found and not handed out yet.
     found: VecDeque<Arrival>,
 }
@@ -63,6 +65,7 @@ impl AppendQueue {
             posted: 0,
             next_slot: 0,
             position,
+            is_held_up: false,
             found: VecDeque::new(),
         }
     }
@@ -116,6 +119,11 @@ impl AppendQueue {
         memory.store(POSTED, self.posted);
     }
 
+    /// Whether the last search for an arrival ended at the message of a live requester that has not published it.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.is_held_up
+    }
+
     /// Whether something may have arrived. Cheap.
     pub(crate) fn is_empty(&self, memory: &impl Memory) -> bool {
         self.found.is_empty() && memory.load(CURSOR) == self.position.pack()
@@ -131,6 +139,7 @@ impl AppendQueue {
             if let Some(found) = self.found.pop_front() {
                 return Ok(Some(found));
             }
+            self.is_held_up = false;
             let cursor = Cursor::unpack(memory.load(CURSOR));
             if cursor == self.position {
                 return Ok(None);
@@ -148,6 +157,7 @@ impl AppendQueue {
             let mut word = memory.load(publication);
             if word & PUBLISHED == 0 {
                 if is_claimed(self.position.named()) {
+                    self.is_held_up = true;
                     return Ok(None);
                 }
                 // The publication comes before the end of the intent, so a publication missed above is visible here.

@@ -56,6 +56,9 @@ impl Stage {
     }
 }
 
+/// The version of the protocol.
+const VERSION: u32 = 2;
+
 fn packet_socket() -> OwnedFd {
     rustix::net::socket_with(
         AddressFamily::UNIX,
@@ -123,7 +126,7 @@ fn a_caller_of_another_version_is_told_both_versions() {
     say(&stranger, &packet(77, 1, &[0; 64]), &[]);
     let reason = reason(&hear(&stranger));
     assert!(
-        reason.contains("version 77") && reason.contains("version 1"),
+        reason.contains("version 77") && reason.contains("version 2"),
         "{reason}"
     );
     assert_eq!(hear(&stranger), b"", "and hung up");
@@ -137,8 +140,8 @@ fn a_caller_that_speaks_something_else_is_told_so() {
         vec![0],
         vec![0xff; 4096],
         vec![7; 8000],
-        packet(1, 1, b""),
-        packet(1, 99, b""),
+        packet(VERSION, 1, b""),
+        packet(VERSION, 99, b""),
     ] {
         let mut stage = Stage::new(true);
         let stranger = stage.stranger();
@@ -165,7 +168,11 @@ fn a_caller_that_gives_the_wrong_descriptors_is_not_connected() {
     {
         let mut stage = Stage::new(true);
         let stranger = stage.stranger();
-        say(&stranger, &packet(1, 1, &hello), &vec![file.as_fd(); count]);
+        say(
+            &stranger,
+            &packet(VERSION, 1, &hello),
+            &vec![file.as_fd(); count],
+        );
         if reaches_the_program {
             let event = stage
                 .node
@@ -253,7 +260,7 @@ fn a_server_of_another_version_is_understood_when_it_rejects_and_named_when_it_d
     );
     let reason = called(&[packet(77, 2, &[0; 64])]);
     assert!(
-        reason.contains("version 77") && reason.contains("version 1"),
+        reason.contains("version 77") && reason.contains("version 2"),
         "{reason}"
     );
 }
@@ -261,7 +268,7 @@ fn a_server_of_another_version_is_understood_when_it_rejects_and_named_when_it_d
 #[test]
 fn a_server_that_speaks_something_else_or_hangs_up_rejects() {
     assert!(called(&[b"HTTP/1.1 400 Bad Request".to_vec()]).contains("does not speak"));
-    assert!(called(&[packet(1, 2, b"")]).contains("malformed"));
+    assert!(called(&[packet(VERSION, 2, b"")]).contains("malformed"));
     assert!(called(&[]).contains("hung up"));
 }
 

@@ -49,8 +49,8 @@ use std::task::Waker;
 
 use stonecast_base::{Nanoseconds, Random};
 use stonecast_fabric::{
-    Capabilities, ConnectionEvent, LocalSpan, Operation, ReceiveRequest, SharedReceiveQueueOptions,
-    WorkCompletion,
+    Appended, Capabilities, ConnectionEvent, LocalSpan, Operation, ReceiveRequest,
+    SharedReceiveQueueOptions, WorkCompletion,
 };
 use stonecast_media::{PersistentRegion, Region};
 
@@ -148,6 +148,10 @@ pub(crate) struct SharedQueue {
     first: u64,
     /// Buffers that were given back and not yet polled.
     consumed: VecDeque<u64>,
+    /// The messages that the owner has not requested yet; `None`: the owner has never requested any.
+    appended: Option<Vec<Appended>>,
+    /// Woken by the next message.
+    waiter: Option<Waker>,
     /// The time of the latest delayed return of a buffer.
     late_until: Nanoseconds,
 }

@@ -1,12 +1,13 @@
 //! Receive queues: own, shared, multi-packet.
 
 use std::collections::VecDeque;
+use std::task::Waker;
 
 use smallvec::SmallVec;
 use stonecast_base::mutant;
 use stonecast_fabric::{
-    DeviceError, Opcode, Placement, ReceiveQueue, ReceiveRequest, SharedReceiveQueueOptions,
-    Status, WorkCompletion,
+    Appended, DeviceError, Opcode, Placement, ReceiveQueue, ReceiveRequest,
+    SharedReceiveQueueOptions, Status, WorkCompletion,
 };
 
 use super::completion::completion;
@@ -239,6 +240,34 @@ impl Net {
         std::mem::take(&mut queue.consumed).len()
     }
 
+    /// Takes the messages of a multi-packet queue that have arrived since the last call. Returns whether these are all.
+    pub fn take_appended(
+        &mut self,
+        (context, number): (u32, u32),
+        waiter: Option<&Waker>,
+        into: &mut Vec<Appended>,
+    ) -> bool {
+        let queues = self.contexts.get_mut(context as usize);
+        let Some(queue) = queues.and_then(|context| context.shared.get_mut(number as usize)) else {
+            return false;
+        };
+        queue.waiter = waiter.cloned();
+        let is_followed = queue.appended.is_some();
+        into.append(queue.appended.get_or_insert_default());
+        is_followed
+    }
+
+    /// Notes a message whose queue is followed.
+    fn note_appended(&mut self, landing: &Landing, placement: Placement) {
+        let Some(place) = landing.shared else { return };
+        let queue = &mut self.contexts[place.context as usize].shared[place.queue as usize];
+        if let Some(appended) = &mut queue.appended {
+            let wr_id = landing.wr_id;
+            appended.push(Appended { wr_id, placement });
+            self.news.wakers.extend(queue.waiter.take());
+        }
+    }
+
     /// Reports an arrival.
     pub(super) fn tell_arrival(
         &mut self,
@@ -248,13 +277,14 @@ impl Net {
         immediate: u32,
         size: u32,
     ) {
-        if landing.is_silent() {
-            return;
-        }
         let placement = Placement {
             offset: landing.place,
             size,
         };
+        self.note_appended(landing, placement);
+        if landing.is_silent() {
+            return;
+        }
         self.tell(
             to,
             WorkCompletion {
@@ -366,6 +396,8 @@ impl SharedQueue {
             filling: VecDeque::new(),
             first: 0,
             consumed: VecDeque::new(),
+            appended: None,
+            waiter: None,
             late_until: 0,
         }
     }

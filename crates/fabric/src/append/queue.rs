@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::task::Waker;
 
 use stonecast_base::mutant;
 
 use super::AppendTerms;
 use crate::{
-    Device, DeviceError, LocalSpan, MultiPacketOptions, Opcode, QueuePair, ReceiveQueue,
+    Appended, Device, DeviceError, LocalSpan, MultiPacketOptions, Opcode, QueuePair, ReceiveQueue,
     ReceiveRequest, SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion,
 };
 
@@ -198,6 +199,12 @@ impl AppendQueue {
             && self.credits.by_sender.contains_key(&completion.qp);
         let slots = self.slots.as_mut().filter(|_| arrival);
         slots.is_some_and(|slots| slots.close(completion.wr_id))
+    }
+
+    /// Appends to `into` the messages that have arrived since the last call, and returns whether these are all; see
+    /// [`Device::poll_appended`]. Never all of them if the device does not pack messages: it completes each of them.
+    pub fn take_appended(&self, waiter: Option<&Waker>, into: &mut Vec<Appended>) -> bool {
+        self.slots.is_none() && self.device.poll_appended(self.queue, waiter, into)
     }
 
     /// Appends to `into` the `wr_id` of each buffer that has taken its last message, oldest first. No further message lands

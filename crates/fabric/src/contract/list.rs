@@ -142,6 +142,7 @@ macro_rules! __contract_list {
                 a_full_buffer_is_given_back_once_after_its_last_message: [MultiPacket],
                 a_consumed_buffer_is_given_back_even_if_its_senders_are_gone: [MultiPacket],
                 a_silent_multi_packet_queue_makes_no_completions: [MultiPacket],
+                a_device_that_follows_messages_names_each_once_where_it_lies: [MultiPacket],
                 a_message_that_does_not_fit_the_rest_goes_to_the_next_buffer: [MultiPacket],
                 buffers_are_filled_in_posted_order_and_can_be_posted_again: [MultiPacket],
                 an_exhausted_multi_packet_queue_stops_senders_until_it_is_filled: [MultiPacket],

@@ -1,13 +1,16 @@
 //! Receiver-placed appends: shared receive buffers that take many messages at a stride.
 
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 
 use super::end::{End, signalled, unsignalled};
 use super::operations::{read, send, write_immediate};
 use super::{Pair, Scene, Setup};
 use crate::{
-    MultiPacketOptions, Opcode, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
-    SharedReceiveQueueOptions, Status, WorkCompletion,
+    Appended, MultiPacketOptions, Opcode, Placement, ReceiveQueue, ReceiveRequest,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion,
 };
 
 const STRIDE: u32 = 64;
@@ -287,6 +290,54 @@ pub(super) async fn a_silent_multi_packet_queue_makes_no_completions(scene: Rc<S
         .map(|place| stage.end().word(place * u64::from(STRIDE)))
         .collect();
     assert_eq!(words, [[100; 10], [101; 10]].concat());
+}
+
+/// A device may follow messages or not. One that does names them, and wakes the task that waits for the next one.
+pub(super) async fn a_device_that_follows_messages_names_each_once_where_it_lies(scene: Rc<Scene>) {
+    let stage = Appends::with(&scene, 3, MultiPacketOptions::silent(STRIDE), 1).await;
+    let (device, mut named) = (stage.end().device(), Vec::new());
+    let are_all = device.poll_appended(stage.queue, None, &mut named);
+    assert!(!are_all && named.is_empty(), "the first call begins");
+    stage.post(0);
+    stage.post(1);
+    let client = &stage.first.client;
+    for size in [10, 15 * STRIDE - 1, 8] {
+        let sent = client.execute(send(client, 0, size)).await;
+        assert_eq!(sent, Status::Success);
+    }
+    scene.quiet().await;
+    let woken = Arc::new(Woken::default());
+    let waiter = Waker::from(woken.clone());
+    if !device.poll_appended(stage.queue, Some(&waiter), &mut named) {
+        return assert!(named.is_empty(), "the device names all or none");
+    }
+    let place = |wr_id, offset, size| Appended {
+        wr_id,
+        placement: Placement { offset, size },
+    };
+    let lie = [
+        place(0, 0, 10),
+        place(0, STRIDE, 15 * STRIDE - 1),
+        place(1, 0, 8),
+    ];
+    assert_eq!(named, lie);
+    assert!(!woken.0.load(Ordering::SeqCst), "nothing has arrived since");
+    let sent = client.execute(send(client, 0, 8)).await;
+    assert_eq!(sent, Status::Success);
+    let look = || woken.0.load(Ordering::SeqCst).then_some(());
+    scene.wait_for("a wake-up", look).await;
+    named.clear();
+    assert!(device.poll_appended(stage.queue, None, &mut named));
+    assert_eq!(named, [place(1, STRIDE, 8)]);
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Two clients that append to one multi-packet queue of a server.

@@ -12,13 +12,13 @@
 //! disappeared behind `Rc<dyn Device>`.
 
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use stonecast_media::{PersistentRegion, Region};
 
 use crate::{
-    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device,
-    DeviceError, LocalSpan, MemoryRegion, Placing, QueuePair, QueuePairOptions, ReadInto,
+    Access, Appended, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest,
+    Device, DeviceError, LocalSpan, MemoryRegion, Placing, QueuePair, QueuePairOptions, ReadInto,
     ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
     SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
@@ -261,6 +261,15 @@ impl<O: Observer> Device for Observed<O> {
             self.observer.consumed(queue, &into[before..]);
         }
         count
+    }
+
+    fn poll_appended(
+        &self,
+        queue: SharedReceiveQueue,
+        waiter: Option<&Waker>,
+        into: &mut Vec<Appended>,
+    ) -> bool {
+        self.device.poll_appended(queue, waiter, into)
     }
 
     fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {

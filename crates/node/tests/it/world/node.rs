@@ -119,6 +119,7 @@ impl Place {
             platform: plan.platform(),
             features: Features {
                 multi_packet: packs,
+                follows_appends: packs && index == 1,
                 ..Features::COMMON
             },
             ..MachineOptions::new(MachineProfile::MODERN)
