@@ -55,9 +55,14 @@ impl Intake {
         }
         match self.sessions.values().any(|session| session.is_doubtful()) {
             true => Attention::Seldom,
-            false if self.room.is_silent() => Attention::Unreported,
+            false if self.room.is_silent() && !self.wakes() => Attention::Unreported,
             false => Attention::WhenWoken,
         }
+    }
+
+    /// Whether each message that arrives wakes the owner of a device that makes no completions.
+    fn wakes(&self) -> bool {
+        self.terms.answers && self.room.names_all()
     }
 
     /// Whether a segment is on its way to the device, or back to the store: each [`Intake::settle`] takes it a step further.

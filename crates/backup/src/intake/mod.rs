@@ -190,7 +190,9 @@ impl Intake {
         self.check()?;
         self.take_arrivals();
         self.step_ends(now, context);
-        self.search_if_due(now);
+        // An answer waits for the entry, so the entry wakes the owner.
+        let waiter = self.terms.answers.then(|| context.waker().clone());
+        self.search_if_due(now, waiter.as_ref());
         self.end_overdrawn();
         self.refill();
         self.send_notices(context);

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::task::Waker;
 
 use stonecast_fabric::append::{AppendOptions, AppendQueue, AppendTerms};
-use stonecast_fabric::{Device, DeviceError, LocalSpan, QueuePair, Received, SharedReceiveQueue};
+use stonecast_fabric::{
+    Appended, Device, DeviceError, LocalSpan, QueuePair, Received, SharedReceiveQueue,
+};
 use stonecast_log::{Consumption, LogFormat, UNIT_SIZE};
 
 use super::credit::{Debts, Window};
@@ -15,6 +18,7 @@ pub(super) struct Room {
     queue: AppendQueue,
     /// Whether the device packs messages, and makes no completions of arrivals.
     packs: bool,
+    names_all: bool,
     /// Bytes of a segment that entries take.
     buffer_size: u32,
     /// The grains that found entries of sessions explain, for each segment that is posted and not settled.
@@ -30,6 +34,7 @@ impl Room {
             buffer_size,
             queue: AppendQueue::new(device.clone(), options)?,
             packs: device.capabilities().multi_packet,
+            names_all: false,
             explained: BTreeMap::new(),
             debts: Debts::default(),
             holes: Holes::default(),
@@ -81,6 +86,19 @@ impl Room {
     /// Takes the completion of an arrival, from a device that does not pack. Returns whether the arrival has used a credit.
     pub fn note_arrival(&mut self, arrival: &Received) -> bool {
         self.queue.note_arrival(arrival)
+    }
+
+    /// Takes the messages that have arrived since the last call, as far as the device follows them, each with the number of its segment.
+    /// The next message wakes `waiter`.
+    pub fn take_appended(&mut self, waiter: Option<&Waker>) -> Vec<Appended> {
+        let mut appended = Vec::new();
+        self.names_all = self.queue.take_appended(waiter, &mut appended);
+        appended
+    }
+
+    /// Whether the device has named all messages that had arrived at the last call of [`Room::take_appended`].
+    pub fn names_all(&self) -> bool {
+        self.names_all
     }
 
     /// The numbers of the segments in which nothing lands any more.

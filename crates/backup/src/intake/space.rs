@@ -8,11 +8,12 @@
 use std::collections::VecDeque;
 
 use stonecast_base::{Span, mutant};
-use stonecast_fabric::{LocalSpan, MemoryRegion};
+use stonecast_fabric::{Appended, LocalSpan, MemoryRegion};
 use stonecast_log::{
     Arrival, Bounds, Buffers, Consumption, Heritage, Ledger, SegmentState, Turn, Turned, UNIT_SIZE,
     first_unit,
 };
+use stonecast_media::Region;
 
 use super::error::IntakeError;
 use super::medium::Medium;
@@ -195,15 +196,36 @@ impl Space {
             ledger,
             ..
         } = self;
-        let place = (
-            &*medium.region as &dyn stonecast_media::Region,
-            &medium.format,
-        );
+        let place = (&*medium.region as &dyn Region, &medium.format);
         ledger.with_floors(|floors| {
             buffers.step(place, entries, floors, bounds, &mut |arrival| {
                 visit(entries, arrival);
             })
         })
+    }
+
+    /// Looks at the places of messages that have arrived; see [`Buffers::look_at`].
+    pub fn look_at(
+        &mut self,
+        messages: &[Appended],
+        visit: &mut dyn FnMut(&Entries, &Arrival<'_>),
+    ) {
+        let Self {
+            medium,
+            entries,
+            buffers,
+            ledger,
+            ..
+        } = self;
+        let place = (&*medium.region as &dyn Region, &medium.format);
+        ledger.with_floors(|floors| {
+            for message in messages {
+                let at = (message.wr_id as u32, message.placement.offset);
+                buffers.look_at(place, entries, floors, at, &mut |arrival| {
+                    visit(entries, arrival);
+                });
+            }
+        });
     }
 
     /// Takes one step towards the next posted segment, if one is wanted, or towards one that goes back. Dropping the future

@@ -15,7 +15,7 @@ use super::entry::EntryFormat;
 use super::lineages::Lineages;
 use super::scan::{Arrival, ArrivalScan, Bounds};
 use super::stale::Stale;
-use crate::format::LogFormat;
+use crate::format::{LogFormat, UNIT_SIZE};
 use crate::state::SegmentState;
 
 /// The segments that appends fill, oldest first.
@@ -32,10 +32,24 @@ struct Held {
     scan: ArrivalScan,
     /// Whether the segment's buffer has come back, or was posted by an earlier run.
     consumed: bool,
-    /// The highest version of the records that were found, by shard and term.
-    newest: BTreeMap<(u32, Term), u64>,
+    newest: Newest,
     /// Peers that may still write here, although their sessions are over.
     doubtful: BTreeSet<u64>,
+}
+
+/// The highest version of the records that were found in a segment, by shard and term.
+#[derive(Debug, Default)]
+struct Newest(BTreeMap<(u32, Term), u64>);
+
+impl Newest {
+    fn note(&mut self, arrival: &Arrival<'_>, lineages: &Lineages) {
+        let facts = arrival.facts;
+        // Settled entries hold no segment.
+        if !facts.is_mark && lineages.counts(&facts) {
+            let version = self.0.entry((facts.shard, facts.term)).or_default();
+            *version = facts.version.max(*version);
+        }
+    }
 }
 
 /// Stands for the peers of an earlier run, whose numbers are unknown. No peer has this number.
@@ -115,7 +129,7 @@ impl Buffers {
             state,
             scan: ArrivalScan::new(format, state.number),
             consumed: false,
-            newest: BTreeMap::new(),
+            newest: Newest::default(),
             doubtful: BTreeSet::new(),
         });
     }
@@ -168,12 +182,7 @@ impl Buffers {
         for held in self.held.iter_mut().filter(|held| !held.scan.is_settled()) {
             let newest = &mut held.newest;
             let mut note = |arrival: &Arrival<'_>| {
-                let facts = arrival.facts;
-                // Settled entries hold no segment.
-                if !facts.is_mark && lineages.counts(&facts) {
-                    let version = newest.entry((facts.shard, facts.term)).or_default();
-                    *version = facts.version.max(*version);
-                }
+                newest.note(arrival, lineages);
                 visit(arrival);
             };
             held.scan
@@ -189,11 +198,39 @@ impl Buffers {
         settled
     }
 
+    /// Looks at `offset` bytes behind the start of the buffer in segment `number`, where a message has arrived; see [`ArrivalScan::look_at`].
+    pub fn look_at(
+        &mut self,
+        (region, format): (&dyn Region, &LogFormat),
+        entries: &dyn EntryFormat,
+        lineages: &Lineages,
+        (number, offset): (u32, u32),
+        visit: &mut dyn FnMut(&Arrival<'_>),
+    ) {
+        let Some(held) = self.held.iter_mut().find(|it| it.state.number == number) else {
+            return;
+        };
+        let newest = &mut held.newest;
+        let mut note = |arrival: &Arrival<'_>| {
+            newest.note(arrival, lineages);
+            visit(arrival);
+        };
+        let unit = super::first_unit(format) + offset / UNIT_SIZE as u32;
+        held.scan
+            .look_at((region, format), entries, lineages, unit, &mut note);
+    }
+
+    /// Whether the device has given a buffer back whose search goes on.
+    pub fn are_closing(&self) -> bool {
+        let mut closing = self.held.iter().filter(|held| held.consumed);
+        closing.any(|held| !held.scan.is_settled())
+    }
+
     /// The segments that may be used again: their scan is settled, `lineages` settle every record found there, and no
     /// doubtful peer may still write there. The floors have to be durable before such a segment is used.
     pub fn reusable(&self, lineages: &Lineages) -> Vec<SegmentState> {
         let is_free = |held: &&Held| {
-            let mut newest = held.newest.iter();
+            let mut newest = held.newest.0.iter();
             held.scan.is_settled()
                 && held.doubtful.is_empty()
                 && newest.all(|(&(shard, term), &version)| {

@@ -206,6 +206,35 @@ impl ArrivalScan {
         found
     }
 
+    /// Looks at `unit`, where a message has arrived, and passes an entry there to `visit`. The message is no entry that lay there before. Entries that the
+    /// floors settle pass as in [`ArrivalScan::step`].
+    pub fn look_at(
+        &mut self,
+        (region, format): (&dyn Region, &LogFormat),
+        entries: &dyn EntryFormat,
+        lineages: &Lineages,
+        unit: u32,
+        visit: &mut dyn FnMut(&Arrival<'_>),
+    ) {
+        if self.settled || !self.is_open(unit) {
+            return;
+        }
+        let finds_settled = self.stale.is_some();
+        let is_wanted = |entry: &EntryFacts| finds_settled || lineages.counts(entry);
+        let mut look = Look::new((region, format, self.number), entries, &is_wanted);
+        if let Some(arrival) = look.at_before(unit, unit + 1) {
+            visit(&arrival);
+            self.cover(unit, units_of(&arrival.facts));
+        }
+    }
+
+    /// Whether no entry that was found covers `unit`.
+    fn is_open(&self, unit: u32) -> bool {
+        let next = self.open.partition_point(|range| range.end <= unit);
+        let is_gap = self.open.get(next).is_some_and(|it| it.contains(&unit));
+        is_gap || (self.reach..self.units).contains(&unit)
+    }
+
     /// The first unit at or above `from` that has to be looked at in this round.
     fn open_from(&self, from: u32) -> Option<u32> {
         let next = self.open.partition_point(|range| range.end <= from);

@@ -5,6 +5,7 @@ use std::slice::from_ref;
 
 use stonecast_lineage::{Epoch, Lineage};
 use stonecast_log::{ArrivalScan, Bounds, Ledger, Lineages, Turn, Turned};
+use stonecast_media::Region;
 
 use super::node::{
     FIRST, Format, SHARD, UNITS, entry, entry_of, log, look, look_within, place, pool, posted,
@@ -129,6 +130,38 @@ fn an_entry_that_the_floors_settle_before_it_is_found_is_found_and_one_of_an_ear
     scan.close();
     assert_eq!(look(&memory, &mut scan, ledger.lineages()), []);
     assert!(scan.is_settled() && scan.reach() == FIRST + 4);
+}
+
+/// Needs a look without the memory of old entries: the device has said that the message has arrived.
+#[test]
+fn a_message_is_found_where_the_device_says_that_it_lies_even_where_the_same_entry_lay_before() {
+    let memory = log();
+    let mut ledger = Ledger::default();
+    let state = posted(&memory, 1, &mut ledger);
+    for at in [FIRST, FIRST + 4] {
+        place(&memory, 1, at, &entry(1, 1, &[1; 40]));
+    }
+    ledger.keep(SHARD, settled(1), 0);
+    let mut again = Turn::to_appends(1, Some(&state), Default::default());
+    while let Turned::Persist(spans) = again.step(&memory, &pool(), &Format, &mut ledger).unwrap() {
+        memory.persist(&spans);
+    }
+    let mut scan = scan().finding_settled(again.take_stale());
+    ledger.keep(SHARD, settled(0), 0);
+    let mut found = Vec::new();
+    for unit in [FIRST + 4, FIRST + 2, FIRST + 4] {
+        let place = (&memory as &dyn Region, &pool());
+        scan.look_at(place, &Format, ledger.lineages(), unit, &mut |arrival| {
+            found.push((pool().locate(arrival.position).1, arrival.facts.version));
+        });
+    }
+    assert_eq!(
+        found,
+        [(FIRST + 4, 1)],
+        "once, and nothing where nothing lies"
+    );
+    assert_eq!(scan.open_units(), [FIRST..FIRST + 4]);
+    assert_eq!(scan.reach(), FIRST + 6);
 }
 
 /// Needs the clearing: version 40 is not settled, so its copy inside a value would take the place of the entry that arrives
