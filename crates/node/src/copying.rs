@@ -64,6 +64,13 @@ pub fn step_copies<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, int
     }
 }
 
+/// Digests the entries that are on all copies.
+pub fn digest<S: Store>(state: &mut State<S::Call>, store: &S) {
+    for shard in state.shards.values_mut() {
+        shard.digest(store);
+    }
+}
+
 fn answer<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, number: u32) {
     let Some(Shard {
         role: Role::Copies(copies),
@@ -268,18 +275,17 @@ impl<C> Shard<C> {
         if !self.may_raise_floor() {
             return None;
         }
-        let (digested, raised) = if let Some(leads) = self.leads() {
-            (leads.digested, leads.primary.raised_floor())
-        } else {
-            let copies = self.copies_mut()?;
-            (copies.digested, copies.copy.raised_floor())
-        };
-        let history = raised.filter(|raised| raised.floor > self.floor)?;
         // A shard with few writes would otherwise hold the segments of all others.
         let is_late = now >= self.floor_at + options.floor_after_ns && !mutant!(FloorByCountAlone);
-        if digested < options.floor_after && !is_late {
+        let digested = self.digested();
+        if digested == 0 || (digested < options.floor_after && !is_late) {
             return None;
         }
+        let raised = match self.leads() {
+            Some(leads) => leads.primary.raised_floor(),
+            None => self.copies_mut()?.copy.raised_floor(),
+        };
+        let history = raised.filter(|raised| raised.floor > self.floor)?;
         Some(Keeping {
             shard: self.number,
             history,

@@ -10,7 +10,7 @@ use stonecast_replication::{Lineage, Point, ShardCopy, Takeover};
 
 use crate::node::Shared;
 use crate::shard::{Joins, Role, Shard, TakesOver};
-use crate::state::{State, number_of};
+use crate::state::{State, copies_in, number_of};
 use crate::store::Store;
 
 /// Changes over to `configuration`, whose epoch is durable.
@@ -22,6 +22,7 @@ pub fn enter<S: Store>(
 ) {
     let before = state.others();
     state.configuration = configuration.clone();
+    state.copies = copies_in(&configuration, &state.me);
     shared.post.enter(&configuration);
     let others = state.others();
     if !mutant!(DismissedNotFenced) {

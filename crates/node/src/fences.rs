@@ -25,6 +25,11 @@ impl Fences {
         intake.silence(peer)
     }
 
+    /// Whether no peer is kept out.
+    pub fn are_none(&self) -> bool {
+        self.kept_out.is_empty()
+    }
+
     /// Ends a turn: readmits the peers of `known` whose fence no shard has asked for.
     pub fn end_turn(&mut self, intake: &mut Intake, known: &BTreeSet<NodeName>) {
         self.kept_out.retain(|peer, asked| {

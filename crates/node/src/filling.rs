@@ -68,11 +68,11 @@ impl<S: Store> Shared<S> {
 /// placed yet.
 pub fn step_fillings<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
     for number in state.numbers() {
-        let Some(group) = state.group(number).cloned() else {
-            continue;
-        };
-        for (joiner, join) in &group.joining {
-            fill(state, shared, number, (joiner, join.0));
+        let group = state.group(number);
+        let joining = group.filter(|group| !group.joining.is_empty());
+        let joining = joining.map(|group| group.joining.clone());
+        for (joiner, join) in joining.into_iter().flatten() {
+            fill(state, shared, number, (&joiner, join.0));
         }
     }
     if state.configuration.is_to_place_shards() && !state.is_changing {

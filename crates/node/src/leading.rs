@@ -117,7 +117,7 @@ impl<S: Store> Node<S> {
             leads.primary.refuse(saw, call);
             Ok(())
         })?;
-        self.shared.bells.turn.ring();
+        self.shared.bells.batch.ring();
         Ok(())
     }
 
@@ -178,7 +178,7 @@ impl<S: Store> Node<S> {
     pub fn persisted_here(&self, batch: OwnBatch) {
         persisted_here(&mut self.shared.state.borrow_mut(), &batch);
         if batch.commit.is_some() {
-            self.shared.bells.turn.ring();
+            self.shared.bells.batch.ring();
         }
     }
 }
@@ -201,12 +201,14 @@ fn persisted_here<C>(state: &mut State<C>, OwnBatch { reports, commit }: &OwnBat
 /// Gives out the calls that are settled. A primary without a lease resigns.
 pub fn settle<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
     for (&number, shard) in &mut state.shards {
-        let subject = shard.subject.clone();
-        let Some(leads) = shard.leads() else {
+        let Role::Leads(leads) = &mut shard.role else {
             continue;
         };
         let (term, now) = (leads.primary.term(), shared.runtime.now());
-        let lease = primary_lease(&shared.member, &subject, term, now);
+        let lease = primary_lease(&shared.member, &shard.subject, term, now);
+        if lease == LeaseSays::Holds && leads.primary.is_at_rest() {
+            continue;
+        }
         let Some(settled) = leads.primary.settle(lease) else {
             let ended = shard.step_down().expect("it led");
             shared.store.resigned(number, ended);

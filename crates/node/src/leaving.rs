@@ -112,17 +112,15 @@ pub fn step_leaving<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>
 fn end_drains<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
     let now = shared.runtime.now();
     for number in state.numbers() {
-        let leaves = leaves(state, number);
         let shard = state.shards.get_mut(&number).expect("it was listed");
-        let Some(leads) = shard.leads() else {
-            continue;
-        };
-        let is_over = match leads.handover {
-            Some(Handover::Drains(until)) => now >= until || !leaves,
-            Some(Handover::EndsReads) => !leaves,
+        let handover = shard.leads().and_then(|leads| leads.handover);
+        let is_over = match handover {
+            Some(Handover::Drains(until)) => now >= until || !leaves(state, number),
+            Some(Handover::EndsReads) => !leaves(state, number),
             Some(Handover::Asks) | None => false,
         };
-        if is_over {
+        let shard = state.shards.get_mut(&number).expect("it was listed");
+        if let Some(leads) = shard.leads().filter(|_| is_over) {
             leads.go_on(now + REST * PATIENCE * shared.options.repeat_ns);
         }
     }

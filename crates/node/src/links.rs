@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use stonecast_backup::{BackupLink, LinkOptions, StreamName};
+use stonecast_backup::{BackupLink, LinkOptions};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::NodeName;
 use stonecast_media::Durability;
@@ -70,20 +70,26 @@ pub fn step_links<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) 
     take_reports(state);
     let now = shared.runtime.now();
     for number in state.numbers() {
-        for peer in state.targets(&state.shards[&number]) {
+        for peer in state.targets(&state.shards[&number]).iter() {
             let way = state.peers.entry(peer.clone()).or_default();
             if way.link.is_none() {
                 if !std::mem::replace(&mut way.is_linking, true) {
-                    let connecting = connect(shared.clone(), peer);
+                    let connecting = connect(shared.clone(), peer.clone());
                     shared.runtime.spawn(Box::pin(connecting));
                 }
                 continue;
             }
-            tell(state, shared, number, &peer, now);
+            tell(state, shared, number, peer, now);
         }
     }
     let idle_ns = shared.options.idle_ns;
     queue_unsent(state, Some((now, idle_ns)));
+    send(state, shared);
+}
+
+/// Takes the reports of all links, and sends the entries that wait for credit.
+pub fn hear_and_send<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
+    take_reports(state);
     send(state, shared);
 }
 
@@ -134,12 +140,20 @@ fn tell<S: Store>(
     let Some(shard) = state.shards.get(&number) else {
         return;
     };
+    let Some(term) = shard.term() else {
+        return;
+    };
+    let is_awaited = matches!(shard.role, Role::TakesOver(_));
+    let way = state.peers.get(peer);
+    let follows = way.and_then(|way| way.follows(shard.stream_to(peer, term)));
+    if follows.is_some() && !is_awaited {
+        return;
+    }
     let history = match &shard.role {
         Role::Leads(leads) => leads.history.clone(),
         Role::TakesOver(heir) => heir.takeover.history().0,
-        Role::Absent | Role::Joins(_) | Role::Copies(_) => return,
+        Role::Absent | Role::Joins(_) | Role::Copies(_) => unreachable!("it has a term"),
     };
-    let is_awaited = matches!(shard.role, Role::TakesOver(_));
     let group = state.group(number);
     let is_joiner = group.is_some_and(|group| group.joining.contains_key(peer));
     let join = shard.join_of(peer);
@@ -150,14 +164,6 @@ fn tell<S: Store>(
     }
     let (about, repeat_ns) = ((number, history.term), shared.options.repeat_ns);
     let way = state.peers.entry(peer.clone()).or_default();
-    let stream = StreamName {
-        shard: number,
-        term: history.term,
-        join,
-    };
-    if way.follows(stream).is_some() && !is_awaited {
-        return;
-    }
     if let Some(connection) = way.is_to_be_told(about, now, repeat_ns) {
         let says = match begun {
             Some(lineage) => Says::Drop {
@@ -183,19 +189,19 @@ fn queue_unsent<C>(state: &mut State<C>, idle: Option<(Nanoseconds, Nanoseconds)
         let Some(term) = state.sending_term(number) else {
             continue;
         };
-        for peer in targets {
-            let Some(way) = state.peers.get_mut(&peer) else {
+        for peer in targets.iter() {
+            let Some(way) = state.peers.get_mut(peer) else {
                 continue;
             };
             let Some(connection) = way.connection() else {
                 continue;
             };
             let shard = state.shards.get_mut(&number).expect("it was listed");
-            let stream = shard.stream_to(&peer, term);
+            let stream = shard.stream_to(peer, term);
             let unfollowed = mutant!(SentUnfollowed).then(Point::default);
             if let Some(has) = way.follows(stream).or(unfollowed) {
                 let join = stream.join;
-                for (entry, body) in unsent(shard, &peer, (connection, has), idle) {
+                for (entry, body) in unsent(shard, peer, (connection, has), idle) {
                     way.push(Unsent { join, entry, body });
                 }
             }

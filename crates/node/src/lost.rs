@@ -55,6 +55,9 @@ async fn drop_copy<S: Store>(
 
 /// Has the configuration drop a copy that was found to have lost entries.
 pub fn step_lost<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
+    if state.lost.is_empty() {
+        return;
+    }
     let configuration = state.configuration.clone();
     state.lost.retain(|(number, node), (term, _)| {
         let group = group_in(&configuration, *number);

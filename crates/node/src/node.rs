@@ -38,7 +38,7 @@ pub struct Filling {
 /// The work of a node since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Turns. In each turn, the node takes all steps that it can.
+    /// Turns, short ones included. In each whole turn, the node takes all steps that it can.
     pub turns: u64,
     /// Looks at the memory that peers append to, in addition to the looks in turns.
     pub looks: u64,
@@ -88,6 +88,8 @@ pub(crate) struct Shared<S: Store> {
 pub(crate) struct Bells {
     /// Calls the task of the node to a turn.
     pub turn: Bell,
+    /// Calls the task of the node to settle writes.
+    pub batch: Bell,
     /// Calls the pipeline of the store when there is room for entries.
     pub room: Bell,
 }

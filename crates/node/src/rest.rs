@@ -2,7 +2,7 @@
 //!
 //! A turn is called by news of a link, a letter, an event of the member, an entry or the end of a session in the intake, a call of the store's pipeline, and the
 //! end of a task that the node has begun. After a call, the node takes some turns at short pauses, since a step of a turn may make the next one
-//! possible. Then it rests: until the next call, until a letter is to be repeated if something waits, and until a floor is to rise.
+//! possible. Each pause is twice as long as the one before. Then it rests: until the next call, until a letter is to be repeated if something waits, and until a floor is to rise.
 //!
 //! A device that packs messages reports no entries. Looks at the memory find them for some time after the last call. Then the node makes no more looks, and a
 //! sender that was quiet for a part of that time sends a letter behind its entries, which is a call.
@@ -22,23 +22,52 @@ use crate::peer::Peer;
 use crate::shard::{Followed, Role, Shard};
 use crate::state::State;
 use crate::store::Store;
-use crate::turn::bounded_turn;
+use crate::turn::{Extent, bounded_turn};
 
-/// Turns at short pauses after a call.
-const AWAKE_TURNS: u32 = 16;
+/// Turns after a call, each at twice the pause of the one before. The last of them is as long as the pause of a node that waits for a peer.
+const AWAKE_TURNS: u32 = 5;
+
+/// Pauses after which a whole turn follows a short one, even if calls for short turns go on.
+const SHORT_PAUSES: u64 = 50;
 
 /// The time since the last call.
-#[derive(Default)]
 struct Calm {
-    /// Turns in a row that nothing called for.
+    /// The call for the next turn; `None`: it comes without one.
+    call: Option<Extent>,
+    /// The time at which a whole turn is due.
+    whole_at: Nanoseconds,
+    /// Whole turns in a row that nothing called for.
     turns: u32,
     /// The end of the time in which the node looks for entries that its device does not report.
     looks_until: Nanoseconds,
 }
 
+impl Calm {
+    fn new() -> Self {
+        Self {
+            call: Some(Extent::Whole),
+            whole_at: 0,
+            turns: 0,
+            looks_until: 0,
+        }
+    }
+
+    /// The extent of the turn that begins at `now`.
+    fn extent(&mut self, now: Nanoseconds, options: &Options) -> Extent {
+        let extent = match self.call {
+            Some(Extent::Short) if now < self.whole_at => Extent::Short,
+            _ => Extent::Whole,
+        };
+        if extent == Extent::Whole {
+            self.whole_at = now + SHORT_PAUSES * options.pause_ns;
+        }
+        extent
+    }
+}
+
 /// Takes turns until the node is over.
 pub async fn run<S: Store>(shared: Rc<Shared<S>>, mut intake: Intake) {
-    let mut calm = Calm::default();
+    let mut calm = Calm::new();
     while !shared.is_over.get() {
         let gone = go_round(&shared, &mut intake, &mut calm).await;
         if let Err(error) = gone {
@@ -53,18 +82,26 @@ async fn go_round<S: Store>(
     intake: &mut Intake,
     calm: &mut Calm,
 ) -> Result<(), NodeError> {
-    let has_kept = bounded_turn(shared, intake).await?;
+    let extent = calm.extent(shared.runtime.now(), &shared.options);
+    let has_stepped = bounded_turn(shared, intake, extent).await?;
     let mut counts = shared.told.counts.get();
     counts.turns += 1;
     shared.told.counts.set(counts);
-    calm.turns = if has_kept { 0 } else { calm.turns };
+    calm.turns = if has_stepped { 0 } else { calm.turns };
     let until = rests_until(shared, intake, calm.turns);
-    match rest(shared, intake, (until, calm.looks_until)).await? {
-        true => {
-            calm.turns = 0;
-            calm.looks_until = shared.runtime.now() + shared.options.looks_ns();
-        }
-        false => calm.turns += 1,
+    // A whole turn settles writes behind all other steps, so another one follows it, too.
+    let until = match calm.call {
+        Some(Extent::Short) => until.min(calm.whole_at),
+        Some(Extent::Whole) | None => until,
+    };
+    calm.call = rest(shared, intake, (until, calm.looks_until)).await?;
+    calm.turns = match calm.call {
+        Some(Extent::Whole) => 0,
+        Some(Extent::Short) => calm.turns,
+        None => calm.turns + 1,
+    };
+    if calm.call.is_some() {
+        calm.looks_until = shared.runtime.now() + shared.options.looks_ns();
     }
     Ok(())
 }
@@ -74,7 +111,8 @@ fn rests_until<S: Store>(shared: &Shared<S>, intake: &Intake, calm_turns: u32) -
     let (now, options) = (shared.runtime.now(), &shared.options);
     let state = &*shared.state.borrow();
     let pause_ns = match () {
-        () if calm_turns < AWAKE_TURNS || intake.is_turning() => options.pause_ns,
+        () if intake.is_turning() => options.pause_ns,
+        () if calm_turns < AWAKE_TURNS => options.pause_ns << calm_turns,
         () if waits(state) || intake.segments_wanted() > 0 => options.repeat_ns,
         () => options.rest_ns,
     };
@@ -84,13 +122,12 @@ fn rests_until<S: Store>(shared: &Shared<S>, intake: &Intake, calm_turns: u32) -
     commit.map_or(due, |commit| commit.min(due))
 }
 
-/// Waits until something calls for a turn, or until `until`, and looks for entries until `looks_until` if the device reports none. Returns whether something
-/// has called.
+/// Waits until something calls for a turn, or until `until`, and looks for entries until `looks_until` if the device reports none. Returns the call.
 async fn rest<S: Store>(
     shared: &Rc<Shared<S>>,
     intake: &mut Intake,
     (until, looks_until): (Nanoseconds, Nanoseconds),
-) -> Result<bool, NodeError> {
+) -> Result<Option<Extent>, NodeError> {
     let runtime = &shared.runtime;
     give_way().await;
     let mut over = runtime.sleep_until(until);
@@ -98,17 +135,18 @@ async fn rest<S: Store>(
     let mut events = pin!(shared.member.news());
     poll_fn(|context| {
         let is_told = events.as_mut().poll(context).is_ready();
-        if is_told | shared.is_called(context) {
-            return Poll::Ready(Ok(true));
+        let call = shared.call(context).max(is_told.then_some(Extent::Whole));
+        if call.is_some() {
+            return Poll::Ready(Ok(call));
         }
         let mut counts = shared.told.counts.get();
         counts.looks += 1;
         shared.told.counts.set(counts);
         if intake.poll_news(runtime.now(), context)?.is_ready() {
-            return Poll::Ready(Ok(true));
+            return Poll::Ready(Ok(Some(Extent::Short)));
         }
         if Pin::new(&mut over).poll(context).is_ready() {
-            return Poll::Ready(Ok(false));
+            return Poll::Ready(Ok(None));
         }
         let pause_ns = match intake.attention() {
             // The other tasks run between two steps of a search.
@@ -122,7 +160,7 @@ async fn rest<S: Store>(
             Attention::Unreported | Attention::WhenWoken => return Poll::Pending,
         };
         next_look = runtime.sleep(pause_ns);
-        Pin::new(&mut next_look).poll(context).map(|()| Ok(false))
+        Pin::new(&mut next_look).poll(context).map(|()| Ok(None))
     })
     .await
 }
@@ -143,15 +181,18 @@ async fn give_way() {
 }
 
 impl<S: Store> Shared<S> {
-    /// Whether something other than the member and the intake calls for a turn. If nothing does,
+    /// The turn for which something other than the member and the intake calls. If nothing does,
     /// `context` is woken when something does.
-    fn is_called(&self, context: &mut Context<'_>) -> bool {
+    fn call(&self, context: &mut Context<'_>) -> Option<Extent> {
         let mut state = self.state.borrow_mut();
         let links = state.peers.values_mut();
         let reported = links.filter_map(|peer| peer.poll_news(context).is_ready().then_some(()));
         let is_reported = reported.count() > 0 && !mutant!(ReportsWakeNobody);
         let has_letters = self.post.poll_news(context).is_ready();
-        self.bells.turn.poll_rung(context).is_ready() | is_reported | has_letters
+        let is_whole = self.bells.turn.poll_rung(context).is_ready() | has_letters;
+        let is_short = self.bells.batch.poll_rung(context).is_ready() | is_reported;
+        let short = is_short.then_some(Extent::Short);
+        short.max(is_whole.then_some(Extent::Whole))
     }
 }
 
@@ -196,7 +237,7 @@ fn next_horizon<C>(state: &State<C>, now: Nanoseconds, options: &Options) -> Nan
 /// The time at which the floor of a shard with few writes rises. A floor that cannot rise yet is tried again after the same time.
 fn next_floor<C>(state: &State<C>, now: Nanoseconds, options: &Options) -> Nanoseconds {
     let after_ns = options.floor_after_ns;
-    let digested = state.shards.values().filter(|shard| shard.has_digested());
+    let digested = state.shards.values().filter(|shard| shard.digested() > 0);
     let due = digested.map(|shard| match shard.floor_at + after_ns {
         due if due > now => due,
         _ => now + after_ns,

@@ -199,9 +199,9 @@ impl<C> Shard<C> {
         }
     }
 
-    /// Whether entries were digested since the floor rose.
-    pub fn has_digested(&self) -> bool {
-        let digested = match &self.role {
+    /// The entries that were digested, or published, since the floor rose.
+    pub fn digested(&self) -> u64 {
+        match &self.role {
             Role::Copies(copies) => copies.digested,
             Role::Joins(joins) => {
                 let filling = joins.filling.as_ref();
@@ -210,8 +210,7 @@ impl<C> Shard<C> {
             }
             Role::Leads(leads) => leads.digested,
             Role::Absent | Role::TakesOver(_) => 0,
-        };
-        digested > 0
+        }
     }
 
     /// Takes an entry that was found, and keeps its body if the entry counts. The copy hears of a record when all of its pieces are there.

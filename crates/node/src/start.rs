@@ -18,7 +18,7 @@ use crate::own_commits::OwnCommits;
 use crate::post::{Hello, Post, Sender};
 use crate::rest::run;
 use crate::shard::Shard;
-use crate::state::State;
+use crate::state::{State, copies_in};
 use crate::store::Store;
 use crate::turn::look_once;
 
@@ -93,6 +93,7 @@ impl<S: Store> Node<S> {
         let shared = Rc::new(Shared {
             post,
             state: RefCell::new(State {
+                copies: copies_in(&configuration, &name),
                 me: name,
                 configuration,
                 shards: found,

@@ -17,6 +17,8 @@ use crate::shard::{Role, Shard};
 pub struct State<C> {
     pub me: NodeName,
     pub configuration: Rc<Configuration>,
+    /// The copies in `configuration` of each shard, this node left out. A turn asks for all of them.
+    pub copies: Vec<Rc<[NodeName]>>,
     pub shards: BTreeMap<u32, Shard<C>>,
     pub peers: BTreeMap<NodeName, Peer>,
     pub fences: Fences,
@@ -67,6 +69,17 @@ pub fn number_of(configuration: &Configuration, subject: &Subject) -> Option<u32
     }
 }
 
+/// The copies of each shard in `configuration`, without those of `me`.
+pub fn copies_in(configuration: &Configuration, me: &NodeName) -> Vec<Rc<[NodeName]>> {
+    let shards = 0..configuration.policy.shards;
+    let of_shard = |number| {
+        let group = group_in(configuration, number);
+        let copies = group.into_iter().flat_map(Group::copies);
+        copies.filter(|&name| name != me).cloned().collect()
+    };
+    shards.map(of_shard).collect()
+}
+
 /// The group of a shard in `configuration`.
 pub fn group_in(configuration: &Configuration, number: u32) -> Option<&Group> {
     let is_it = |group: &&Group| number_of(configuration, &group.subject) == Some(number);
@@ -92,18 +105,17 @@ impl<C> State<C> {
     }
 
     /// The copies to which this node sends the entries of a shard.
-    pub fn targets(&self, shard: &Shard<C>) -> Vec<NodeName> {
+    pub fn targets(&self, shard: &Shard<C>) -> Rc<[NodeName]> {
         match &shard.role {
             Role::Leads(_) => {
-                let group = self.group(shard.number);
-                let copies = group.into_iter().flat_map(Group::copies);
-                copies.filter(|&name| *name != self.me).cloned().collect()
+                let copies = self.copies.get(shard.number as usize);
+                copies.cloned().unwrap_or_default()
             }
             Role::TakesOver(heir) => match heir.takeover.next() {
                 Step::Settle(copies) => copies.into_iter().collect(),
-                _ => Vec::new(),
+                _ => Rc::default(),
             },
-            Role::Absent | Role::Joins(_) | Role::Copies(_) => Vec::new(),
+            Role::Absent | Role::Joins(_) | Role::Copies(_) => Rc::default(),
         }
     }
 

@@ -20,14 +20,24 @@ use crate::state::{Keeping, State, Why};
 use crate::store::Store;
 use crate::{copying, entering, filling, heading, joining, leading, leaving, links, lost};
 
+/// The steps of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// Those by which writes pass: entries are found and digested, reports are heard, calls are settled. Every other step may come later.
+    Short,
+    /// All of them.
+    Whole,
+}
+
 /// A turn that waits no longer than the node has patience with its medium. Time in which the node itself stands still counts as one part of many.
-/// Returns whether a history was kept.
+/// Returns whether a history was kept by which a role may take its next step.
 pub async fn bounded_turn<S: Store>(
     shared: &Rc<Shared<S>>,
     intake: &mut Intake,
+    extent: Extent,
 ) -> Result<bool, NodeError> {
     let waited_ns = shared.options.medium_patience_ns;
-    let mut turn = pin!(turn(shared, intake));
+    let mut turn = pin!(turn(shared, intake, extent));
     for _ in 0..PATIENCE_PARTS {
         let part_ns = waited_ns / PATIENCE_PARTS;
         if let Ok(ended) = shared.runtime.within(part_ns, turn.as_mut()).await {
@@ -37,8 +47,16 @@ pub async fn bounded_turn<S: Store>(
     Err(NodeError::MediumHangs { waited_ns })
 }
 
-async fn turn<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<bool, NodeError> {
+async fn turn<S: Store>(
+    shared: &Rc<Shared<S>>,
+    intake: &mut Intake,
+    extent: Extent,
+) -> Result<bool, NodeError> {
     look(shared, intake).await?;
+    if extent == Extent::Short {
+        step_shortly(shared, intake);
+        return Ok(false);
+    }
     let keepings = step(shared, intake)?;
     if keepings.is_empty() {
         return Ok(false);
@@ -49,11 +67,12 @@ async fn turn<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<b
         shared.store.keep(*shard, history);
     }
     shared.store.commit().await?;
+    let has_stepped = keepings.iter().any(|keeping| keeping.why != Why::Floor);
     let state = &mut *shared.state.borrow_mut();
     for keeping in keepings {
         kept(state, shared, intake, keeping);
     }
-    Ok(true)
+    Ok(has_stepped)
 }
 
 /// Takes the arrivals of the intake, and makes them durable.
@@ -87,16 +106,23 @@ pub async fn look_once(
     }
 }
 
-/// The part of a turn that does not wait.
+/// The part of a short turn that does not wait.
+fn step_shortly<S: Store>(shared: &Shared<S>, intake: &mut Intake) {
+    let state = &mut *shared.state.borrow_mut();
+    note_found(state, shared, intake);
+    copying::digest(state, &*shared.store);
+    links::hear_and_send(state, shared);
+    leading::settle(state, shared);
+}
+
+/// The part of a whole turn that does not wait.
 fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Keeping>, NodeError> {
     let state = &mut *shared.state.borrow_mut();
     let waited_ns = shared.options.medium_patience_ns;
     if state.own_commits.hang(shared.runtime.now(), waited_ns) {
         return Err(NodeError::MediumHangs { waited_ns });
     }
-    let mut counts = shared.told.counts.get();
-    counts.appended_bytes += take_found(state, &shared.memory, intake);
-    shared.told.counts.set(counts);
+    note_found(state, shared, intake);
     // The peers of ended sessions connect again.
     let _ended = intake.take_ended();
     while let Some(event) = take_event(shared)? {
@@ -115,8 +141,10 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
     joining::step_joiners(state, shared, intake);
     leaving::step_consents(state, shared);
     heading::step_heirs(state, shared, intake);
-    let known = state.others();
-    state.fences.end_turn(intake, &known);
+    if !state.fences.are_none() {
+        let known = state.others();
+        state.fences.end_turn(intake, &known);
+    }
     lost::step_lost(state, shared);
     filling::step_fillings(state, shared);
     leaving::step_leaving(state, shared);
@@ -132,6 +160,13 @@ fn take_event<S: Store>(shared: &Shared<S>) -> Result<Option<MemberEvent>, NodeE
         Poll::Ready(event) => Ok(Some(event?)),
         Poll::Pending => Ok(None),
     }
+}
+
+/// Takes the entries that were found, and counts their bytes.
+fn note_found<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, intake: &mut Intake) {
+    let mut counts = shared.told.counts.get();
+    counts.appended_bytes += take_found(state, &shared.memory, intake);
+    shared.told.counts.set(counts);
 }
 
 /// Takes the entries that were found, and returns their bytes.

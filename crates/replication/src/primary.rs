@@ -323,6 +323,11 @@ impl<W> Primary<W> {
         settled.map(Settled::Refused).collect()
     }
 
+    /// Whether nothing waits for copies: everything that was stamped is published, and every node that entries are sent to has it.
+    pub fn is_at_rest(&self) -> bool {
+        self.writes.is_empty() && self.refusals.is_empty() && self.copy.undigested().is_empty()
+    }
+
     /// The lineage that the primary keeps durably, like [`ShardCopy::raised_floor`] of a copy: everything up to its floor is
     /// published, and joiners have it. The index up to the floor is durable before.
     pub fn raised_floor(&self) -> Option<Lineage> {
