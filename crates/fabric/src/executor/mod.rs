@@ -7,7 +7,7 @@
 //!   round:  pump every port -> run up to TASKS_PER_ROUND woken tasks -> fire timers
 //!             |                                                          |
 //!             +---- anything done: next round <--------------------------+
-//!             +---- nothing for `spin` nanoseconds: park until the next timer, a device, or a wake-up
+//!             +---- nothing for `spin` nanoseconds, or others need the processor: park until the next timer, a device, or a wake-up
 //! ```
 //!
 //! Invariants:
@@ -123,8 +123,14 @@ const TASKS_PER_ROUND: usize = 64;
 /// Spins in a row, each soon after the previous spin, after which work is taken to come often.
 const SPINS_IN_A_ROW: u32 = 16;
 /// The share of a spin that a first spin takes, and the spins that "soon" stands for.
-const FIRST_SPIN_SHARE: u64 = 8;
+const FIRST_SPIN_SHARE: u64 = 40;
 const SOON_SPINS: u64 = 10;
+/// The time between two empty rounds after which a spin has lost its processor to somebody else.
+const LOST_NS: Nanoseconds = 50_000;
+/// The time without spins after a spin has lost its processor, at first and at most. A process that spins where others need the processor is the last to get it
+/// when it has work.
+const CROWDED_NS: Nanoseconds = 1_000_000;
+const CROWDED_MAX_NS: Nanoseconds = 32_000_000;
 /// Empty rounds between two clock readings: a reading costs as much as a round.
 const ROUNDS_PER_CLOCK_READ: u32 = 32;
 
@@ -156,6 +162,45 @@ impl Pace {
 
     fn is_high(&self) -> bool {
         self.spins >= SPINS_IN_A_ROW
+    }
+}
+
+/// Whether others need the processor.
+#[derive(Default)]
+struct Crowd {
+    /// The last empty round of the present spin; `None`: the spin begins.
+    last_round: Option<Nanoseconds>,
+    /// The time before which the executor does not spin.
+    until: Nanoseconds,
+    /// The length of that time; 0 after a spin that kept its processor.
+    length_ns: Nanoseconds,
+}
+
+impl Crowd {
+    /// Notes an empty round at `now`.
+    fn note_round(&mut self, now: Nanoseconds) {
+        let last = self.last_round.replace(now);
+        if last.is_some_and(|last| now.saturating_sub(last) > LOST_NS) {
+            self.length_ns = (2 * self.length_ns).clamp(CROWDED_NS, CROWDED_MAX_NS);
+            self.until = now + self.length_ns;
+        }
+    }
+
+    /// Notes a round that found work: its duration says nothing about others.
+    fn note_work(&mut self) {
+        self.last_round = None;
+    }
+
+    /// Notes that the executor is about to park at `now`.
+    fn note_park(&mut self, now: Nanoseconds) {
+        self.last_round = None;
+        if now >= self.until {
+            self.length_ns = 0;
+        }
+    }
+
+    fn is_dense(&self, now: Nanoseconds) -> bool {
+        now < self.until
     }
 }
 
@@ -220,7 +265,7 @@ impl BusyPoll {
             return output;
         }
         let mut idle_since = None;
-        let mut pace = Pace::default();
+        let (mut pace, mut crowd) = (Pace::default(), Crowd::default());
         let mut rounds = 0u32;
         loop {
             let arrived = shared.pump();
@@ -246,6 +291,7 @@ impl BusyPoll {
                     idle_since = None;
                 }
                 rounds = 0;
+                crowd.note_work();
                 if !shared.timers.borrow().is_empty() {
                     shared.fire_timers(shared.park.now());
                 }
@@ -262,7 +308,9 @@ impl BusyPoll {
                 pace.begin(now, SOON_SPINS * shared.spin);
                 now
             });
+            crowd.note_round(now);
             let spin = match pace.is_high() {
+                _ if crowd.is_dense(now) => 0,
                 true => shared.spin,
                 false => shared.first_spin,
             };
@@ -274,6 +322,7 @@ impl BusyPoll {
                     .next()
                     .map(|timer| timer.deadline.saturating_sub(now));
                 let longest = next.unwrap_or(PARK_MAX_NS).min(PARK_MAX_NS);
+                crowd.note_park(now);
                 shared.ready.unless_ready(|| shared.park.park(longest));
             }
         }
