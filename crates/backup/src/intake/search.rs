@@ -67,8 +67,7 @@ impl Intake {
     pub(super) fn search_if_due(&mut self, now: Nanoseconds, waiter: Option<&Waker>) {
         self.look_at_messages(waiter);
         let is_awaited = self.is_search_awaited();
-        let is_needed =
-            is_awaited || !self.room.names_all() || self.space.buffers().are_closing();
+        let is_needed = is_awaited || !self.room.names_all() || self.space.buffers().are_closing();
         let is_due = is_awaited || self.terms.answers || now >= self.searching.pause_until;
         if is_needed && is_due {
             self.searching.pause_until = now + self.terms.pace.pause_ns;
@@ -93,9 +92,7 @@ impl Intake {
     fn search(&mut self, is_awaited: bool) {
         let bounds = self.bounds(is_awaited);
         let (space, mut finds) = self.finds();
-        let settled = space.search(bounds, &mut |entries, arrival| {
-            finds.take(entries, arrival)
-        });
+        let settled = space.search(bounds, &mut |entries, arrival| finds.take(entries, arrival));
         let newest = finds.newest;
         for consumption in &settled {
             self.room.settle(&self.space.medium().format, consumption);

@@ -78,7 +78,7 @@ pub fn an_heir_with_a_consent_has_what_was_answered_before() {
     let shape = Shape {
         shards: 1,
         replicas: 2,
-        look_units: 1,
+        look_units: 8,
         packs: true,
         ..Shape::THREE
     };

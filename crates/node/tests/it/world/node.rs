@@ -119,7 +119,8 @@ impl Place {
             platform: plan.platform(),
             features: Features {
                 multi_packet: packs,
-                follows_appends: packs && index == 1,
+                // A device that names messages leaves a scene with a slow search nothing to search for.
+                follows_appends: packs && index == 1 && look_units >= Shape::THREE.look_units,
                 ..Features::COMMON
             },
             ..MachineOptions::new(MachineProfile::MODERN)
