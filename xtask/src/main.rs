@@ -10,6 +10,7 @@
 //! | `fresh/` | the first commands of a newcomer, and every step that installs something, in a bare Debian |
 //! | `metadata.rs` | the workspace, from `cargo metadata` |
 //! | `mutants.rs` | the campaign that must find every seeded bug |
+//! | `executables.rs` | test executables, built and not run by cargo |
 //! | `layers.rs` | the crates that each crate may name |
 //! | `build_time.rs` | processor time of the release build, beside that of an older commit |
 //! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
@@ -31,6 +32,7 @@ mod comments;
 mod design_index;
 mod doc_tables;
 mod example_lock;
+mod executables;
 mod fresh;
 mod guest;
 mod layers;

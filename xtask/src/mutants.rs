@@ -1,18 +1,25 @@
 //! The campaign that checks the checks: every seeded bug must be found, and no oracle may object to the unchanged
 //! store.
 //!
-//! The campaign itself is an example of `stonecast-check`, built with the feature that plants the bugs. The campaign
+//! The campaign itself is a test of `stonecast-check`, built with the feature that plants the bugs. The campaign
 //! uses every processor, and ends with the unchanged store, on the seeds that the bugs needed. Bugs below any store are
-//! hunted by tests of their crates, which this module starts with the same feature.
+//! hunted by tests of their crates, which this module starts with the same feature, two or more at once: a hunt uses one
+//! processor.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
+use crate::executables::{Executable, build_tests};
 use crate::metadata::Metadata;
 use crate::step::cargo;
 use crate::tally::counts_of;
+
+/// The package with the campaign, and its test.
+const CAMPAIGN: (&str, &str) = ("stonecast-check", "mutants");
 
 /// A test that hunts the bugs of a part of a crate, or of a store on several machines. Each test plants its own bugs.
 struct Hunt {
@@ -87,72 +94,82 @@ const HUNTS: [Hunt; 14] = [
     ),
 ];
 
-/// Runs the campaign. Returns `false` if a bug was not found, or if an oracle
+/// Runs the campaign and the hunts. Returns `false` if a bug was not found, or if an oracle
 /// objected to the unchanged store.
 pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
-    let build = [
-        "build",
-        "--release",
-        "--package",
-        "stonecast-check",
-        "--example",
-        "mutants",
-        "--features",
-        "mutants",
-        "--locked",
-    ];
-    if !cargo(&metadata.workspace_root, &build)
-        .status()
-        .context("building the campaign")?
-        .success()
-    {
-        return Ok(false);
+    let campaign = [BESIDE, "--test", CAMPAIGN.1];
+    let (campaign, beside): (Vec<_>, _) = built(metadata, BESIDE, &campaign)?
+        .into_iter()
+        .partition(|executable| executable.name == CAMPAIGN.1);
+    let [campaign] = &*campaign else {
+        bail!("there is no test {} of {}", CAMPAIGN.1, CAMPAIGN.0);
+    };
+    let status = campaign.command().args(arguments).status();
+    let good = status.context("starting the campaign")?.success();
+    let beside = hunted_with(beside, BESIDE)?;
+    let inside = hunted_with(built(metadata, INSIDE, &[INSIDE])?, INSIDE)?;
+    Ok(good && beside && inside)
+}
+
+/// Builds the packages with hunts among `tests`, with the feature that plants bugs. One command builds the campaign and all tests beside the crates, so that each
+/// crate is compiled with one set of features alone.
+fn built(metadata: &Metadata, tests: &str, targets: &[&str]) -> Result<Vec<Executable>> {
+    let mut packages: BTreeSet<&str> = hunts(tests).map(|hunt| hunt.package).collect();
+    if tests == BESIDE {
+        packages.insert(CAMPAIGN.0);
     }
-    let program = metadata.target_directory.join("release/examples/mutants");
-    let campaign = Command::new(&program).args(arguments).status();
-    let good = campaign
-        .with_context(|| format!("starting {}", program.display()))?
-        .success();
-    Ok(hunted(metadata)? && good)
-}
-
-/// Runs the tests of [`HUNTS`]. Returns `false` if one failed or did not run.
-fn hunted(metadata: &Metadata) -> Result<bool> {
-    let beside = hunted_in(metadata, BESIDE)?;
-    Ok(hunted_in(metadata, INSIDE)? && beside)
-}
-
-/// Runs the hunts among the `tests` of their packages. Each hunt must run: a name that matches no test is a finding.
-///
-/// One command builds all of them, so that each crate is compiled with one set of features alone. The tests inside the
-/// crates are a command of their own, since the other crates have no hunts there.
-fn hunted_in(metadata: &Metadata, tests: &str) -> Result<bool> {
-    let hunts = || HUNTS.iter().filter(|hunt| hunt.tests == tests);
-    let packages: BTreeSet<&str> = hunts().map(|hunt| hunt.package).collect();
-    let features: Vec<String> = packages
+    let named = packages
         .iter()
-        .map(|package| format!("{package}/mutants"))
-        .collect();
-    let output = cargo(
-        &metadata.workspace_root,
-        &["test", tests, "--locked", "--no-fail-fast"],
-    )
-    .args(packages.iter().flat_map(|package| ["--package", package]))
-    .args(["--features", &features.join(",")])
-    .args(["--", "--nocapture"])
-    .args(hunts().map(|hunt| hunt.name))
-    .stdout(Stdio::piped())
-    .spawn()
-    .and_then(std::process::Child::wait_with_output)
-    .context("testing the crates below the stores")?;
+        .map(|package| format!("--package={package}"));
+    let features = packages
+        .iter()
+        .map(|package| format!("--features={package}/mutants"));
+    let mut command = cargo(&metadata.workspace_root, &["test", "--locked"]);
+    build_tests(command.args(targets).args(named).args(features))
+}
+
+fn hunts(tests: &str) -> impl Iterator<Item = &'static Hunt> {
+    HUNTS.iter().filter(move |hunt| hunt.tests == tests)
+}
+
+/// Runs the hunts among `tests`. Returns `false` if one failed or did not run.
+fn hunted_with(executables: Vec<Executable>, tests: &str) -> Result<bool> {
+    let waiting = Mutex::new(executables);
+    let passed = Mutex::new(0);
+    let next = || waiting.lock().expect("no hunter panics").pop();
+    let hunter = || -> Result<()> {
+        while let Some(executable) = next() {
+            let found = hunt_with(&executable, tests)?;
+            *passed.lock().expect("no hunter panics") += found;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let hunters: Vec<_> = (0..processors).map(|_| scope.spawn(hunter)).collect();
+        let mut ended = hunters
+            .into_iter()
+            .map(|hunter| hunter.join().expect("no hunter panics"));
+        ended.try_for_each(|ended| ended)
+    })?;
+    let passed = passed.into_inner().expect("no hunter panics");
+    // Each hunt must run: a name that matches no test is a finding.
+    Ok(passed == hunts(tests).count() as u64)
+}
+
+/// Runs the hunts in `executable`, prints their output, and returns the number of those that passed.
+fn hunt_with(executable: &Executable, tests: &str) -> Result<u64> {
+    let output = executable
+        .command()
+        .args(["--nocapture"])
+        .args(hunts(tests).map(|hunt| hunt.name))
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("starting {}", executable.path.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     print!("{text}");
-    let passed: u64 = text
-        .lines()
-        .filter_map(counts_of)
-        .map(|(passed, _)| passed)
-        .sum();
-    Ok(output.status.success() && passed == hunts().count() as u64)
+    let passed = text.lines().filter_map(counts_of).map(|(passed, _)| passed);
+    Ok(passed.sum())
 }
 
 #[cfg(test)]
