@@ -245,6 +245,7 @@ pub struct Group {
 
 impl Group {
     /// All nodes that keep a copy of this group, or a part of a copy.
+    #[inline]
     pub fn copies(&self) -> impl Iterator<Item = &NodeName> {
         self.in_sync.iter().chain(self.joining.keys())
     }
@@ -255,6 +256,7 @@ impl Group {
     }
 
     /// Returns whether `node` keeps a copy of this group, or a part of a copy.
+    #[inline]
     pub fn has_copy(&self, node: &NodeName) -> bool {
         self.in_sync.contains(node) || self.joining.contains_key(node)
     }
@@ -285,6 +287,7 @@ pub struct Configuration {
 
 impl Configuration {
     /// The name of the configuration among the configurations of its cluster.
+    #[inline]
     pub fn id(&self) -> ConfigurationId {
         ConfigurationId {
             epoch: self.epoch,
@@ -293,6 +296,7 @@ impl Configuration {
     }
 
     /// The group that keeps the keys with this hash; `None` if shards are not placed yet.
+    #[inline]
     pub fn group_of_hash(&self, hash: u64) -> Option<&Group> {
         // Ranges are sorted and stand before the back-ends.
         let after = self.groups.partition_point(
@@ -302,6 +306,7 @@ impl Configuration {
     }
 
     /// The group of `subject`.
+    #[inline]
     pub fn group(&self, subject: &Subject) -> Option<&Group> {
         let index = self
             .groups

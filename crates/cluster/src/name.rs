@@ -34,6 +34,7 @@ pub struct InvalidName {
 
 impl NodeName {
     /// The name as text.
+    #[inline]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -130,6 +130,7 @@ impl PrimaryLease {
     }
 
     /// The end of the lease, on this node's clock.
+    #[inline]
     pub fn end(&self) -> Nanoseconds {
         let ends = self.ends.values().copied();
         if mutant!(OneGrantEnough) {
@@ -139,6 +140,7 @@ impl PrimaryLease {
     }
 
     /// Returns whether the lease holds at `now`.
+    #[inline]
     pub fn holds(&self, now: Nanoseconds) -> bool {
         now < self.end()
     }
@@ -150,6 +152,7 @@ impl PrimaryLease {
     }
 
     /// The offer to a reader at `now`: a lease that ends within this lease, or `None` if no lease is held.
+    #[inline]
     pub fn offer(&self, timing: Timing, now: Nanoseconds) -> Option<ReaderOffer> {
         let left = self.end().saturating_sub(now).min(timing.duration_ns);
         if mutant!(GrantBeyondOwn) {

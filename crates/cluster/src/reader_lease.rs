@@ -63,22 +63,26 @@ impl ReaderLease {
     }
 
     /// The node whose memory may be read.
+    #[inline]
     pub fn node(&self) -> &NodeName {
         &self.node
     }
 
     /// The primary's term.
+    #[inline]
     pub fn term(&self) -> Term {
         self.term
     }
 
     /// Returns whether the lease holds by a clock that says `now`. The time counts as one tick later.
+    #[inline]
     pub fn holds(&self, now: Nanoseconds) -> bool {
         now.saturating_add(self.tick_ns) < self.end
     }
 
     /// Begins a read, whose READs go to the memory of this lease's node. Only the lease at the end of the read has to
     /// hold.
+    #[inline]
     pub fn begin(&self) -> BegunRead {
         BegunRead { term: self.term }
     }
@@ -86,6 +90,7 @@ impl ReaderLease {
     /// Returns whether the bytes of the read `begun` count. The bytes count if this lease, the reader's latest, is of
     /// the same term and holds by a clock that says `now`, read after the last READ. A term has one primary, so the
     /// node is the same, too.
+    #[inline]
     pub fn covers(&self, begun: BegunRead, now: Nanoseconds) -> bool {
         let is_same_term = begun.term == self.term || mutant!(TermNotCompared);
         is_same_term && self.holds(now)

@@ -35,11 +35,13 @@ impl HashRange {
     }
 
     /// Returns the index of the range to which `hash` belongs, of `count` even ranges: one multiplication, no search.
+    #[inline]
     pub fn even_index(hash: u64, count: u32) -> u32 {
         ((u128::from(hash) * u128::from(count)) >> 64) as u32
     }
 
     /// Returns whether `hash` is in the range.
+    #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         (self.first..=self.last).contains(&hash)
     }
