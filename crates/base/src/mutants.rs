@@ -166,6 +166,8 @@ mutants! {
     PublishedPastCopies in "kv/node", "acknowledged means on all copies";
     /// A joiner digests while a page that was read earlier is on its way.
     TombstonesForgotten in "kv/node", "who is in sync has everything";
+    /// The store of a node makes records durable before the versions that no record has.
+    SkipsNotPersisted in "kv/node", "persisted in order";
     /// A node reports its own copy before the commit of its log.
     OwnCommitNotAwaited in "node", "acknowledged means on all copies";
     /// A node gives out what is settled without asking for its lease.

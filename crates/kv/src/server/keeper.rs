@@ -15,6 +15,8 @@
 //!
 //! Invariants:
 //! - A ledger that names a term is durable before a record of that term is stamped.
+//! - A ledger that names a version without a record is durable before a persist of a record with a later version begins: a durable record
+//!   proves that all versions before its own were durable.
 //! - No segment with a record above [`Keeper::settled`] is cleaned: a missing version above the
 //!   settled one ends the history.
 //!
@@ -23,8 +25,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use stonecast_backup::SharedLedger;
-use stonecast_base::{Nanoseconds, Span};
+use stonecast_backup::{Change, SharedLedger};
+use stonecast_base::{Nanoseconds, Span, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_lineage::{Epoch, Lineage, Point, Term};
 use stonecast_log::{
@@ -58,6 +60,8 @@ pub(crate) struct Keeper {
     is_alone: bool,
     /// Versions that the counter has left out because other nodes may have given them. A settled version is forgotten.
     left_out: Vec<(u64, u64)>,
+    /// The last change that named a version without a record.
+    skipped_at: Change,
 }
 
 impl Keeper {
@@ -83,6 +87,7 @@ impl Keeper {
             stamped: 0,
             is_alone: true,
             left_out: Vec::new(),
+            skipped_at: Change::default(),
         };
         keeper.raise_floors(given);
         keeper.ledger.change(|ledger| {
@@ -110,6 +115,7 @@ impl Keeper {
             stamped: 0,
             is_alone: false,
             left_out: Vec::new(),
+            skipped_at: Change::default(),
         }
     }
 
@@ -143,6 +149,7 @@ impl Keeper {
             let dropped = lineage_of(ledger, shard).dropped();
             ledger.drop_shard(shard, dropped, version);
         });
+        self.skipped_at = self.ledger.changed();
     }
 
     /// Notes that the node leads `shard` in `term`. The counter would have given the version `next`, and goes on above `last`,
@@ -157,7 +164,13 @@ impl Keeper {
         });
         if last >= next {
             self.left_out.push((next, last));
+            self.skipped_at = self.ledger.changed();
         }
+    }
+
+    /// The ledger, if it names a version without a record and is not durable.
+    fn with_new_skips(&self) -> Option<SharedLedger> {
+        (self.ledger.durable() < self.skipped_at).then(|| self.ledger.clone())
     }
 
     /// The ledger. Its changes in memory are durable after [`SharedLedger::persist`].
@@ -221,6 +234,21 @@ impl Keeper {
 fn lineage_of(ledger: &Ledger, shard: u32) -> Lineage {
     let known = ledger.lineages().of(shard);
     known.cloned().unwrap_or_default()
+}
+
+/// Makes the versions without a record durable. A persist of records begins when the call has returned, within the same turn of the committer.
+pub(super) async fn persist_skips(state: &RefCell<State>) -> Result<(), StoreError> {
+    let unpersisted = || {
+        state
+            .borrow()
+            .keeper
+            .as_ref()
+            .and_then(Keeper::with_new_skips)
+    };
+    while let Some(ledger) = unpersisted().filter(|_| !mutant!(SkipsNotPersisted)) {
+        ledger.persist().await?;
+    }
+    Ok(())
 }
 
 /// Raises the floors if that is due: after many records, and before the cleaner chooses a segment.

@@ -38,7 +38,7 @@ const STORIES: [(Mutant, fn()); 7] = [
 ];
 
 /// The story that finds each bug of a server that is a node.
-const STORIES_OF_NODES: [(Mutant, fn()); 6] = [
+const STORIES_OF_NODES: [(Mutant, fn()); 7] = [
     (
         Mutant::OutcomesNotPulled,
         nodes::a_write_that_is_repeated_at_a_node_that_was_filled_is_done_once,
@@ -62,6 +62,10 @@ const STORIES_OF_NODES: [(Mutant, fn()); 6] = [
     (
         Mutant::TombstonesForgotten,
         nodes::joins::a_key_that_is_deleted_while_its_page_is_on_its_way_stays_deleted,
+    ),
+    (
+        Mutant::SkipsNotPersisted,
+        nodes::leaving::a_node_that_has_left_a_shard_starts_again_after_a_power_cut,
     ),
 ];
 

@@ -42,6 +42,7 @@ use stonecast_persist::Persisted;
 use super::State;
 use super::clients::{Clients, Receives};
 use super::commit::Committer;
+use super::keeper::persist_skips;
 use super::node::Leading;
 use super::report::Reporter;
 use crate::error::StoreError;
@@ -293,6 +294,7 @@ impl Pipeline {
             return Ok(None);
         }
         let _turn = self.committer.enter().await;
+        persist_skips(state).await?;
         let underway = {
             let journal = &mut state.borrow_mut().journal;
             let mut underway = journal.begin_persist();

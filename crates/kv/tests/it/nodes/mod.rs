@@ -2,6 +2,7 @@
 
 pub mod flaws;
 pub mod joins;
+pub mod leaving;
 pub mod resigned;
 pub mod unsettled;
 mod world;
