@@ -147,8 +147,10 @@ impl BackupLink {
         let Some(offset) = room.filter(|_| entries < self.limits.entries_max) else {
             return Err(NotSent::Full { entries });
         };
-        let device = self.endpoint.port().device();
-        device.memory(self.memory).write(offset, bytes);
+        let memory = self.endpoint.port().device().memory(self.memory);
+        memory.write(offset, bytes);
+        // The next entry mostly goes behind this one.
+        memory.prefetch(offset + size, size);
         let local = LocalSpan {
             region: self.memory,
             offset,
