@@ -160,6 +160,8 @@ mutants! {
     UnsettledPutUncounted in "kv/resigned", "E11";
     /// A primary that resigns says that it has not done the writes that it has stamped but not settled.
     FailureMeansNotDone in "kv/node", "a retried write is done once";
+    /// A node decides a write by its index alone, though earlier writes of the key wait for copies.
+    InFlightUnseen in "kv/node", "lost update";
     /// A node goes on to serve the readers of a shard that it leads no longer.
     BackupReadable in "kv/node", "readers within the primary's lease";
     /// A server of a pool of a cluster lets clients publish.

@@ -44,6 +44,7 @@ pub(crate) mod space;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::EpochCell;
@@ -371,13 +372,14 @@ impl Server {
             let mut clients_publish = false;
             let result = loop {
                 if stop() {
-                    break Ok(());
+                    break pipeline.drain(&self.state).await;
                 }
-                self.wait(clients_publish).await;
+                self.wait(&pipeline, clients_publish).await;
                 clients_publish = self.attendant.take_events(&self.state);
                 match self.serve_once(&mut pipeline, leading.as_ref()).await {
                     Ok(operations) => self.tend_index(operations),
                     Err(error) => {
+                        pipeline.abandon(&self.state, &error);
                         // Waiting clients get no answer, however long this value lives. The last answers arrive before their
                         // connections end.
                         self.runtime.sleep(LAST_ANSWERS_NS).await;
@@ -513,7 +515,7 @@ impl Server {
     }
 
     /// Waits for arrivals or events, for a short while so that a stop is noticed, and hardly at all while there is work.
-    async fn wait(&self, clients_publish: bool) {
+    async fn wait(&self, pipeline: &Pipeline, clients_publish: bool) {
         let has_work = {
             let state = self.state.borrow();
             let node = state.node.as_ref();
@@ -531,7 +533,15 @@ impl Server {
         let _ = match &self.joined {
             None => self.runtime.within(pause_ns, self.port.activity()).await,
             Some(Joined { bell, .. }) => {
-                let rung = poll_fn(|context| bell.poll_rung(context));
+                let rung = poll_fn(|context| {
+                    // Both wake the task.
+                    let is_rung = bell.poll_rung(context).is_ready();
+                    let has_ended = pipeline.poll_ended(&self.state, context).is_ready();
+                    match is_rung | has_ended {
+                        true => Poll::Ready(()),
+                        false => Poll::Pending,
+                    }
+                });
                 let called = async {
                     select(rung, self.port.activity()).await;
                 };

@@ -38,7 +38,7 @@ const STORIES: [(Mutant, fn()); 7] = [
 ];
 
 /// The story that finds each bug of a server that is a node.
-const STORIES_OF_NODES: [(Mutant, fn()); 7] = [
+const STORIES_OF_NODES: [(Mutant, fn()); 8] = [
     (
         Mutant::OutcomesNotPulled,
         nodes::a_write_that_is_repeated_at_a_node_that_was_filled_is_done_once,
@@ -54,6 +54,10 @@ const STORIES_OF_NODES: [(Mutant, fn()); 7] = [
     (
         Mutant::BackupReadable,
         nodes::resigned::a_reader_of_a_node_that_has_resigned_sees_what_its_heir_has_answered,
+    ),
+    (
+        Mutant::InFlightUnseen,
+        nodes::in_flight::a_write_that_waits_for_copies_is_seen_by_the_next_condition,
     ),
     (
         Mutant::PublishedPastCopies,

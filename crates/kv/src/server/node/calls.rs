@@ -1,13 +1,16 @@
-//! The calls of the present batch that wait for copies.
+//! The calls of batches that wait for copies.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Poll, Waker};
+
+use stonecast_log::Kind;
 
 use crate::server::shard::Change;
 
 /// A call that the node keeps until it may go on.
 pub(in crate::server) struct Call {
-    /// The slot of the call among the calls of its batch.
-    pub slot: usize,
+    /// The slot of the call.
+    pub slot: u64,
     /// The write that is to be published; `None`: an answer that appends nothing.
     pub write: Option<StampedWrite>,
 }
@@ -32,55 +35,119 @@ pub(in crate::server) enum Fate {
     Unanswered,
 }
 
-/// The calls of a batch, by slot.
+/// The calls of all batches that are not answered, by slot. Slots ascend, and are not given again.
 #[derive(Default)]
 pub(in crate::server) struct Calls {
-    fates: Vec<Fate>,
-    open: usize,
-    waiting: Option<Waker>,
+    /// The slot of the first call here.
+    first: u64,
+    fates: VecDeque<Fate>,
+    /// Calls in front of the first one that is open.
+    ended: usize,
+    /// Puts of each shard that wait.
+    puts: BTreeMap<u32, u64>,
+    /// The task that waits until all calls below a slot have ended.
+    waiting: Option<(u64, Waker)>,
 }
 
 impl Calls {
-    /// Forgets the calls of the batch before, which have ended.
-    pub fn clear(&mut self) {
-        assert!(self.open == 0, "a batch ends when its calls have");
-        self.fates.clear();
-    }
-
     /// The slot of the next call.
-    pub fn next_slot(&self) -> usize {
-        self.fates.len()
+    pub fn next_slot(&self) -> u64 {
+        self.first + self.fates.len() as u64
     }
 
-    /// Notes that the node has taken the call of the next slot.
-    pub fn begin(&mut self) {
-        self.fates.push(Fate::Open);
-        self.open += 1;
+    /// Notes that the node has taken the call of the next slot: that of a write of this shard and kind, or a refusal.
+    pub fn begin(&mut self, write: Option<(u32, Kind)>) {
+        self.fates.push_back(Fate::Open);
+        if let Some((shard, Kind::Put)) = write {
+            *self.puts.entry(shard).or_default() += 1;
+        }
     }
 
-    /// Ends the call in `slot`.
-    pub fn end(&mut self, slot: usize, fate: Fate) {
-        let ended = std::mem::replace(&mut self.fates[slot], fate);
+    /// Ends `call`.
+    pub fn end(&mut self, call: &Call, fate: Fate) {
+        let index = self.index_of(call.slot);
+        let ended = std::mem::replace(&mut self.fates[index], fate);
         assert!(ended == Fate::Open, "a call ends once");
-        self.open -= 1;
-        if self.open == 0
-            && let Some(waker) = self.waiting.take()
+        if let Some(StampedWrite { change, .. }) = &call.write
+            && change.kind == Kind::Put
         {
+            let puts = self.puts.get_mut(&change.route.shard);
+            *puts.expect("the put was counted") -= 1;
+        }
+        let open = |fate: &Fate| *fate == Fate::Open;
+        while self.fates.get(self.ended).is_some_and(|fate| !open(fate)) {
+            self.ended += 1;
+        }
+        let ended = self.first + self.ended as u64;
+        if let Some((_, waker)) = self.waiting.take_if(|(end, _)| *end <= ended) {
             waker.wake();
         }
     }
 
-    /// The end of a call, so far.
-    pub fn fate(&self, slot: usize) -> Fate {
-        self.fates[slot]
+    /// Puts of `shard` that are stamped and not published. Each may add a key to the index.
+    pub fn puts_of(&self, shard: u32) -> u64 {
+        self.puts.get(&shard).copied().unwrap_or(0)
     }
 
-    /// Whether all calls have ended.
-    pub fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.open == 0 {
+    /// The end of a call, so far.
+    pub fn fate(&self, slot: u64) -> Fate {
+        self.fates[self.index_of(slot)]
+    }
+
+    /// Whether the call in `slot` waits.
+    pub fn is_open(&self, slot: u64) -> bool {
+        self.fate(slot) == Fate::Open
+    }
+
+    /// Whether all calls below the slot `end` have ended.
+    pub fn have_ended(&self, end: u64) -> bool {
+        end <= self.first + self.ended as u64
+    }
+
+    /// Whether all calls below the slot `end` have ended. If not, their end wakes `context`.
+    pub fn poll_ended(&mut self, end: u64, context: &mut Context<'_>) -> Poll<()> {
+        if self.have_ended(end) {
             return Poll::Ready(());
         }
-        self.waiting = Some(context.waker().clone());
+        self.waiting = Some((end, context.waker().clone()));
         Poll::Pending
+    }
+
+    /// Forgets the calls below the slot `end`, which have ended.
+    pub fn forget(&mut self, end: u64) {
+        assert!(self.have_ended(end), "a batch ends when its calls have");
+        let count = self.index_of(end);
+        self.fates.drain(..count);
+        self.first = end;
+        self.ended -= count;
+    }
+
+    fn index_of(&self, slot: u64) -> usize {
+        usize::try_from(slot - self.first).expect("the calls are in memory")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(slot: u64) -> Call {
+        Call { slot, write: None }
+    }
+
+    /// Needs the count of ended calls in front of the first open one: batches are answered in their order.
+    #[test]
+    fn calls_have_ended_up_to_the_first_open_one() {
+        let mut calls = Calls::default();
+        (0..4).for_each(|_| calls.begin(None));
+        calls.end(&refusal(1), Fate::Settled);
+        calls.end(&refusal(2), Fate::Unknown);
+        assert!(!calls.have_ended(1));
+        calls.end(&refusal(0), Fate::Settled);
+        assert!(calls.have_ended(3) && !calls.have_ended(4));
+        calls.forget(2);
+        assert_eq!((calls.fate(2), calls.is_open(3)), (Fate::Unknown, true));
+        assert!(calls.have_ended(3) && !calls.have_ended(4));
+        assert_eq!(calls.next_slot(), 4);
     }
 }

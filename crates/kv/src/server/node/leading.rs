@@ -74,8 +74,8 @@ impl Leading {
         state: &mut State,
         change: Change,
         draft: &Draft<'_>,
-    ) -> Result<usize, Hindrance> {
-        let (shard, version) = (change.route.shard, change.version);
+    ) -> Result<u64, Hindrance> {
+        let (shard, version, kind) = (change.route.shard, change.version, change.kind);
         let slot = state.node_mut().calls.next_slot();
         let write = Some(StampedWrite {
             change,
@@ -85,17 +85,17 @@ impl Leading {
         let call = Call { slot, write };
         let stamped = self.node.stamp(shard, version, &draft.body(), call);
         stamped.map_err(|refused| hindrance(state, refused))?;
-        state.node_mut().calls.begin();
+        state.node_mut().calls.begin(Some((shard, kind)));
         Ok(slot)
     }
 
     /// Keeps an answer about `shard` that appends nothing until everything that was stamped before is on all copies. Returns the slot of the call; `None`:
     /// the node does not lead the shard.
-    pub fn refuse(&self, state: &mut State, shard: u32) -> Option<usize> {
+    pub fn refuse(&self, state: &mut State, shard: u32) -> Option<u64> {
         let slot = state.node_mut().calls.next_slot();
         let call = Call { slot, write: None };
         self.node.refuse(shard, None, call).ok()?;
-        state.node_mut().calls.begin();
+        state.node_mut().calls.begin(None);
         Some(slot)
     }
 
@@ -109,7 +109,7 @@ impl Leading {
         &self,
         state: &RefCell<State>,
         own: OwnBatch,
-        persisted: Option<Persisted>,
+        persisted: Option<Rc<Persisted>>,
     ) {
         if let Some(persisted) = persisted {
             state.borrow_mut().node_mut().witness = Some(persisted);
@@ -137,13 +137,14 @@ impl Leading {
         Ok(())
     }
 
-    /// Waits until all calls of the batch have ended. Connections are served meanwhile, since copies connect again, and the cleaner goes on, since copies need
-    /// room.
+    /// Waits until all calls have ended. Connections are served meanwhile, since copies connect again, and the cleaner goes on, since
+    /// copies need room.
     pub async fn wait_for_copies(&self, state: &RefCell<State>) -> Result<(), StoreError> {
         loop {
             let ended = poll_fn(|context| {
-                let mut state = state.borrow_mut();
-                state.node_mut().calls.poll_ended(context)
+                let state = &mut *state.borrow_mut();
+                let calls = &mut state.node_mut().calls;
+                calls.poll_ended(calls.next_slot(), context)
             });
             if self.runtime.within(LOOK_NS, ended).await.is_ok() {
                 return Ok(());
@@ -160,7 +161,7 @@ impl Leading {
 
 impl State {
     /// The verdict on a write whose call has ended, with its number; `None`: the verdict stays.
-    pub(in crate::server) fn verdict_of(&mut self, slot: usize) -> Option<(Verdict, u64)> {
+    pub(in crate::server) fn verdict_of(&mut self, slot: u64) -> Option<(Verdict, u64)> {
         let node = self.node_mut();
         match node.calls.fate(slot) {
             Fate::Settled => None,

@@ -1,7 +1,7 @@
 //! This server as a node of a cluster: the store behind the rules of copies.
 //!
 //! ```text
-//!   pipeline   decide -> stamp -> send ─┬─ own persist ─┬─ wait for the copies -> answer
+//!   pipeline   decide -> stamp -> send ─┬─ own persist ─┬─ in flight: the next batch goes on -> answer
 //!                                       └─ appends ─────┘         ^ settled: publish, in the step in which the node settles
 //!
 //!   node       entries that are on all copies -> digest -> commit: durable, then in the index
@@ -12,7 +12,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `store.rs` | [`NodeStore`]: the calls that a node makes |
-//! | `calls.rs` | the calls of the present batch that wait for copies |
+//! | `calls.rs` | the calls of batches that wait for copies |
 //! | `elsewhere.rs` | records of other nodes on their way into log and index |
 //! | `pages.rs` | pages of what is published, for the store of a joiner |
 //! | `leading.rs` | the part of a batch that a node has a say in |
@@ -66,8 +66,8 @@ pub(super) struct NodeState {
     opening: Vec<(u32, Term, u64)>,
     /// The highest epoch that this node has led in.
     epoch: Epoch,
-    /// The proof that the own records of the present batch are durable.
-    pub witness: Option<Persisted>,
+    /// The proof of the last persist of own records.
+    pub witness: Option<Rc<Persisted>>,
     /// The reason why the store cannot keep what it was told.
     broken: Option<String>,
     /// Calls the server's task: a shard is to open.

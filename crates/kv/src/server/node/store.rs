@@ -129,7 +129,7 @@ impl State {
     }
 
     /// Stores the word of a write that is on all copies.
-    fn publish_settled(&mut self, write: StampedWrite) {
+    fn publish_settled(&mut self, write: &StampedWrite) {
         let Self {
             shards,
             journal,
@@ -137,11 +137,11 @@ impl State {
             ..
         } = self;
         let StampedWrite { change, key, token } = write;
-        let witness = node.as_ref().and_then(|node| node.witness.as_ref());
+        let witness = node.as_ref().and_then(|node| node.witness.clone());
         let witness = witness.expect("the own record is durable before its write is settled");
-        shards.publish(&change, &key, journal, witness);
+        shards.publish(change, key, journal, &witness);
         let outcomes = &mut shards.of_mut(change.route.shard).outcomes;
-        outcomes.note(token, change.version);
+        outcomes.note(*token, change.version);
     }
 
     fn break_node(&mut self, reason: String) {
@@ -185,10 +185,10 @@ impl Store for NodeStore {
     fn settled(&self, _: u32, settled: Settled<Call>) {
         let state = &mut *self.state.borrow_mut();
         let (Settled::Written(call) | Settled::Refused(call)) = settled;
-        if let Some(write) = call.write {
+        if let Some(write) = &call.write {
             state.publish_settled(write);
         }
-        state.node_mut().calls.end(call.slot, Fate::Settled);
+        state.node_mut().calls.end(&call, Fate::Settled);
     }
 
     fn resigned(&self, shard: u32, resigned: Ended<Call>) {
@@ -217,10 +217,10 @@ impl Store for NodeStore {
                 let space = &mut journal.space;
                 space.note_useless_copy(change.segment, change.version);
             }
-            calls.end(call.slot, Fate::Unknown);
+            calls.end(&call, Fate::Unknown);
         }
         for call in resigned.unanswered {
-            calls.end(call.slot, Fate::Unanswered);
+            calls.end(&call, Fate::Unanswered);
         }
         if !mutant!(BackupReadable) {
             shards.lead(*epoch, shard, None);

@@ -63,7 +63,7 @@ pub(super) struct OnNode {
     /// The term in which the client sent the write.
     pub term: Term,
     /// The slot of the call that the node keeps until the write may be answered; `None`: nothing has to be awaited.
-    pub slot: Option<usize>,
+    pub slot: Option<u64>,
 }
 
 /// The origin of the record.
@@ -132,6 +132,13 @@ impl Write {
             segment: self.place.1,
             size: record_size(self.key_size(), self.value_size()),
         }
+    }
+
+    /// Whether this is a write of `key` that is done. `bytes` are those of its batch.
+    pub fn is_done_on(&self, bytes: &[u8], route: Route, key: &[u8]) -> bool {
+        self.verdict == Verdict::Done
+            && self.route == route
+            && bytes[self.key.0..self.key.1] == *key
     }
 
     /// Size of the key.

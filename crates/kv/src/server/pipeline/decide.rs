@@ -8,6 +8,7 @@ use stonecast_fabric::Runtime;
 use stonecast_log::{Condition, Draft, Kind, UNIT_SIZE, record_size};
 
 use super::batch::{Batch, Source, Write};
+use super::flight::Flights;
 use super::room::Room;
 use crate::server::State;
 use crate::server::journal::Placed;
@@ -87,12 +88,16 @@ impl Stamped {
         &mut self,
         state: &RefCell<State>,
         (runtime, leading): (&Rc<dyn Runtime>, Option<&Leading>),
-        batch: &mut Batch,
+        (flights, batch): (&Flights, &mut Batch),
     ) -> Decided {
         let mut looks = 0;
         loop {
             let may_wait = looks < SPACE_LOOKS_MAX;
-            match self.decide_now((&mut state.borrow_mut(), leading), batch, may_wait) {
+            let decided = {
+                let state = &mut *state.borrow_mut();
+                self.decide_now((state, leading), (flights, batch), may_wait)
+            };
+            match decided {
                 Ok(()) => return Decided::All,
                 Err(Waits::Durable) => return Decided::UpToDurable,
                 Err(Waits::Copies) => return Decided::UpToCopies,
@@ -106,17 +111,18 @@ impl Stamped {
     fn decide_now(
         &mut self,
         (state, leading): (&mut State, Option<&Leading>),
-        batch: &mut Batch,
+        (flights, batch): (&Flights, &mut Batch),
         may_wait: bool,
     ) -> Result<(), Waits> {
         let undecided = batch.writes[self.decided..].iter();
         let keys = undecided.map(|write| (write.route, write.key_size()));
         state.shards.prefetch(keys);
-        self.room.make(&batch.writes, &mut state.shards);
+        self.room.make(&batch.writes, state);
         while self.decided < batch.writes.len() {
             let (earlier, rest) = batch.writes.split_at_mut(self.decided);
             let write = &mut rest[0];
-            self.decide_write((state, leading), may_wait, (earlier, &batch.bytes), write)?;
+            let before = (flights, &*earlier, &batch.bytes[..]);
+            self.decide_write((state, leading), may_wait, before, write)?;
             if let Some(leading) = leading {
                 await_refusal(state, leading, write);
             }
@@ -125,13 +131,13 @@ impl Stamped {
         Ok(())
     }
 
-    /// Decides one write behind the `earlier` ones, or says why it waits. With `may_wait`, a record may wait for a segment that is being
+    /// Decides one write behind the batches in flight and the `earlier` ones of its own, or says why it waits. With `may_wait`, a record may wait for a segment that is being
     /// prepared.
     fn decide_write(
         &mut self,
         (state, leading): (&mut State, Option<&Leading>),
         may_wait: bool,
-        (earlier, bytes): (&[Write], &[u8]),
+        (flights, earlier, bytes): (&Flights, &[Write], &[u8]),
         write: &mut Write,
     ) -> Result<(), Waits> {
         let key = &bytes[write.key.0..write.key.1];
@@ -153,8 +159,9 @@ impl Stamped {
         if write.kind == Kind::Delete || write.condition != Condition::None || !is_roomy {
             let before = earlier
                 .iter()
-                .rposition(|other| is_done_on(other, bytes, (write.route, key)));
-            let present = match before.map(|index| &earlier[index]) {
+                .rposition(|other| other.is_done_on(bytes, write.route, key));
+            let other = before.map(|index| &earlier[index]);
+            let present = match other.or_else(|| flights.newest_of(state, write.route, key)) {
                 Some(other) => (other.kind == Kind::Put).then_some(other.version),
                 None => state.shards.of_mut(shard).version_of(hash, key),
             };
@@ -221,13 +228,6 @@ fn judge(write: &Write, present: Option<u64>, has_place: bool) -> Verdict {
         _ if !has_place => Verdict::IndexFull,
         _ => Verdict::Done,
     }
-}
-
-/// Whether `other` is a write of this key that is done.
-fn is_done_on(other: &Write, bytes: &[u8], (route, key): (Route, &[u8])) -> bool {
-    other.verdict == Verdict::Done
-        && other.route == route
-        && bytes[other.key.0..other.key.1] == *key
 }
 
 /// Writes a record into a segment of the server's own.

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Each step hands the next step a value, and nothing flows back. `persist` is the one place between stamped and visible records:
-//! any other log that has to hold a batch before the batch counts, such as the logs of other nodes, takes the same [`Stamped`]
-//! there, and `publish` follows when all have given their [`Persisted`].
+//! the logs of other nodes take the same [`Stamped`] there. On a node, the batch then waits in flight (`flight.rs`), the node publishes
+//! each write that all logs have, and the next batch is gathered and decided meanwhile.
 //!
 //! A write that is done only because of another write of its batch, such as a delete of a key that the batch puts, is stamped
 //! after that write is durable: a crash may keep any part of the bytes of one persist.
@@ -25,6 +25,7 @@ mod answer;
 mod batch;
 mod company;
 mod decide;
+mod flight;
 mod gather;
 mod records;
 mod requests;
@@ -46,13 +47,14 @@ use super::keeper::persist_skips;
 use super::node::Leading;
 use super::report::Reporter;
 use crate::error::StoreError;
+use crate::wire::Verdict;
 use crate::wire::limits::BATCH_MAX;
-use crate::wire::{Answer, Verdict};
 
 use answer::{Durable, answer};
 use batch::{Batch, Owed};
 use company::{Company, LOOK_NS};
 use decide::{Decided, Stamped};
+use flight::{Flights, Own};
 use gather::Gather;
 
 /// Operations that are published and answered before the following ones, so that their clients continue meanwhile.
@@ -68,6 +70,7 @@ pub(super) struct Pipeline {
     company: Company,
     batch: Batch,
     stamped: Stamped,
+    flights: Flights,
 }
 
 /// The work on a batch after its persist: both parts, except for mutants.
@@ -93,44 +96,47 @@ impl Pipeline {
             company: Company::default(),
             batch: Batch::default(),
             stamped: Stamped::default(),
+            flights: Flights::default(),
         }
     }
 
-    /// Serves all arrivals in one batch. Returns the number of operations.
+    /// Answers the batches that are on all copies, and serves all arrivals in one batch. Returns the number of operations.
     pub async fn serve(&mut self, state: &RefCell<State>) -> Result<usize, StoreError> {
+        self.conclude_ended(state);
         self.batch.clear();
         self.stamped.clear();
         self.take_buffers_back(state);
         self.gather(state);
-        if self.batch.items.is_empty() {
+        let operations = self.batch.items.len();
+        if operations == 0 {
             self.finish(state)?;
             return Ok(0);
         }
-        if let Some(node) = &mut state.borrow_mut().node {
-            node.calls.clear();
-        }
-        let mut persisted = self.decide_and_persist(state).await;
-        if let Some(leading) = self.leading.clone() {
-            persisted = self.settle(state, &leading, persisted).await;
-        }
-        let durable = match &persisted {
-            Ok(Some(persisted)) => Durable::Proven(persisted),
-            Ok(None) => Durable::NothingStamped,
-            Err(_) => {
-                self.batch.fail();
-                Durable::Failed
+        let persisted = self.decide_and_persist(state).await;
+        let own = Own::of(&persisted);
+        match self.leading.clone() {
+            None => self.conclude_alone(state, &own),
+            Some(leading) => {
+                self.wait_in_flight(state, &leading, own);
+                self.conclude_ended(state);
             }
-        };
-        let all = Conclusion {
-            // A node publishes each write when the write is on all copies.
-            publishes: self.leading.is_none() && !mutant!(PublishBeforeDurable),
-            answers: !mutant!(AnswerBeforeDurable),
-        };
-        self.conclude(state, durable, all);
-        state.borrow_mut().clients.served.batches += 1;
+        }
         self.finish(state)?;
         persisted?;
-        Ok(self.batch.items.len())
+        Ok(operations)
+    }
+
+    /// Publishes and answers the batch of a server without a node.
+    fn conclude_alone(&mut self, state: &RefCell<State>, own: &Own) {
+        if matches!(own, Own::Failed) {
+            self.batch.fail();
+        }
+        let all = Conclusion {
+            publishes: !mutant!(PublishBeforeDurable),
+            answers: !mutant!(AnswerBeforeDurable),
+        };
+        self.conclude(state, &self.batch, own.durable(), all);
+        state.borrow_mut().clients.served.batches += 1;
     }
 
     /// Takes arrivals. Returns whether there were any.
@@ -149,96 +155,44 @@ impl Pipeline {
     async fn decide_and_persist(
         &mut self,
         state: &RefCell<State>,
-    ) -> Result<Option<Persisted>, StoreError> {
+    ) -> Result<Option<Rc<Persisted>>, StoreError> {
         let mut persisted = None;
         loop {
             let decided = self.decide_in_company(state).await;
             if decided == Decided::All {
                 self.conclude_too_early(state).await?;
             }
-            persisted = match self.leading.clone() {
-                None => self.persist(state).await?.or(persisted),
-                Some(leading) => {
-                    self.persist_beside_appends(state, &leading).await?;
-                    None
-                }
+            let latest = match self.leading.clone() {
+                None => self.persist(state).await?,
+                Some(leading) => self.persist_beside_appends(state, &leading).await?,
             };
+            persisted = latest.or(persisted);
             self.stamped.note_durable();
-            match (decided, &self.leading) {
+            match (decided, self.leading.clone()) {
                 (Decided::All, _) => return Ok(persisted),
-                (Decided::UpToCopies, Some(leading)) => leading.wait_for_room(state).await?,
+                (Decided::UpToCopies, Some(leading)) => {
+                    leading.wait_for_room(state).await?;
+                    self.conclude_ended(state);
+                }
                 (Decided::UpToDurable | Decided::UpToCopies, _) => {}
             }
         }
     }
 
-    /// Appends what is stamped to the copies, and makes it durable here meanwhile. The node has the proof.
+    /// Appends what is stamped to the copies, and makes it durable here meanwhile.
     async fn persist_beside_appends(
         &mut self,
         state: &RefCell<State>,
         leading: &Leading,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Rc<Persisted>>, StoreError> {
         let own = leading.send();
         let persisted = self.persist(state).await;
         match &persisted {
-            Ok(_) => leading.note_persisted(state, own, persisted?),
-            Err(error) => {
-                leading.fail(error);
-                persisted?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until the copies have everything that the batch has stamped or seen, and gives writes the verdicts of their calls. Returns the proof that the own
-    /// records are durable.
-    async fn settle(
-        &mut self,
-        state: &RefCell<State>,
-        leading: &Leading,
-        decided: Result<Option<Persisted>, StoreError>,
-    ) -> Result<Option<Persisted>, StoreError> {
-        if let Err(error) = &decided {
+            Ok(persisted) => leading.note_persisted(state, own, persisted.clone()),
             // All calls end: their outcome is unknown.
-            leading.fail(error);
+            Err(error) => leading.fail(error),
         }
-        let asked = self.ask_for_outcomes(&mut state.borrow_mut(), leading);
-        let waited = leading.wait_for_copies(state).await;
-        if let Err(error) = &waited {
-            leading.fail(error);
-        }
-        let state = &mut *state.borrow_mut();
-        for write in &mut self.batch.writes {
-            let slot = write.on_node.slot.take();
-            if let Some(verdict) = slot.and_then(|slot| state.verdict_of(slot)) {
-                (write.verdict, write.version) = verdict;
-            }
-        }
-        for (item, slot) in asked {
-            let refused = match slot {
-                Some(slot) => state.verdict_of(slot),
-                None => Some((Verdict::NotPrimary, 0)),
-            };
-            if let Some((verdict, version)) = refused {
-                self.batch.items[item].owed = Owed::Answer(Answer::Verdict { verdict, version });
-            }
-        }
-        let witness = state.node_mut().witness.take();
-        decided.and(waited).map(|()| witness)
-    }
-
-    /// Lets questions for outcomes wait like refusals: what they see may be a write that an heir cuts off. Returns the items with their slots.
-    fn ask_for_outcomes(
-        &self,
-        state: &mut State,
-        leading: &Leading,
-    ) -> Vec<(usize, Option<usize>)> {
-        let items = self.batch.items.iter().enumerate();
-        let asked = items.filter_map(|(index, item)| match item.owed {
-            Owed::Outcome(shard, ..) => Some((index, leading.refuse(state, shard))),
-            Owed::Write(_) | Owed::Answer(_) | Owed::Release(_) => None,
-        });
-        asked.collect()
+        persisted
     }
 
     /// Decides and stamps the gathered writes, and writes that arrive while the server waits before a sync of a file. Returns how far
@@ -255,7 +209,8 @@ impl Pipeline {
     /// Decides and stamps the gathered writes; see [`Stamped::decide`].
     async fn decide(&mut self, state: &RefCell<State>) -> Decided {
         let world = (&self.runtime, self.leading.as_ref());
-        self.stamped.decide(state, world, &mut self.batch).await
+        let batches = (&self.flights, &mut self.batch);
+        self.stamped.decide(state, world, batches).await
     }
 
     /// Gathers and decides writes as long as they keep arriving; see [`company`].
@@ -288,7 +243,10 @@ impl Pipeline {
     }
 
     /// Makes the stamped records, and all spans that await a persist, durable with one persist. `None`: there are none.
-    async fn persist(&mut self, state: &RefCell<State>) -> Result<Option<Persisted>, StoreError> {
+    async fn persist(
+        &mut self,
+        state: &RefCell<State>,
+    ) -> Result<Option<Rc<Persisted>>, StoreError> {
         // With the mutant, writes are done without a stamped record.
         if !self.stamped.awaits_persist && !mutant!(TombstoneLeftOut) {
             return Ok(None);
@@ -307,41 +265,34 @@ impl Pipeline {
         let journal = &mut state.borrow_mut().journal;
         journal.note_persisted(underway, &persisted);
         self.company.note(self.batch.items.len(), took);
-        Ok(Some(persisted))
+        Ok(Some(Rc::new(persisted)))
     }
 
     /// Publishes and answers, in the order of arrival.
-    fn conclude(&self, state: &RefCell<State>, durable: Durable<'_>, conclusion: Conclusion) {
+    fn conclude(
+        &self,
+        state: &RefCell<State>,
+        batch: &Batch,
+        durable: Durable<'_>,
+        conclusion: Conclusion,
+    ) {
         let state = &mut *state.borrow_mut();
         let mut published = 0;
-        for group in self.batch.items.chunks(ANSWERED_TOGETHER) {
+        for group in batch.items.chunks(ANSWERED_TOGETHER) {
             let writes = group
                 .iter()
                 .filter(|item| matches!(item.owed, Owed::Write(_)))
                 .count();
             if let (true, Durable::Proven(persisted)) = (conclusion.publishes, durable) {
-                self.publish(state, published..published + writes, persisted);
+                publish(state, batch, published..published + writes, persisted);
             }
             published += writes;
             if conclusion.answers {
                 for item in group {
-                    answer(state, &self.batch, item, durable);
+                    answer(state, batch, item, durable);
                 }
                 state.clients.sessions.send_answers();
             }
-        }
-    }
-
-    /// Stores the index words of those of `writes` that are done. Takes the proof that their records are
-    /// durable.
-    fn publish(&self, state: &mut State, writes: Range<usize>, persisted: &Persisted) {
-        let State {
-            shards, journal, ..
-        } = state;
-        let writes = self.batch.writes[writes].iter();
-        for write in writes.filter(|write| write.verdict == Verdict::Done) {
-            let key = &self.batch.bytes[write.key.0..write.key.1];
-            shards.publish(&write.change(), key, journal, persisted);
         }
     }
 
@@ -353,7 +304,7 @@ impl Pipeline {
         };
         if early.publishes || early.answers {
             let unproven = self.committer.persist(&[]).await?;
-            self.conclude(state, Durable::Proven(&unproven), early);
+            self.conclude(state, &self.batch, Durable::Proven(&unproven), early);
         }
         Ok(())
     }
@@ -377,6 +328,19 @@ impl Pipeline {
     /// Posts all free receive buffers again.
     pub fn repost(&mut self) -> Result<(), StoreError> {
         Ok(self.gather.repost()?)
+    }
+}
+
+/// Stores the index words of those of `writes` that are done. Takes the proof that their records are
+/// durable.
+fn publish(state: &mut State, batch: &Batch, writes: Range<usize>, persisted: &Persisted) {
+    let State {
+        shards, journal, ..
+    } = state;
+    let writes = batch.writes[writes].iter();
+    for write in writes.filter(|write| write.verdict == Verdict::Done) {
+        let key = &batch.bytes[write.key.0..write.key.1];
+        shards.publish(&write.change(), key, journal, persisted);
     }
 }
 

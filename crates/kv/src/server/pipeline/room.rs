@@ -1,6 +1,7 @@
 //! The room that a batch needs in the index of each shard that the batch touches.
 
 use super::batch::Write;
+use crate::server::State;
 use crate::server::shard::Shard;
 use crate::server::shards::Shards;
 
@@ -18,9 +19,10 @@ pub(super) struct Room {
 /// The need of one shard.
 #[derive(Clone, Copy, Default)]
 struct Need {
-    /// Writes of the batch.
+    is_touched: bool,
+    /// Writes of the batch, and puts before it that are not published.
     writes: u64,
-    /// Keys that the decided writes add to the index, less the keys that they remove; an upper bound while there is room for all.
+    /// Keys that these puts and the decided writes add to the index, less the keys that they remove; an upper bound while there is room for all.
     inserted: i64,
     /// Whether the index has room for the keys of all counted writes, even if all of them are new.
     is_roomy: bool,
@@ -35,14 +37,19 @@ impl Room {
         self.counted = 0;
     }
 
-    /// Makes room for all `writes` of the batch, as far as there is memory.
-    pub fn make(&mut self, writes: &[Write], shards: &mut Shards) {
+    /// Makes room for all `writes` of the batch, beside those that are stamped and not published, as far as there is memory.
+    pub fn make(&mut self, writes: &[Write], state: &mut State) {
+        let State { shards, node, .. } = state;
         self.needs.resize_with(shards.iter().len(), Need::default);
         for write in &writes[self.counted..] {
             let shard = write.route.shard;
             let need = &mut self.needs[shard as usize];
-            if need.writes == 0 {
+            if !std::mem::replace(&mut need.is_touched, true) {
                 self.touched.push(shard);
+                let calls = node.as_ref().map(|node| &node.calls);
+                let unpublished = calls.map_or(0, |calls| calls.puts_of(shard));
+                need.writes = unpublished;
+                need.inserted = unpublished as i64;
             }
             need.writes += 1;
         }

@@ -1,6 +1,7 @@
 //! Servers that are nodes of a cluster: stories of writes that survive the loss of nodes.
 
 pub mod flaws;
+pub mod in_flight;
 pub mod joins;
 pub mod leaving;
 pub mod resigned;
