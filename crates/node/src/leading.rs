@@ -217,7 +217,7 @@ pub fn settle<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
         let written = |one: &&Settled<S::Call>| matches!(one, Settled::Written(_));
         leads.digested += settled.iter().filter(written).count() as u64;
         let digested = leads.primary.digested();
-        for settled in settled {
+        if !settled.is_empty() {
             shared.store.settled(number, settled);
         }
         shard.bodies.retain(|point| point > digested);

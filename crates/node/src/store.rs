@@ -30,9 +30,9 @@ pub trait Store: 'static {
     /// versions are above it.
     fn serves(&self, shard: u32, term: Term, last: u64);
 
-    /// Tells the store that a call of a shard that is served may go on: its write is on all copies, so it is published and
-    /// answered; or its refusal is answered.
-    fn settled(&self, shard: u32, settled: Settled<Self::Call>);
+    /// Tells the store that calls of a shard that is served may go on, in this order: the write of such a call is on all copies, so it is
+    /// published and answered; or its refusal is answered.
+    fn settled(&self, shard: u32, settled: Vec<Settled<Self::Call>>);
 
     /// Tells the store that the node no longer serves `shard`. The copy stays with the node.
     /// Another node may serve the shard as soon as the call has returned: no client reads here

@@ -182,13 +182,20 @@ impl Store for NodeStore {
         node.bell.ring();
     }
 
-    fn settled(&self, _: u32, settled: Settled<Call>) {
+    fn settled(&self, _: u32, settled: Vec<Settled<Call>>) {
         let state = &mut *self.state.borrow_mut();
-        let (Settled::Written(call) | Settled::Refused(call)) = settled;
-        if let Some(write) = &call.write {
-            state.publish_settled(write);
+        let writes = settled.iter().filter_map(|settled| match settled {
+            Settled::Written(call) => call.write.as_ref(),
+            Settled::Refused(_) => None,
+        });
+        let keys = writes.map(|write| (write.change.route, write.key.len()));
+        state.shards.prefetch(keys);
+        for Settled::Written(call) | Settled::Refused(call) in settled {
+            if let Some(write) = &call.write {
+                state.publish_settled(write);
+            }
+            state.node_mut().calls.end(&call, Fate::Settled);
         }
-        state.node_mut().calls.end(&call, Fate::Settled);
     }
 
     fn resigned(&self, shard: u32, resigned: Ended<Call>) {

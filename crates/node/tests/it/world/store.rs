@@ -308,18 +308,20 @@ impl Store for TestStore {
         self.oracle.borrow_mut().serves(self.name, shard, term);
     }
 
-    fn settled(&self, shard: u32, settled: Settled<Waiting>) {
-        let (Settled::Written(waiting) | Settled::Refused(waiting)) = &settled;
-        let Waiting { call, answer } = waiting;
-        if let (Settled::Written(_), Answer::Done(point), Some(number)) =
-            (&settled, answer, call.number)
-        {
-            let parts = &mut *self.parts.borrow_mut();
-            let map = parts.maps.entry(shard).or_default();
-            let point = *point;
-            map.apply((call.key, call.deletes), Word { point, number });
+    fn settled(&self, shard: u32, settled: Vec<Settled<Waiting>>) {
+        for settled in settled {
+            let (Settled::Written(waiting) | Settled::Refused(waiting)) = &settled;
+            let Waiting { call, answer } = waiting;
+            if let (Settled::Written(_), Answer::Done(point), Some(number)) =
+                (&settled, answer, call.number)
+            {
+                let parts = &mut *self.parts.borrow_mut();
+                let map = parts.maps.entry(shard).or_default();
+                let point = *point;
+                map.apply((call.key, call.deletes), Word { point, number });
+            }
+            self.oracle.borrow_mut().answered(call, answer);
         }
-        self.oracle.borrow_mut().answered(call, answer);
     }
 
     fn resigned(&self, shard: u32, _: Ended<Waiting>) {
