@@ -52,11 +52,14 @@ async fn turn<S: Store>(
     intake: &mut Intake,
     extent: Extent,
 ) -> Result<bool, NodeError> {
-    look(shared, intake).await?;
     if extent == Extent::Short {
-        step_shortly(shared, intake);
+        // Clients wait for writes of this node, and nobody waits for a digest.
+        settle_shortly(shared);
+        look(shared, intake).await?;
+        digest_shortly(shared, intake);
         return Ok(false);
     }
+    look(shared, intake).await?;
     let keepings = step(shared, intake)?;
     if keepings.is_empty() {
         return Ok(false);
@@ -106,13 +109,18 @@ pub async fn look_once(
     }
 }
 
-/// The part of a short turn that does not wait.
-fn step_shortly<S: Store>(shared: &Shared<S>, intake: &mut Intake) {
+/// Takes the reports of copies, sends entries that wait for credit, and settles writes.
+fn settle_shortly<S: Store>(shared: &Shared<S>) {
+    let state = &mut *shared.state.borrow_mut();
+    links::hear_and_send(state, shared);
+    leading::settle(state, shared);
+}
+
+/// Takes the entries that were found, and digests what is on all copies.
+fn digest_shortly<S: Store>(shared: &Shared<S>, intake: &mut Intake) {
     let state = &mut *shared.state.borrow_mut();
     note_found(state, shared, intake);
     copying::digest(state, &*shared.store);
-    links::hear_and_send(state, shared);
-    leading::settle(state, shared);
 }
 
 /// The part of a whole turn that does not wait.
