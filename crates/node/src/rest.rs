@@ -143,7 +143,12 @@ async fn rest<S: Store>(
         counts.looks += 1;
         shared.told.counts.set(counts);
         if intake.poll_news(runtime.now(), context)?.is_ready() {
-            return Poll::Ready(Ok(Some(Extent::Short)));
+            // A short turn takes entries, and leaves the ends of sessions.
+            let extent = match intake.has_ended() {
+                true => Extent::Whole,
+                false => Extent::Short,
+            };
+            return Poll::Ready(Ok(Some(extent)));
         }
         if Pin::new(&mut over).poll(context).is_ready() {
             return Poll::Ready(Ok(None));

@@ -41,6 +41,11 @@ impl Intake {
         })
     }
 
+    /// Whether the end of a session waits for [`Intake::take_ended`].
+    pub fn has_ended(&self) -> bool {
+        !self.outbox.ended.is_empty()
+    }
+
     /// The urgency of the owner's next look.
     pub fn attention(&mut self) -> Attention {
         let buffers = self.space.buffers();
