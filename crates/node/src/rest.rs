@@ -2,7 +2,7 @@
 //!
 //! A turn is called by news of a link, a letter, an event of the member, an entry or the end of a session in the intake, a call of the store's pipeline, and the
 //! end of a task that the node has begun. After a call, the node takes some turns at short pauses, since a step of a turn may make the next one
-//! possible. Each pause is twice as long as the one before. Then it rests: until the next call, until a letter is to be repeated if something waits, and until a floor is to rise.
+//! possible. Then it rests: until the next call, until a letter is to be repeated if something waits, and until a floor is to rise.
 //!
 //! A device that packs messages reports no entries. Looks at the memory find them for some time after the last call. Then the node makes no more looks, and a
 //! sender that was quiet for a part of that time sends a letter behind its entries, which is a call.
@@ -24,8 +24,8 @@ use crate::state::State;
 use crate::store::Store;
 use crate::turn::{Extent, bounded_turn};
 
-/// Turns after a call, each at twice the pause of the one before. The last of them is as long as the pause of a node that waits for a peer.
-const AWAKE_TURNS: u32 = 5;
+/// Turns at short pauses after a call.
+const AWAKE_TURNS: u32 = 16;
 
 /// Pauses after which a whole turn follows a short one, even if calls for short turns go on.
 const SHORT_PAUSES: u64 = 50;
@@ -83,11 +83,11 @@ async fn go_round<S: Store>(
     calm: &mut Calm,
 ) -> Result<(), NodeError> {
     let extent = calm.extent(shared.runtime.now(), &shared.options);
-    let has_stepped = bounded_turn(shared, intake, extent).await?;
+    let has_kept = bounded_turn(shared, intake, extent).await?;
     let mut counts = shared.told.counts.get();
     counts.turns += 1;
     shared.told.counts.set(counts);
-    calm.turns = if has_stepped { 0 } else { calm.turns };
+    calm.turns = if has_kept { 0 } else { calm.turns };
     let until = rests_until(shared, intake, calm.turns);
     // A whole turn settles writes behind all other steps, so another one follows it, too.
     let until = match calm.call {
@@ -111,8 +111,7 @@ fn rests_until<S: Store>(shared: &Shared<S>, intake: &Intake, calm_turns: u32) -
     let (now, options) = (shared.runtime.now(), &shared.options);
     let state = &*shared.state.borrow();
     let pause_ns = match () {
-        () if intake.is_turning() => options.pause_ns,
-        () if calm_turns < AWAKE_TURNS => options.pause_ns << calm_turns,
+        () if calm_turns < AWAKE_TURNS || intake.is_turning() => options.pause_ns,
         () if waits(state) || intake.segments_wanted() > 0 => options.repeat_ns,
         () => options.rest_ns,
     };
