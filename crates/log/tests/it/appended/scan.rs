@@ -160,7 +160,7 @@ fn a_message_is_found_where_the_device_says_that_it_lies_even_where_the_same_ent
         [(FIRST + 4, 1)],
         "once, and nothing where nothing lies"
     );
-    assert_eq!(scan.open_units(), [FIRST..FIRST + 4]);
+    assert_eq!(scan.open_units(), from_ref(&(FIRST..FIRST + 4)));
     assert_eq!(scan.reach(), FIRST + 6);
 }
 
