@@ -139,7 +139,7 @@ impl Place {
             platform: shape.platform(),
             features: Features {
                 multi_packet: shape.packs,
-                follows_appends: shape.packs && index % 2 == 0,
+                follows_appends: shape.packs && index.is_multiple_of(2),
                 ..Features::COMMON
             },
             inbound_stall_ns_max: shape.inbound_stall_ns_max,
