@@ -1,6 +1,6 @@
 //! Executes the plan that makes bytes of the log durable.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stonecast_base::Span;
@@ -9,6 +9,8 @@ use stonecast_media::{Durability, Means, MediaError, PersistentRegion, Pool};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
+use super::State;
+use super::keeper::persist_skips;
 use crate::error::StoreError;
 
 /// Makes bytes of the log durable, by the plan of the medium.
@@ -35,10 +37,14 @@ impl Committer {
         }
     }
 
-    /// Waits until no other task persists. A task takes what awaits a persist, and persists it, within one turn: a task that finds nothing to take then knows that
+    /// Waits until no other task persists, and makes the versions without a record durable, which comes before each persist of records.
+    ///
+    /// A task takes what awaits a persist, and persists it, within one turn: a task that finds nothing to take then knows that
     /// everything is durable.
-    pub async fn enter(&self) -> Within<'_> {
-        self.turnstile.enter().await
+    pub async fn enter(&self, state: &RefCell<State>) -> Result<Within<'_>, StoreError> {
+        let turn = self.turnstile.enter().await;
+        persist_skips(state).await?;
+        Ok(turn)
     }
 
     /// Makes `spans` of the log durable. [`publish`](super::shard::Shard::publish) and answers require the returned proof.

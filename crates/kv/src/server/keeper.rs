@@ -236,7 +236,7 @@ fn lineage_of(ledger: &Ledger, shard: u32) -> Lineage {
     known.cloned().unwrap_or_default()
 }
 
-/// Makes the versions without a record durable. A persist of records begins when the call has returned, within the same turn of the committer.
+/// Makes the versions without a record durable. The committer calls this at the begin of each turn.
 pub(super) async fn persist_skips(state: &RefCell<State>) -> Result<(), StoreError> {
     let unpersisted = || {
         state

@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::server::State;
 use crate::server::clients::drain_intents;
 use crate::server::commit::Committer;
-use crate::server::keeper::{persist_skips, settle_if_due};
+use crate::server::keeper::settle_if_due;
 
 /// Bytes of a segment examined between two checks for arrivals: a few records.
 const PIECE_SIZE: u64 = 2 << 10;
@@ -57,8 +57,7 @@ impl Sweeper {
     /// one. If the newest seal were not durable, a crash could lose it and keep the seal of the next generation, and the records
     /// above the lost seal would look like damage.
     async fn persist_seal_of_victim(&self, state: &RefCell<State>) -> Result<(), StoreError> {
-        let _turn = self.committer.enter().await;
-        persist_skips(state).await?;
+        let _turn = self.committer.enter(state).await?;
         let underway = {
             let State {
                 cleaner, journal, ..
@@ -123,8 +122,7 @@ impl Sweeper {
         if step.spans.is_empty() {
             return Ok(());
         }
-        let _turn = self.committer.enter().await;
-        persist_skips(state).await?;
+        let _turn = self.committer.enter(state).await?;
         let mut underway = state.borrow_mut().journal.begin_persist();
         underway.spans.append(&mut step.spans);
         let spans: &[Span] = match mutant!(CopiesNotDurable) {

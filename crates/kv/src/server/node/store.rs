@@ -17,7 +17,6 @@ use super::{NodeState, elsewhere};
 use crate::error::StoreError;
 use crate::server::State;
 use crate::server::commit::Committer;
-use crate::server::keeper::persist_skips;
 use crate::wire::KeyMap;
 
 /// Pause between two looks of a commit whose records wait for room.
@@ -77,8 +76,7 @@ impl NodeStore {
     }
 
     async fn commit_log(&self) -> Result<(), StoreError> {
-        let _turn = self.committer.enter().await;
-        persist_skips(&self.state).await?;
+        let _turn = self.committer.enter(&self.state).await?;
         let (underway, written) = {
             let state = &mut *self.state.borrow_mut();
             let written = state.node_mut().elsewhere.take_written();

@@ -43,7 +43,6 @@ use stonecast_persist::Persisted;
 use super::State;
 use super::clients::{Clients, Receives};
 use super::commit::Committer;
-use super::keeper::persist_skips;
 use super::node::Leading;
 use super::report::Reporter;
 use crate::error::StoreError;
@@ -251,8 +250,7 @@ impl Pipeline {
         if !self.stamped.awaits_persist && !mutant!(TombstoneLeftOut) {
             return Ok(None);
         }
-        let _turn = self.committer.enter().await;
-        persist_skips(state).await?;
+        let _turn = self.committer.enter(state).await?;
         let underway = {
             let journal = &mut state.borrow_mut().journal;
             let mut underway = journal.begin_persist();
