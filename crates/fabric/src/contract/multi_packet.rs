@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Wake, Waker};
+use std::sync::atomic::Ordering;
+use std::task::Waker;
 
 use super::end::{End, signalled, unsignalled};
 use super::operations::{read, send, write_immediate};
+use super::scene::Woken;
 use super::{Pair, Scene, Setup};
 use crate::{
     Appended, MultiPacketOptions, Opcode, Placement, ReceiveQueue, ReceiveRequest,
@@ -329,15 +330,6 @@ pub(super) async fn a_device_that_follows_messages_names_each_once_where_it_lies
     named.clear();
     assert!(device.poll_appended(stage.queue, None, &mut named));
     assert_eq!(named, [place(1, STRIDE, 8)]);
-}
-
-#[derive(Default)]
-struct Woken(AtomicBool);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 /// Two clients that append to one multi-packet queue of a server.

@@ -100,8 +100,9 @@ pub struct Pair {
     pub server: End,
 }
 
-/// Remembers that a future asked to be polled again.
-struct Woken(AtomicBool);
+/// Remembers that a task was woken.
+#[derive(Default)]
+pub(super) struct Woken(pub AtomicBool);
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
