@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::{Appended, LocalSpan, MemoryRegion};
 use stonecast_log::{
-    Arrival, Bounds, Buffers, Consumption, Heritage, Ledger, SegmentState, Turn, Turned, UNIT_SIZE,
-    first_unit,
+    Arrival, Bounds, Buffers, Consumption, Heritage, Ledger, Lineages, LogFormat, SegmentState,
+    Turn, Turned, UNIT_SIZE, first_unit,
 };
 use stonecast_media::Region;
 
@@ -189,15 +189,7 @@ impl Space {
         bounds: Bounds,
         visit: &mut dyn FnMut(&Entries, &Arrival<'_>),
     ) -> Vec<Consumption> {
-        let Self {
-            medium,
-            entries,
-            buffers,
-            ledger,
-            ..
-        } = self;
-        let place = (&*medium.region as &dyn Region, &medium.format);
-        ledger.with_floors(|floors| {
+        self.scan(|buffers, place, entries, floors| {
             buffers.step(place, entries, floors, bounds, &mut |arrival| {
                 visit(entries, arrival);
             })
@@ -210,6 +202,21 @@ impl Space {
         messages: &[Appended],
         visit: &mut dyn FnMut(&Entries, &Arrival<'_>),
     ) {
+        self.scan(|buffers, place, entries, floors| {
+            for message in messages {
+                let at = (message.wr_id as u32, message.placement.offset);
+                buffers.look_at(place, entries, floors, at, &mut |arrival| {
+                    visit(entries, arrival);
+                });
+            }
+        });
+    }
+
+    /// Looks into the segments that appends fill, at the floors of this moment.
+    fn scan<T>(
+        &mut self,
+        look: impl FnOnce(&mut Buffers, (&dyn Region, &LogFormat), &Entries, &Lineages) -> T,
+    ) -> T {
         let Self {
             medium,
             entries,
@@ -218,14 +225,7 @@ impl Space {
             ..
         } = self;
         let place = (&*medium.region as &dyn Region, &medium.format);
-        ledger.with_floors(|floors| {
-            for message in messages {
-                let at = (message.wr_id as u32, message.placement.offset);
-                buffers.look_at(place, entries, floors, at, &mut |arrival| {
-                    visit(entries, arrival);
-                });
-            }
-        });
+        ledger.with_floors(|floors| look(buffers, place, entries, floors))
     }
 
     /// Takes one step towards the next posted segment, if one is wanted, or towards one that goes back. Dropping the future
