@@ -15,7 +15,7 @@ use stonecast_structures::{
 };
 
 use crate::sessions::{create, insert, keys, operation};
-use crate::world::on_every_provider;
+use crate::world::{Node, on_every_provider};
 
 const GEOMETRY: PoolGeometry = PoolGeometry {
     domains: 2,
@@ -47,21 +47,26 @@ fn medium(folder: &tempfile::TempDir) -> (Rc<Medium>, Rc<dyn PersistentRegion>) 
     (Rc::new(medium.expect("a plan")), region)
 }
 
+/// Serves a new pool in `medium`.
+async fn serve(server: &Node, medium: Rc<Medium>) {
+    let made = StructurePool::create(medium.clone(), GEOMETRY).await;
+    drop(made.expect("the medium is sound"));
+    let of = (&*server.address, LEASE_NS);
+    let (port, runtime) = (server.port.clone(), server.runtime.clone());
+    let service = Service::start(port, runtime.clone(), medium, of).await;
+    let mut service = service.expect("the pool opens");
+    runtime.spawn(Box::pin(async move {
+        service.run().await.expect("the back-end serves");
+    }));
+}
+
 /// Needs the trimming of the log, and the slabs that a writer gets while its tenure lasts.
 #[test]
 fn a_domain_grows_is_read_and_changes_its_writer_on_every_provider() {
     on_every_provider(|[server, one, other]| async move {
         let folder = tempfile::tempdir().expect("a folder");
         let (medium, _) = medium(&folder);
-        let made = StructurePool::create(medium.clone(), GEOMETRY).await;
-        drop(made.expect("the medium is sound"));
-        let of = (&*server.address, LEASE_NS);
-        let (port, runtime) = (server.port.clone(), server.runtime.clone());
-        let service = Service::start(port, runtime.clone(), medium, of).await;
-        let mut service = service.expect("the pool opens");
-        runtime.spawn(Box::pin(async move {
-            service.run().await.expect("the back-end serves");
-        }));
+        serve(&server, medium).await;
         let first = BackEnd::connect(&one.port, &server.address).await.unwrap();
         let second = BackEnd::connect(&other.port, &server.address)
             .await
@@ -85,7 +90,7 @@ fn a_domain_grows_is_read_and_changes_its_writer_on_every_provider() {
         let mut successor = loop {
             match second.writer(domain).await {
                 Ok(writer) => break writer,
-                Err(FrontEndError::Held { .. }) => runtime.sleep(100_000).await,
+                Err(FrontEndError::Held { .. }) => server.runtime.sleep(100_000).await,
                 Err(error) => panic!("{error}"),
             }
         };
@@ -112,15 +117,7 @@ fn a_read_in_the_call_counts_only_while_the_back_end_serves_and_the_structure_la
     on_every_provider(|[server, one, other]| async move {
         let folder = tempfile::tempdir().expect("a folder");
         let (medium, region) = medium(&folder);
-        let made = StructurePool::create(medium.clone(), GEOMETRY).await;
-        drop(made.expect("the medium is sound"));
-        let of = (&*server.address, LEASE_NS);
-        let (port, runtime) = (server.port.clone(), server.runtime.clone());
-        let service = Service::start(port, runtime.clone(), medium, of).await;
-        let mut service = service.expect("the pool opens");
-        runtime.spawn(Box::pin(async move {
-            service.run().await.expect("the back-end serves");
-        }));
+        serve(&server, medium).await;
         let first = BackEnd::connect(&one.port, &server.address).await.unwrap();
         let second = BackEnd::connect(&other.port, &server.address);
         let second = second.await.unwrap();
