@@ -97,8 +97,8 @@ const HUNTS: [Hunt; 14] = [
 /// Runs the campaign and the hunts. Returns `false` if a bug was not found, or if an oracle
 /// objected to the unchanged store.
 pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
-    let campaign = [BESIDE, "--test", CAMPAIGN.1];
-    let (campaign, beside): (Vec<_>, _) = built(metadata, BESIDE, &campaign)?
+    let targets = [BESIDE, "--test", CAMPAIGN.1];
+    let (campaign, beside): (Vec<_>, _) = built(metadata, BESIDE, &targets)?
         .into_iter()
         .partition(|executable| executable.name == CAMPAIGN.1);
     let [campaign] = &*campaign else {

@@ -18,7 +18,7 @@ use crate::backend::{PoolGeometry, Territory};
 use crate::shapes::Structure;
 use crate::shapes::btree::{BTree, InnerNodes, MemoryInCall, Page, Seek};
 
-/// What a reader of a tree remembers from call to call.
+/// The memory of a reader of a tree, kept from call to call.
 #[derive(Debug, Default)]
 pub(super) struct InCall {
     nodes: InnerNodes,

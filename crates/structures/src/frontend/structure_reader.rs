@@ -73,7 +73,7 @@ impl StructureReader {
         self.in_call.answers
     }
 
-    /// What `read` makes of the value of an encoded key; `None`: the key has none. Where the device reads in the call, a look-up in a tree ends in the call, too.
+    /// Looks an encoded key up, and returns the result of `read` on its value; `None`: the key has none. Where the device reads in the call, a look-up in a tree ends in the call, too.
     ///
     /// # Errors
     /// As [`StructureReader::end_of`].
