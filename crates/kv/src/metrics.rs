@@ -88,6 +88,15 @@ impl Latencies {
             .for_each(|(sum, more)| *sum = sum.saturating_add(more));
     }
 
+    /// The times since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = *self;
+        since.sum_ns = since.sum_ns.saturating_sub(before.sum_ns);
+        let counts = since.buckets.iter_mut().zip(before.buckets);
+        counts.for_each(|(count, before)| *count = count.saturating_sub(before));
+        since
+    }
+
     /// Number of calls.
     pub fn count(&self) -> u64 {
         self.buckets
@@ -232,6 +241,26 @@ impl Report {
 }
 
 impl PathMetrics {
+    /// The calls since `before`, an earlier report of the same server, and the clients of now.
+    ///
+    /// Where the server was started again in between, its counts are lower: those are 0 here.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            clients: self.clients,
+            reads: self.reads.saturating_sub(before.reads),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            round_trips: self.round_trips.saturating_sub(before.round_trips),
+            location_hits: self.location_hits.saturating_sub(before.location_hits),
+            location_misses: self.location_misses.saturating_sub(before.location_misses),
+            puts: self.puts.saturating_sub(before.puts),
+            deletes: self.deletes.saturating_sub(before.deletes),
+            refused: self.refused.saturating_sub(before.refused),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            read_latencies: self.read_latencies.since(&before.read_latencies),
+            write_latencies: self.write_latencies.since(&before.write_latencies),
+        }
+    }
+
     pub(crate) fn take_report(&mut self, report: &Report) {
         self.reads = self.reads.saturating_add(report.reads);
         self.read_bytes = self.read_bytes.saturating_add(report.read_bytes);

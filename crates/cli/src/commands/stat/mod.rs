@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::signals::Stop;
 use crate::values::Period;
 use gateway::{Admin, AdminFlags};
-use report::Report;
+use report::{Earlier, Report};
 
 /// Shows the content and the work of a running server, for clients of its memory and for its gateway.
 ///
@@ -36,7 +36,8 @@ pub struct Stat {
     /// Prints one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Prints repeatedly, redrawn on a terminal, until interrupted.
+    /// Prints repeatedly, redrawn on a terminal, until interrupted. Rates, sizes and times of calls are then those since the print before;
+    /// with --json they stand beside the others, under `interval`.
     #[arg(long)]
     pub watch: bool,
     /// Interval between two prints.
@@ -93,7 +94,7 @@ fn print_nodes(flags: &Stat, session: &Session) -> Result<(), Failure> {
         let words = match counted {
             Ok(metrics) => {
                 let words = report::text(&metrics, None);
-                reports.insert(name.clone(), Report::of(&metrics, None));
+                reports.insert(name.clone(), Report::of(&metrics, None, None));
                 words
             }
             Err(error) => {
@@ -136,12 +137,12 @@ fn watch(flags: &Stat, session: &Session, admin: Option<&Admin>) -> Result<(), F
 fn print(
     flags: &Stat,
     metrics: &Metrics,
-    before: Option<(&Metrics, Duration)>,
+    before: Earlier<'_>,
     admin: Option<&Admin>,
 ) -> Result<(), Failure> {
     let gateway = admin.map(Admin::status).transpose();
     if flags.json {
-        return output::json(&Report::of(metrics, gateway?));
+        return output::json(&Report::of(metrics, before, gateway?));
     }
     // The server's part is also of use without the gateway's part.
     output::bytes(report::text(metrics, before).as_bytes())?;

@@ -44,6 +44,9 @@ pub struct Report {
     process: u64,
     one_sided: PathReport,
     gateway: PathReport,
+    /// The calls since the report before, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<IntervalReport>,
     /// The answer of the gateway's admin port, if it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     admin: Option<Value>,
@@ -77,6 +80,17 @@ struct PathReport {
     write_latency: Times,
 }
 
+/// The calls between two reports.
+#[derive(Serialize)]
+struct IntervalReport {
+    seconds: f64,
+    one_sided: PathReport,
+    gateway: PathReport,
+}
+
+/// An earlier report of the same server, and its age.
+pub type Earlier<'a> = Option<(&'a Metrics, Duration)>;
+
 /// Times in nanoseconds. The quantiles are bounds of buckets; each bound is twice the bound before.
 #[derive(Serialize)]
 struct Times {
@@ -103,7 +117,7 @@ impl CleaningReport {
 
 impl Report {
     /// The report of a server, and of its gateway if the gateway was asked.
-    pub fn of(metrics: &Metrics, admin: Option<Value>) -> Self {
+    pub fn of(metrics: &Metrics, before: Earlier<'_>, admin: Option<Value>) -> Self {
         let stat = &metrics.stat;
         Self {
             keys: stat.keys,
@@ -134,6 +148,11 @@ impl Report {
             process: stat.process,
             one_sided: PathReport::of(&metrics.one_sided),
             gateway: PathReport::of(&metrics.gateway),
+            interval: before.map(|(before, age)| IntervalReport {
+                seconds: age.as_secs_f64(),
+                one_sided: PathReport::of(&metrics.one_sided.since(&before.one_sided)),
+                gateway: PathReport::of(&metrics.gateway.since(&before.gateway)),
+            }),
             admin,
         }
     }
@@ -167,8 +186,8 @@ impl Times {
     }
 }
 
-/// The report for human readers. `before` is an earlier report and its age, from which the rates per second follow.
-pub fn text(metrics: &Metrics, before: Option<(&Metrics, Duration)>) -> String {
+/// The report for human readers. With an earlier report, rates, sizes and times of the calls are those since then.
+pub fn text(metrics: &Metrics, before: Earlier<'_>) -> String {
     let rows = state_rows(metrics);
     let width = rows
         .iter()
@@ -181,13 +200,19 @@ pub fn text(metrics: &Metrics, before: Option<(&Metrics, Duration)>) -> String {
         .map(|(name, value)| format!("{name:<width$}  {value}\n"))
         .collect();
     let paths = [&metrics.one_sided, &metrics.gateway];
-    let earlier = before.map(|(metrics, age)| ([&metrics.one_sided, &metrics.gateway], age));
+    let calls = match before {
+        Some((before, age)) => {
+            let since = [
+                metrics.one_sided.since(&before.one_sided),
+                metrics.gateway.since(&before.gateway),
+            ];
+            since.map(|since| (since, Some(age)))
+        }
+        None => paths.map(|path| (*path, None)),
+    };
     text += &format!("{:<width$}  {:>20} {:>20}\n", "", "one-sided", "gateway");
     for (name, show) in PATH_ROWS {
-        let [one_sided, gateway] = [0, 1].map(|index| {
-            let earlier = earlier.map(|(paths, age)| (paths[index], age));
-            show(paths[index], earlier)
-        });
+        let [one_sided, gateway] = [0, 1].map(|index| show(paths[index], &calls[index]));
         text += &format!("{name:<width$}  {one_sided:>20} {gateway:>20}\n");
     }
     text
@@ -302,46 +327,52 @@ fn cleaned(cleaning: &Cleaning) -> String {
     text
 }
 
-type Earlier<'a> = Option<(&'a PathMetrics, Duration)>;
-type Show = fn(&PathMetrics, Earlier<'_>) -> String;
+/// All calls of a path, and those that the report is about, with the time in which they came if that is known.
+type Show = fn(&PathMetrics, &(PathMetrics, Option<Duration>)) -> String;
 
 /// The longest name below.
 const PATH_WIDTH: usize = "bytes of a write".len();
 
 const PATH_ROWS: [(&str, Show); 10] = [
     ("clients", |path, _| path.clients.to_string()),
-    ("keys read", |path, earlier| {
-        counted(path, earlier, |path| path.reads)
+    ("keys read", |path, calls| {
+        counted(path, calls, |path| path.reads)
     }),
-    ("puts", |path, earlier| {
-        counted(path, earlier, |path| path.puts)
+    ("puts", |path, calls| counted(path, calls, |path| path.puts)),
+    ("deletes", |path, calls| {
+        counted(path, calls, |path| path.deletes)
     }),
-    ("deletes", |path, earlier| {
-        counted(path, earlier, |path| path.deletes)
+    ("refused", |path, calls| {
+        counted(path, calls, |path| path.refused)
     }),
-    ("refused", |path, earlier| {
-        counted(path, earlier, |path| path.refused)
+    ("round trips", |path, calls| {
+        counted(path, calls, |path| path.round_trips)
     }),
-    ("round trips", |path, earlier| {
-        counted(path, earlier, |path| path.round_trips)
+    ("bytes of a read", |_, (calls, _)| {
+        average(calls.read_bytes, calls.reads)
     }),
-    ("bytes of a read", |path, _| {
-        average(path.read_bytes, path.reads)
+    ("bytes of a write", |_, (calls, _)| {
+        average(calls.written_bytes, calls.puts + calls.deletes)
     }),
-    ("bytes of a write", |path, _| {
-        average(path.written_bytes, path.puts + path.deletes)
+    ("read, 50 / 99 %", |_, (calls, _)| {
+        times(&calls.read_latencies)
     }),
-    ("read, 50 / 99 %", |path, _| times(&path.read_latencies)),
-    ("write, 50 / 99 %", |path, _| times(&path.write_latencies)),
+    ("write, 50 / 99 %", |_, (calls, _)| {
+        times(&calls.write_latencies)
+    }),
 ];
 
-fn counted(path: &PathMetrics, earlier: Earlier<'_>, count: fn(&PathMetrics) -> u64) -> String {
-    let now = count(path);
-    match earlier {
-        None => now.to_string(),
-        Some((before, age)) => {
-            let rate = now.saturating_sub(count(before)) as f64 / age.as_secs_f64().max(1e-3);
-            format!("{now} ({rate:.0}/s)")
+fn counted(
+    path: &PathMetrics,
+    (calls, time): &(PathMetrics, Option<Duration>),
+    count: fn(&PathMetrics) -> u64,
+) -> String {
+    let all = count(path);
+    match time {
+        None => all.to_string(),
+        Some(time) => {
+            let rate = count(calls) as f64 / time.as_secs_f64().max(1e-3);
+            format!("{all} ({rate:.0}/s)")
         }
     }
 }
@@ -377,6 +408,7 @@ mod tests {
         metrics.gateway.puts = 4;
         let mut later = metrics;
         later.one_sided.reads = 300;
+        later.one_sided.read_bytes += 200 * 64;
         let once = text(&metrics, None);
         assert!(once.contains("2 syncs (0.50 for each write)"), "{once}");
         let row = |text: &str, name: &str| {
@@ -398,6 +430,13 @@ mod tests {
             ["192", "-"]
         );
         let again = text(&later, Some((&metrics, Duration::from_secs(2))));
+        assert_eq!(
+            row(&again, "bytes of a read")
+                .split_whitespace()
+                .collect::<Vec<_>>()[4..],
+            ["64", "-"],
+            "the reads of the interval"
+        );
         let words = row(&again, "keys read");
         assert!(
             words.contains("300 (100/s)") && words.ends_with("0 (0/s)"),
