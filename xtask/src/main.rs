@@ -13,7 +13,7 @@
 //! | `executables.rs` | test executables, built and not run by cargo |
 //! | `layers.rs` | the crates that each crate may name |
 //! | `build_time.rs` | processor time of the release build, beside that of an older commit |
-//! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
+//! | `packaging/` | binary, manual, completions, unit and example configuration: in one folder, as a package of Debian, as an image |
 //! | `example_lock.rs` | the check that the lock file outside the workspace is up to date |
 //! | `source_rules.rs`, `lexer.rs` | forbidden words of source text |
 //! | `types.rs` | the files and fields of a type |
@@ -49,6 +49,7 @@ mod tally;
 mod tools;
 mod types;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -137,9 +138,13 @@ enum Command {
         #[arg(value_name = "BASE")]
         base: String,
     },
-    /// Builds the content of a package into target/packaging: binary, manual, completions, unit,
-    /// example configuration.
-    Packaging,
+    /// Builds packages into target/packaging: binary, manual, completions, unit and example configuration in one folder, as a
+    /// package of Debian, and as an image of a container.
+    Packaging {
+        /// The binary [default: built with the profile `dist`].
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+    },
     /// Runs fresh seeds of the simulated world for a while. A failure is printed with the command that repeats the run.
     Sim {
         /// Duration of the campaign.
@@ -216,7 +221,7 @@ fn run(command: Command) -> Result<bool> {
         }),
         Command::Mutants { arguments } => ci::mutants(&arguments),
         Command::BuildTime { base } => build_time::run(&base),
-        Command::Packaging => packaging::run(),
+        Command::Packaging { program } => packaging::run(program),
         Command::Sim { minutes } => sim::fresh_seeds(Duration::try_from_secs_f64(minutes * 60.0)?),
         Command::Needs { steps, install } => needs::run(&steps, install),
         Command::Layers => {

@@ -39,6 +39,7 @@ const CASES: &[(&str, &str)] = &[
         "first commands",
         include_str!("../../fresh/first-commands.sh"),
     ),
+    ("packages", include_str!("../../fresh/packages.sh")),
     (
         "the needs of the steps are installed",
         "cargo xtask needs --install tests verbs conformance end-to-end guest",
