@@ -1,9 +1,10 @@
-//! The end of a server. The first signal of those that usually end programs asks the server to end. A second signal
-//! ends the process as if there were no handler, so that a shell sees the signal.
+//! The end of a server, and new secrets for it. The first signal of those that usually end programs asks the server to end. A
+//! second signal ends the process as if there were no handler, so that a shell sees the signal.
 //!
 //! SIGHUP means that the terminal is gone. SIGHUP often comes twice, from the kernel and from the shell, and a
 //! session manager sends SIGTERM after it. SIGHUP therefore asks for the end, but does not count as the first of two
-//! signals. If the server was started to outlive its terminal (`nohup`), SIGHUP is left ignored.
+//! signals. If the server was started to outlive its terminal (`nohup`), SIGHUP is left ignored. A server that never had a
+//! terminal, as under a service manager, reads its secrets again, as such services do.
 
 use std::fs;
 use std::io;
@@ -22,9 +23,40 @@ pub struct Stop {
     said: AtomicBool,
 }
 
+/// Tells whether a signal has asked for new secrets.
+pub struct Reload(Arc<AtomicBool>);
+
+impl Reload {
+    /// Returns whether a signal has asked since the last call.
+    pub fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Starts to listen to the signals of a server.
+pub fn of_a_server() -> io::Result<(Stop, Reload)> {
+    let reload = Reload(Arc::default());
+    if has_terminal() {
+        return Ok((Stop::on_signals()?, reload));
+    }
+    let stop = Stop::on_signals_but_hangup()?;
+    if !is_ignored(SIGHUP) {
+        flag::register(SIGHUP, reload.0.clone())?;
+    }
+    Ok((stop, reload))
+}
+
 impl Stop {
     /// Starts to listen to SIGTERM, SIGINT, SIGQUIT and SIGHUP.
     pub fn on_signals() -> io::Result<Self> {
+        let stop = Self::on_signals_but_hangup()?;
+        if !is_ignored(SIGHUP) {
+            stop.raise_on(SIGHUP)?;
+        }
+        Ok(stop)
+    }
+
+    fn on_signals_but_hangup() -> io::Result<Self> {
         let stop = Self {
             asked: Arc::default(),
             signal: Arc::default(),
@@ -36,9 +68,6 @@ impl Stop {
             flag::register_conditional_default(*signal, is_second.clone())?;
             flag::register(*signal, is_second.clone())?;
             stop.raise_on(*signal)?;
-        }
-        if !is_ignored(SIGHUP) {
-            stop.raise_on(SIGHUP)?;
         }
         Ok(stop)
     }
@@ -70,6 +99,11 @@ impl Stop {
             ),
         })
     }
+}
+
+/// Returns whether this process has a controlling terminal (`tty(4)`: the open fails if it has none).
+fn has_terminal() -> bool {
+    fs::File::open("/dev/tty").is_ok()
 }
 
 /// Returns whether this process was started with `signal` ignored.

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `run.rs` | from the command to the exit status; a broken invariant is reported, not a backtrace |
 //! | `output.rs`, `progress.rs` | results to stdout, words to stderr |
+//! | `log.rs` | the log of a server: events with a level, for people or as JSON |
 //! | `failure.rs` | exit status and message |
 //! | `ndjson.rs` | the exchange format of import and export |
 //! | `size.rs` | sizes as people type them |
@@ -14,6 +15,7 @@
 
 pub mod child;
 pub mod failure;
+pub mod log;
 pub mod ndjson;
 pub mod output;
 pub mod progress;

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::Size;
 use crate::failure::Failure;
+use crate::log;
 
 /// Prints one JSON object as a line.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
@@ -67,6 +68,12 @@ pub fn wrap(text: &mut String, indent: &str, start: &str, words: &str) {
 
 /// Prints a message as a line on stderr.
 pub fn say(message: impl Display) {
+    if !log::takes(&message, false) {
+        line(&message);
+    }
+}
+
+fn line(message: &impl Display) {
     // A closed stderr has no reader.
     let _ = writeln!(io::stderr(), "{message}");
 }
@@ -80,7 +87,9 @@ pub fn say_to_a_person(message: impl Display) {
 
 /// Prints an error.
 pub fn error(message: &impl Display) {
-    say(format_args!("error: {message}"));
+    if !log::takes(message, true) {
+        line(&format_args!("error: {message}"));
+    }
 }
 
 /// Formats a number of bytes for people: a whole number of a unit is exact, any other number is rounded to a tenth.

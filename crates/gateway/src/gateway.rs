@@ -6,9 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::{GatewayError, system};
-use crate::options::GatewayOptions;
+use crate::options::{GatewayOptions, Password};
+use crate::secrets::Secrets;
 use crate::shared::{Shared, StopOnDrop};
-use crate::{admin, files, tls, worker};
+use crate::{admin, files, worker};
 
 /// The number of connections that the kernel holds until they are accepted: as many as a large client opens at once.
 const BACKLOG: i32 = 4096;
@@ -24,13 +25,13 @@ pub struct GatewayHandle {
 /// accepted the gateway's connections. The store may run in the calling thread and begin to serve later.
 pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError> {
     options.check()?;
-    let tls = options.tls.as_ref().map(tls::configuration).transpose()?;
+    let secrets = Secrets::of(&options)?;
     let wanted = options.limits.connections + options.newcomers();
     let possible = files::raise_limit(wanted);
     if possible < wanted {
         // Clients and newcomers keep their proportion.
         let clients = (options.limits.connections * possible / wanted).max(1);
-        eprintln!(
+        tracing::warn!(
             "gateway: the limit of open files leaves room for {clients} connections (raise it with `ulimit -n`)"
         );
         options.limits.connections = clients;
@@ -44,7 +45,7 @@ pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError>
     };
     let resp_address = resp.as_ref().map(address_of).transpose()?;
     let admin_address = admin.as_ref().map(address_of).transpose()?;
-    let shared = Arc::new(Shared::new(options, resp_address));
+    let shared = Arc::new(Shared::new(options, secrets, resp_address));
     let mut handle = GatewayHandle {
         shared: shared.clone(),
         admin: admin_address,
@@ -53,15 +54,15 @@ pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError>
     if let Some(resp) = resp {
         for index in 0..shared.threads.len() {
             let listener = resp.try_clone().map_err(system("copying the listener"))?;
-            let (shared, tls) = (shared.clone(), tls.clone());
+            let shared = shared.clone();
             handle.start(format!("gateway-{index}"), move || {
-                worker::run(index, listener, shared, tls)
+                worker::run(index, listener, shared)
             })?;
         }
     }
     if let Some(listener) = admin {
         handle.start("gateway-admin".to_owned(), move || {
-            admin::run(listener, shared, tls)
+            admin::run(listener, shared)
         })?;
     }
     Ok(handle)
@@ -133,6 +134,18 @@ impl GatewayHandle {
     /// give back its leases.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Puts `password`, and the present content of the certificate, its key and the clients' authority, in force for new
+    /// connections and new attempts to authenticate. Clients that are connected and authenticated stay so.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be used, or the gateway has a password where `password` is `None`, or none where it is `Some`. The
+    /// secrets before stay in force.
+    pub fn replace_secrets(&self, password: Option<Password>) -> Result<(), GatewayError> {
+        let shared = &self.shared;
+        shared.secrets.replace(&shared.options, password)
     }
 
     /// Asks the gateway to end without waiting for the end, for a caller that serves the store in the same thread. See

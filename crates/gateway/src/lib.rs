@@ -48,6 +48,7 @@ mod process;
 mod rate;
 mod reactor;
 mod resp;
+mod secrets;
 mod shared;
 mod sizes;
 mod sleeper;

@@ -131,14 +131,8 @@ impl GatewayOptions {
                 "neither an address for Redis clients nor one for metrics is given".to_owned(),
             ));
         }
-        if self
-            .password
-            .as_ref()
-            .is_some_and(|password| password.0.is_empty())
-        {
-            return Err(GatewayError::Options(
-                "an empty password protects nothing; leave it out, or choose one".to_owned(),
-            ));
+        if let Some(password) = &self.password {
+            password.check()?;
         }
         if let Some(tls) = &self.tls {
             read_secret(&tls.key)?;
@@ -225,6 +219,16 @@ impl Password {
                 path.display()
             ))),
         }
+    }
+
+    /// Refuses the empty password.
+    pub(crate) fn check(&self) -> Result<(), GatewayError> {
+        if self.0.is_empty() {
+            return Err(GatewayError::Options(
+                "an empty password protects nothing; leave it out, or choose one".to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     /// The text, for a client that has to send it.

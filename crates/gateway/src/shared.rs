@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::options::GatewayOptions;
+use crate::secrets::Secrets;
 use crate::sizes::{VALUES_SIZE_MAX, request_size_max};
 
 /// State that all threads of a gateway share.
 pub struct Shared {
     /// The options of the gateway.
     pub options: GatewayOptions,
+    /// The password and the certificate that are in force.
+    pub secrets: Secrets,
     /// The address for Redis clients, with the port that the system chose; `None` without RESP.
     pub resp: Option<SocketAddr>,
     /// Counts of each thread.
@@ -35,8 +38,9 @@ pub struct Seat(Arc<Shared>);
 
 impl Shared {
     /// The state of a gateway that starts.
-    pub fn new(options: GatewayOptions, resp: Option<SocketAddr>) -> Self {
+    pub fn new(options: GatewayOptions, secrets: Secrets, resp: Option<SocketAddr>) -> Self {
         Self {
+            secrets,
             threads: resp.map_or_else(Vec::new, |_| {
                 (0..options.threads.get()).map(|_| Arc::default()).collect()
             }),

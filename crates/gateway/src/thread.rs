@@ -70,7 +70,7 @@ impl Thread {
         let is_due = |told_at: Nanoseconds| now.saturating_sub(told_at) >= MESSAGE_NS;
         if self.told_at.get().is_none_or(is_due) {
             self.told_at.set(Some(now));
-            eprintln!("gateway: a connection ends: {error}");
+            tracing::warn!("gateway: a connection ends: {error}");
         }
     }
 }

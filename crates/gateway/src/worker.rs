@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustls::ServerConfig;
 use stonecast::local::{Client, Connection as StoreConnection};
 use stonecast::{Connector, OpenDevice};
 use stonecast_base::Nanoseconds;
@@ -56,12 +55,7 @@ const ACCEPT_MESSAGE_NS: Nanoseconds = 60_000_000_000;
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
 
 /// Runs thread number `index` to its end.
-pub fn run(
-    index: usize,
-    listener: TcpListener,
-    shared: Arc<Shared>,
-    tls: Option<Arc<ServerConfig>>,
-) -> Result<(), GatewayError> {
+pub fn run(index: usize, listener: TcpListener, shared: Arc<Shared>) -> Result<(), GatewayError> {
     let reactor = Rc::new(Reactor::new().map_err(system("creating an epoll instance"))?);
     let in_flight = Rc::new(Cell::new(0));
     let counters = shared.threads[index].clone();
@@ -82,7 +76,6 @@ pub fn run(
         let acceptor = Acceptor {
             context: context.clone(),
             listener,
-            tls,
             failure_told_at: Cell::new(None),
         };
         runtime.spawn(Box::pin(acceptor.run()));
@@ -121,7 +114,7 @@ fn connect(
             Err(failed) => failed.to_string(),
         };
         if failed != told {
-            eprintln!("gateway: waits for the cluster: {failed}");
+            tracing::warn!("gateway: waits for the cluster: {failed}");
             told = failed;
         }
         counters.rounds.add(1);
@@ -197,7 +190,6 @@ fn report(context: &Rc<Context>) {
 struct Acceptor {
     context: Rc<Context>,
     listener: Source<TcpListener>,
-    tls: Option<Arc<ServerConfig>>,
     /// The time at which the operator was last told that connections cannot be accepted.
     failure_told_at: Cell<Option<Nanoseconds>>,
 }
@@ -244,7 +236,7 @@ impl Acceptor {
                 Some(Errno::NFILE) => "the system's limit of open files is reached",
                 _ => "new connections wait",
             };
-            eprintln!("gateway: cannot accept a connection beside {open}: {error}: {words}");
+            tracing::warn!("gateway: cannot accept a connection beside {open}: {error}: {words}");
         }
         let is_paused = self.listener.pause().is_ok();
         runtime.sleep(ACCEPT_PAUSE_NS).await;
@@ -288,10 +280,12 @@ impl Acceptor {
         rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
         rustix::net::sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE)?;
         let local = socket.local_addr()?;
-        let transport = Transport::new(self.context.thread.reactor.add(socket)?, self.tls.as_ref())
-            .map_err(io::Error::other)?;
-        let needs_password = self.context.thread.shared.options.password.is_some();
-        let id = self.context.thread.shared.connection_id();
+        let shared = &self.context.thread.shared;
+        let source = self.context.thread.reactor.add(socket)?;
+        let transport = Transport::new(source, shared.secrets.tls().as_ref());
+        let transport = transport.map_err(io::Error::other)?;
+        let needs_password = shared.options.password.is_some();
+        let id = shared.connection_id();
         let session = Session::new(
             id,
             peer,

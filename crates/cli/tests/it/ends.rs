@@ -1,14 +1,34 @@
 //! The end of a server, requested by a signal or by the end of its terminal, and the messages about the end.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{Place, Server, command, stonecast};
 
 const OPTIONS: [&str; 4] = ["--durability", "process", "--capacity", "64MiB"];
+
+/// Starts a server on `data` whose terminal ends with the returned file.
+fn at_a_terminal(data: &Path) -> (Server, OwnedFd) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("terminals are left");
+    grantpt(&terminal).expect("the terminal is ours");
+    unlockpt(&terminal).expect("the terminal is ours");
+    let name = ptsname(&terminal, Vec::new()).expect("a terminal has a name");
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .args(["-c", "exec setsid --ctty \"$@\" < \"$0\""])
+        .arg(name.to_str().expect("a name in UTF-8"))
+        .arg(command().get_program())
+        .arg("serve")
+        .arg("--data")
+        .arg(data)
+        .args(OPTIONS);
+    (Server::of(shell, data), terminal)
+}
 
 fn assert_closed(pool: &Path) {
     let report = stonecast(["inspect", &pool.display().to_string(), "--json"]).json();
@@ -49,9 +69,9 @@ fn a_server_says_that_it_shuts_down_and_that_it_ended_in_good_order() {
 #[test]
 fn a_server_whose_terminal_goes_ends_in_good_order() {
     let place = Place::in_volatile_memory();
-    let mut server = Server::start(&place.pool(), OPTIONS);
+    let (mut server, terminal) = at_a_terminal(&place.pool());
     server.client(&["put", "k", "v"]).text();
-    server.signal(Signal::HUP);
+    drop(terminal);
     server.signal(Signal::HUP);
     assert_eq!(server.wait().code(), Some(0));
     let heard = server.heard_to_the_end();
@@ -63,7 +83,7 @@ fn a_server_whose_terminal_goes_ends_in_good_order() {
 #[test]
 fn sigterm_after_the_end_of_the_terminal_asks_the_server_to_end_and_does_not_stop_it_at_once() {
     let place = Place::in_volatile_memory();
-    let mut server = Server::start(&place.pool(), OPTIONS);
+    let (mut server, _terminal) = at_a_terminal(&place.pool());
     // Both signals are pending when the server continues.
     server.signal(Signal::STOP);
     server.signal(Signal::HUP);

@@ -29,5 +29,6 @@ mod sharing;
 mod stat_admin;
 mod statuses;
 mod structures;
+mod supervision;
 mod transfer;
 mod ycsb;

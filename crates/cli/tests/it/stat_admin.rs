@@ -9,7 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use crate::support::{Place, Server, command, run};
 
 /// Writes a file that others cannot read.
-fn secret(folder: &Path, name: &str, text: &str) -> PathBuf {
+pub fn secret(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
     fs::write(&path, text).expect("room for a file");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
@@ -17,7 +17,7 @@ fn secret(folder: &Path, name: &str, text: &str) -> PathBuf {
 }
 
 /// Writes the files of an authority, and of a server with the authority's certificate.
-fn certificates(folder: &Path) {
+pub fn certificates(folder: &Path) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
@@ -31,7 +31,7 @@ fn certificates(folder: &Path) {
     secret(folder, "server.key", &key.serialize_pem());
 }
 
-fn admin_port(server: &mut Server) -> String {
+pub fn admin_port(server: &mut Server) -> String {
     let heard = server.heard();
     let (_, after) = heard.split_once("http://").expect("an admin port");
     let (_, port) = after

@@ -33,8 +33,6 @@ use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use rustls::ServerConfig;
-
 use crate::error::{GatewayError, system};
 use crate::shared::{Shared, StopOnDrop};
 
@@ -42,11 +40,7 @@ use crate::shared::{Shared, StopOnDrop};
 pub const CONNECTIONS_MAX: usize = stay::HEADS_MAX + stay::ANSWERS_MAX;
 
 /// Serves the admin port until the gateway is stopped.
-pub fn run(
-    listener: TcpListener,
-    shared: Arc<Shared>,
-    tls: Option<Arc<ServerConfig>>,
-) -> Result<(), GatewayError> {
+pub fn run(listener: TcpListener, shared: Arc<Shared>) -> Result<(), GatewayError> {
     let pulse = Arc::new(pulse::Pulse::new(shared.clone()));
     let (sender, questions) = mpsc::channel();
     let observe = {
@@ -61,7 +55,7 @@ pub fn run(
         .spawn(observe)
         .map_err(system("starting a thread"))?;
     // The observer ends once the server, which holds the sender, has ended.
-    let result = serve::run(listener, answer::Admin::new(shared, pulse, sender), tls);
+    let result = serve::run(listener, answer::Admin::new(shared, pulse, sender));
     let observed = observer.join().map_err(|_| GatewayError::Panicked);
     result.and(observed)
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::SystemTime;
 
-use rustls::ServerConfig;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Park, Runtime, boot_time, select};
 
@@ -22,7 +21,6 @@ use super::http::{Answer, HEAD_SIZE_MAX, Head, Status};
 use super::stay::{Crowd, Stay};
 use super::stream::Stream;
 use crate::error::{GatewayError, system};
-use crate::options::Password;
 use crate::origin::Origin;
 use crate::reactor::{Reactor, Source};
 
@@ -36,8 +34,8 @@ const LOOK_NS: Nanoseconds = 100_000_000;
 /// State that all connections share.
 struct Port {
     admin: Admin,
-    password: Option<Password>,
-    tls: Option<Arc<ServerConfig>>,
+    /// Whether this machine alone reaches the port, which then asks for no password.
+    is_open: bool,
     runtime: Rc<dyn Runtime>,
     reactor: Rc<Reactor>,
     crowd: Rc<Crowd>,
@@ -61,11 +59,7 @@ impl Park for Sockets {
 }
 
 /// Answers requests until the gateway is stopped.
-pub fn run(
-    listener: TcpListener,
-    admin: Admin,
-    tls: Option<Arc<ServerConfig>>,
-) -> Result<(), GatewayError> {
+pub fn run(listener: TcpListener, admin: Admin) -> Result<(), GatewayError> {
     let reactor = Rc::new(Reactor::new().map_err(system("creating an epoll instance"))?);
     let executor = BusyPoll::new(Rc::new(Sockets(reactor.clone())), 0);
     // A port that is reachable from other machines requires the password.
@@ -75,8 +69,7 @@ pub fn run(
         .ip()
         .is_loopback();
     let port = Rc::new(Port {
-        password: admin.shared.options.password.clone().filter(|_| !is_open),
-        tls,
+        is_open,
         runtime: executor.runtime(),
         reactor,
         crowd: Rc::default(),
@@ -136,14 +129,16 @@ fn admit(port: &Rc<Port>, socket: TcpStream, peer: SocketAddr) -> io::Result<()>
 }
 
 async fn connection(port: &Port, source: Source<TcpStream>, stay: &Stay) -> io::Result<()> {
-    let mut stream = Stream::new(source, port.tls.as_ref()).map_err(io::Error::other)?;
+    let secrets = &port.admin.shared.secrets;
+    let mut stream = Stream::new(source, secrets.tls().as_ref()).map_err(io::Error::other)?;
     let reading = port.runtime.within(HEAD_NS_MAX, head(&mut stream));
     let Ok(head) = reading.await else {
         return Ok(());
     };
     let (answer, is_head_only) = match head? {
         Ok(head) => {
-            let (password, runtime) = (port.password.as_ref(), &port.runtime);
+            let password = secrets.password().filter(|_| !port.is_open);
+            let (password, runtime) = (password.as_deref(), &port.runtime);
             let answer = port.admin.answer(&head, password, stay, runtime).await;
             (answer, head.method == "HEAD")
         }

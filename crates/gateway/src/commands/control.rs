@@ -66,7 +66,8 @@ async fn guess(
 
 async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), CommandError> {
     let context = run.context;
-    let password = context.thread.shared.options.password.as_ref();
+    let password = context.thread.shared.secrets.password();
+    let password = password.as_deref();
     match *control {
         Control::Auth(credentials) => {
             run.session.authenticate(credentials, password)?;

@@ -7,6 +7,7 @@ use stonecast::Address;
 use stonecast_media::SHARDS_MAX;
 
 use super::gateway::GatewayFlags;
+use super::log::LogFlags;
 use super::sharing::SharingFlags;
 use crate::flags::{DurabilityArgument, VerbsFlags};
 use crate::values::{self, Period, Size};
@@ -104,6 +105,8 @@ pub struct Serve {
     #[arg(long, hide = true, value_name = "PROCESS")]
     pub exit_with_parent: Option<i32>,
     // These flags come last: flags after them would stand under their headings.
+    #[command(flatten)]
+    pub log: LogFlags,
     #[command(flatten)]
     pub sharing: SharingFlags,
     #[command(flatten)]

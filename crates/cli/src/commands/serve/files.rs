@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::output::say;
+use tracing::warn;
 
 /// Files of a client over shared memory: its socket, the area of the connection, its key table and bell, and memory for
 /// answers, staging and reports.
@@ -24,9 +24,9 @@ pub fn provide_for(clients: usize) {
     };
     let needed = clients as u64 * FILES_PER_CLIENT + OTHER_FILES;
     if let Some(few) = current.filter(|&current| current < needed) {
-        say(format_args!(
+        warn!(
             "this process may open {few} files, and {clients} clients need up to {needed}: further clients are refused once the \
              files are used up. Raise the limit (ulimit -Hn, LimitNOFILE= of a systemd unit), or lower --clients-max"
-        ));
+        );
     }
 }

@@ -97,7 +97,6 @@ impl GatewayFlags {
                 ));
             }
         };
-        let password = self.password_file.clone().map(|path| Password::read(&path));
         let whole = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
         let most = GatewayLimits::default();
         let limits = GatewayLimits {
@@ -121,9 +120,7 @@ impl GatewayFlags {
         let options = GatewayOptions {
             resp,
             admin,
-            password: password
-                .transpose()
-                .map_err(|error| Failure::usage(error.to_string()))?,
+            password: self.password()?,
             tls,
             threads: self.gateway_threads.map_or(NonZeroUsize::MIN, Into::into),
             limits,
@@ -134,6 +131,14 @@ impl GatewayFlags {
             .check()
             .map_err(|error| Failure::usage(error.to_string()))?;
         Ok(Some(options))
+    }
+
+    /// The password that the file has now.
+    pub fn password(&self) -> Result<Option<Password>, Failure> {
+        let password = self.password_file.as_deref().map(Password::read);
+        password
+            .transpose()
+            .map_err(|error| Failure::usage(error.to_string()))
     }
 
     /// A given flag that has no meaning without any address.

@@ -3,10 +3,13 @@
 mod arguments;
 mod files;
 mod gateway;
+mod log;
+mod oversight;
 mod pool;
 mod settings;
 mod sharing;
 mod structures;
+mod supervisor;
 
 use std::fs;
 use std::io;
@@ -18,23 +21,25 @@ use stonecast::server::Closing;
 use stonecast_console::child::{end_with, write_ready_file};
 use stonecast_fabric_shm::{Log, ShmOptions};
 use stonecast_gateway::GatewayHandle;
-use stonecast_media::MediaError;
+use tracing::{error, info, warn};
 
 pub use arguments::Serve;
+use oversight::Oversight;
 use settings::Serving;
+use supervisor::Supervisor;
 
 use crate::fabric::DeviceSettings;
 use crate::failure::Failure;
-use crate::output::say;
-use crate::signals::Stop;
+use crate::signals;
 
 /// Serves the pool until the process is asked to end.
 pub fn run(flags: &Serve) -> Result<(), Failure> {
+    flags.log.start();
     if flags.structures.is_some() && flags.data.is_none() {
         return structures::run_alone(flags);
     }
     let serving = &Serving::of(flags)?;
-    let stop = Stop::on_signals()?;
+    let (stop, reload) = signals::of_a_server()?;
     if let Some(parent) = flags.exit_with_parent {
         end_with(parent)?;
     }
@@ -52,18 +57,23 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
             return Err(failure);
         }
     };
-    pool::say_opened(server.opening(), start);
-    say_ready(serving, gateway.as_ref());
-    if let Some(beside) = &beside {
-        beside.say_ready();
-    }
-    let kept = (&*serving.data, serving.node.is_some());
-    let stop = Ending {
-        stop: &stop,
-        beside: beside.as_ref(),
+    pool::tell_opened(server.opening(), start);
+    let oversight = Oversight {
+        stop,
+        reload,
+        supervisor: Supervisor::of_this_process(),
+        secrets: &flags.gateway,
+        beside,
     };
-    serve(server, gateway, &stop, kept)?;
-    if let Some(beside) = beside {
+    let status = tell_ready(serving, gateway.as_ref());
+    oversight
+        .beside
+        .iter()
+        .for_each(structures::Beside::tell_ready);
+    oversight.supervisor.ready(&status);
+    let kept = (&*serving.data, serving.node.is_some());
+    serve(server, gateway, &oversight, kept)?;
+    if let Some(beside) = oversight.beside {
         beside.end()?;
     }
     if let Some(path) = &flags.ready_file {
@@ -72,29 +82,17 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The reasons for a server to end: a signal, or the end of what is served beside it.
-struct Ending<'a> {
-    stop: &'a Stop,
-    beside: Option<&'a structures::Beside>,
-}
-
-impl Ending<'_> {
-    fn asked(&self) -> bool {
-        self.stop.asked() || self.beside.is_some_and(structures::Beside::has_ended)
-    }
-}
-
 /// Opens or creates the pool, and listens.
 fn open(serving: &Serving, accepts_copy: bool) -> Result<Server, Failure> {
     let shared_memory = ShmOptions {
         socket_mode: serving.sharing.socket_mode.0,
         socket_group: serving.sharing.group()?,
-        log: Log::new(|line| say(line)),
+        log: Log::new(|line| warn!("{line}")),
         ..ShmOptions::default()
     };
     let device = DeviceSettings::of(&serving.listen[0], shared_memory, &serving.verbs)?;
     let opened = pool::builder(serving, accepts_copy).open_on(|pool| {
-        pool::say_opening(pool);
+        pool::tell_opening(pool);
         device.open(Some(pool.platform))
     });
     opened.map_err(pool::refused)
@@ -116,19 +114,11 @@ fn start_gateway(serving: &Serving, flags: &Serve) -> Result<Option<GatewayHandl
 fn serve(
     server: Server,
     gateway: Option<GatewayHandle>,
-    stop: &Ending<'_>,
+    oversight: &Oversight<'_>,
     kept: (&Path, bool),
 ) -> Result<(), Failure> {
-    let stops = || {
-        server.take_trouble().iter().for_each(say_trouble);
-        if let Some(error) = server.take_refusal() {
-            say(format_args!("a client was not accepted: {error}"));
-        }
-        stop.stop.news().iter().for_each(say);
-        is_to_end(stop, gateway.as_ref())
-    };
-    if let Err(error) = server.run(&stops) {
-        say(
+    if let Err(error) = server.run(&|| oversight.look(&server, gateway.as_ref())) {
+        error!(
             "the pool is left as a killed server leaves a pool; the next server recovers every acknowledged write",
         );
         return Err(error.into());
@@ -136,34 +126,35 @@ fn serve(
     let stopped = gateway.map_or(Ok(()), GatewayHandle::stop);
     let closing = server.close()?;
     stopped?;
-    say_end(closing, kept);
+    tell_end(closing, kept);
     Ok(())
 }
 
-/// Prints the server's addresses, and which clients may connect.
-fn say_ready(serving: &Serving, gateway: Option<&GatewayHandle>) {
+/// Tells the server's addresses, and which clients may connect. Returns the last line.
+fn tell_ready(serving: &Serving, gateway: Option<&GatewayHandle>) -> String {
     for address in &serving.listen {
         if let Some(path) = address.socket() {
-            say(format_args!(
+            info!(
+                %address,
                 "clients at {address}: {}; at most {} at a time",
                 serving.sharing.admitted(path),
                 serving.places.clients
-            ));
+            );
         }
     }
     let mut addresses: Vec<String> = serving.listen.iter().map(ToString::to_string).collect();
     addresses.extend(gateway.map(addresses_of).into_iter().flatten());
     if let (Some(node), Some(cluster)) = (&serving.node, &serving.cluster) {
-        say(format_args!(
+        info!(
+            node,
             "node {node} is registered in its cluster; `stonecast cluster status --config-store {}` shows its copies",
             shown(cluster)
-        ));
+        );
     }
-    say(format_args!(
-        "ready: serving {} at {}",
-        serving.data.display(),
-        addresses.join(", ")
-    ));
+    let (data, addresses) = (serving.data.display(), addresses.join(", "));
+    let status = format!("serving {data} at {addresses}");
+    info!(%data, addresses, "ready: {status}");
+    status
 }
 
 /// The address of a store without user, password and files.
@@ -174,42 +165,19 @@ fn shown(store: &str) -> String {
     words.strip_prefix("cluster:").unwrap_or(&words).to_owned()
 }
 
-/// Prints how the server left the pool in that folder.
-fn say_end(closing: Closing, (data, is_node): (&Path, bool)) {
+/// Tells how the server left the pool in that folder.
+fn tell_end(closing: Closing, (data, is_node): (&Path, bool)) {
     let data = data.display();
     match closing {
-        Closing::Unclean if is_node => say(format_args!(
+        Closing::Unclean if is_node => info!(
             "ended: other nodes lead the shards of this one, and the next start reads the log in {data}"
-        )),
-        Closing::Clean => say(format_args!("ended in order: {data} is closed")),
-        Closing::Unclean => say(format_args!(
+        ),
+        Closing::Clean => info!("ended in order: {data} is closed"),
+        Closing::Unclean => warn!(
             "ended, but {data} is left as a killed server leaves a pool: a client was stopped in the middle of a publication \
              and may continue. Every acknowledged write is there; end that client before the next start, which reads the log"
-        )),
+        ),
     }
-}
-
-/// Prints why there is no room for writes.
-fn say_trouble(error: &MediaError) {
-    let remedy = match error {
-        MediaError::NoSpace { .. } => {
-            "free space on that file system, or move the pool to a larger one"
-        }
-        _ => "check that disk for errors",
-    };
-    say(format_args!("writes are refused: {error}; {remedy}"));
-}
-
-/// Returns whether the server has nothing left to do. A gateway is asked to end first, and is served to its end: the
-/// commands that its clients have sent are done and answered.
-fn is_to_end(stop: &Ending<'_>, gateway: Option<&GatewayHandle>) -> bool {
-    let Some(gateway) = gateway else {
-        return stop.asked();
-    };
-    if stop.asked() {
-        gateway.ask_to_stop();
-    }
-    gateway.has_ended()
 }
 
 fn addresses_of(gateway: &GatewayHandle) -> impl Iterator<Item = String> {

@@ -5,12 +5,13 @@ use std::time::Instant;
 use stonecast::server::{Builder, Clients, Opening, PoolDescription};
 use stonecast::{Durability, ErrorKind, PersistenceDomain, Server};
 use stonecast_kv::RecoveryReport;
+use tracing::{info, warn};
 
 use super::arguments::{ClientsArgument, PlatformArgument};
 use super::settings::Serving;
 use crate::failure::Failure;
 use crate::flags::DurabilityArgument;
-use crate::output::{say, size};
+use crate::output::size;
 use crate::values::Size;
 
 /// The library's builder, with everything that the command line sets.
@@ -90,22 +91,22 @@ pub fn refused(error: stonecast::Error) -> Failure {
     }
 }
 
-/// Prints which pool is about to be opened. Opening takes time if the pool's log is scanned.
-pub fn say_opening(pool: &PoolDescription) {
+/// Tells which pool is about to be opened. Opening takes time if the pool's log is scanned.
+pub fn tell_opening(pool: &PoolDescription) {
     if !pool.is_new {
-        say(format_args!("opening {}", described(pool)));
+        info!("opening {}", described(pool));
     }
 }
 
 /// Reports the result of the opening, which began at `start`.
-pub fn say_opened(opening: &Opening, start: Instant) {
+pub fn tell_opened(opening: &Opening, start: Instant) {
     if opening.pool.is_new {
-        say(format_args!("created {}", described(&opening.pool)));
+        info!("created {}", described(&opening.pool));
     }
     for repair in &opening.repairs {
-        say(format_args!("repaired: {}", repair.corruption));
+        warn!("repaired: {}", repair.corruption);
     }
-    say_recovery(&opening.recovery, start);
+    tell_recovery(&opening.recovery, start);
 }
 
 /// Place, capacity and promise of a pool.
@@ -124,27 +125,28 @@ fn described(pool: &PoolDescription) -> String {
     )
 }
 
-fn say_recovery(report: &RecoveryReport, start: Instant) {
+fn tell_recovery(report: &RecoveryReport, start: Instant) {
     report
         .repairs
         .iter()
-        .for_each(|damage| say(format_args!("not used: {damage}")));
+        .for_each(|damage| warn!("not used: {damage}"));
     if report.lost > 0 {
-        say(format_args!(
-            "{} records were lost with the power, as --durability process allows",
-            report.lost
-        ));
+        warn!(
+            records = report.lost,
+            "{} records were lost with the power, as --durability process allows", report.lost
+        );
     }
     if report.torn_tails > 0 {
-        say(format_args!(
+        info!(
+            segments = report.torn_tails,
             "{} segments end in writes that were never acknowledged; they are left out",
             report.torn_tails
-        ));
+        );
     }
     if report.lacks_checkpoint {
-        say(format_args!(
+        warn!(
             "the pool was closed without a checkpoint, because its medium had no room: the log was scanned"
-        ));
+        );
     }
     let how = if report.used_checkpoint {
         " and a checkpoint"
@@ -153,8 +155,11 @@ fn say_recovery(report: &RecoveryReport, start: Instant) {
     };
     let seconds = start.elapsed().as_secs_f64();
     let scanned = size(report.bytes_scanned);
-    say(format_args!(
+    info!(
+        seconds,
+        keys = report.keys,
+        bytes_scanned = report.bytes_scanned,
         "opened in {seconds:.2} s: {} keys, from {scanned} of log{how}",
         report.keys
-    ));
+    );
 }

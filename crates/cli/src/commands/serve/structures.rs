@@ -10,14 +10,16 @@ use stonecast::structures::{Builder, Server};
 use stonecast::{Address, Durability, PersistenceDomain};
 use stonecast_console::child::{end_with, write_ready_file};
 use stonecast_fabric_shm::{Log, ShmOptions};
+use tracing::{info, warn};
 
 use super::arguments::{PlatformArgument, Serve};
 use super::remove;
+use super::supervisor::Supervisor;
 use crate::fabric::DeviceSettings;
 use crate::failure::Failure;
 use crate::flags::DurabilityArgument;
-use crate::output::{say, size};
-use crate::signals::Stop;
+use crate::output::size;
+use crate::signals;
 
 /// The back-end that the flags ask for.
 fn builder(flags: &Serve, data: &Path) -> Builder {
@@ -49,7 +51,7 @@ fn shared_memory(flags: &Serve) -> Result<ShmOptions, Failure> {
     Ok(ShmOptions {
         socket_mode: flags.sharing.socket_mode.0,
         socket_group: flags.sharing.group()?,
-        log: Log::new(|line| say(line)),
+        log: Log::new(|line| warn!("{line}")),
         ..ShmOptions::default()
     })
 }
@@ -71,7 +73,8 @@ pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
             )));
         }
     }
-    let stop = Stop::on_signals()?;
+    let (stop, reload) = signals::of_a_server()?;
+    let supervisor = Supervisor::of_this_process();
     if let Some(parent) = flags.exit_with_parent {
         end_with(parent)?;
     }
@@ -92,29 +95,39 @@ pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
     if let Some(path) = &flags.ready_file {
         write_ready_file(path)?;
     }
-    say_ready(&server);
+    supervisor.ready(&tell_ready(&server));
     server.run(&|| {
-        stop.news().iter().for_each(say);
+        supervisor.alive();
+        if reload.take() {
+            warn!("SIGHUP: data structures have no secrets to read again");
+        }
+        stop.news().iter().for_each(|news| info!("{news}"));
+        if stop.asked() {
+            supervisor.stopping();
+        }
         stop.asked()
     })?;
     server.close()?;
-    say(format_args!("ended in order: {} is closed", data.display()));
+    info!("ended in order: {} is closed", data.display());
     match &flags.ready_file {
         Some(path) => remove(path),
         None => Ok(()),
     }
 }
 
-fn say_ready(server: &Server) {
+fn tell_ready(server: &Server) -> String {
     let pool = server.description();
     let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
-    say(format_args!(
-        "ready: serving data structures in {} ({}, durability {}) at {}",
+    let addresses = addresses.join(", ");
+    let status = format!(
+        "serving data structures in {} ({}, durability {}) at {}",
         pool.data.display(),
         size(pool.capacity),
         pool.durability,
-        addresses.join(", ")
-    ));
+        addresses
+    );
+    info!(data = %pool.data.display(), addresses, "ready: {status}");
+    status
 }
 
 /// A back-end in a thread beside the server of keys and values.
@@ -139,7 +152,7 @@ impl Beside {
             let options = ShmOptions {
                 socket_mode: mode,
                 socket_group: group,
-                log: Log::new(|line| say(line)),
+                log: Log::new(|line| warn!("{line}")),
                 ..ShmOptions::default()
             };
             let device = DeviceSettings::SharedMemory(options);
@@ -161,9 +174,9 @@ impl Beside {
         }
     }
 
-    pub fn say_ready(&self) {
+    pub fn tell_ready(&self) {
         let (data, address) = (self.data.display(), Address::of_pool(&self.data));
-        say(format_args!("data structures in {data} at {address}"));
+        info!(%data, %address, "data structures in {data} at {address}");
     }
 
     /// Whether the back-end has ended by itself.

@@ -210,7 +210,8 @@ impl Server {
         Self::of(command, &folder.join("stonecast-data"))
     }
 
-    fn spawn(mut command: Command, data: &Path) -> Self {
+    /// Starts a server with this command, which names the pool in `data`, and does not wait.
+    pub fn spawn(mut command: Command, data: &Path) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
