@@ -1,5 +1,6 @@
 //! `cluster`: the commands on the configuration of a cluster, on stores in files.
 
+mod compose;
 mod creation;
 mod gateways;
 mod nodes;

@@ -353,7 +353,7 @@ pub struct Etcd {
 
 impl Etcd {
     /// `None`: there is none on this machine.
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let free = || {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
             listener.local_addr().expect("an address").to_string()
@@ -398,7 +398,8 @@ impl Etcd {
         })
     }
 
-    fn address(&self) -> String {
+    /// The address of a configuration.
+    pub fn address(&self) -> String {
         format!("etcd://{}/stonecast", self.endpoint)
     }
 }
