@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::metadata::Metadata;
-use crate::selection::TESTS;
+use crate::selection::{PROGRAMS, TESTS};
 use crate::step::cargo;
 use crate::tools::{output_of, run};
 
@@ -43,13 +43,7 @@ struct Build {
 const BUILDS: &[Build] = &[
     Build {
         set: Set::Binary,
-        arguments: &[
-            "test",
-            "--package",
-            "stonecast-cli",
-            "--locked",
-            "--release",
-        ],
+        arguments: PROGRAMS,
         wanted: &[
             ("stonecast-cli", "stonecast", "stonecast"),
             ("stonecast-cli", "it", "cli-it"),
