@@ -1,7 +1,6 @@
 //! A server under a service manager: its reports, its log, and secrets that change while it runs.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::gateway::address;
 use crate::stat_admin::{admin_port, certificates, secret};
 use crate::support::{Place, Reply, RespClient, Server, command, run};
 
@@ -27,15 +27,6 @@ fn service(data: &Path) -> Command {
         .arg(data)
         .args(OPTIONS);
     serve
-}
-
-fn resp_address(server: &mut Server) -> SocketAddr {
-    let (_, after) = server
-        .heard()
-        .split_once("redis://")
-        .expect("an address for Redis clients");
-    let address = after.split([',', '\n']).next().expect("an address");
-    address.parse().expect("an address")
 }
 
 fn wait_for(server: &mut Server, words: &str) {
@@ -84,7 +75,7 @@ fn a_new_password_is_in_force_after_sighup_and_a_bad_one_is_not() {
         .args(["--resp", "127.0.0.1:0", "--password-file"])
         .arg(&password);
     let mut server = Server::of(serve, &place.pool());
-    let address = resp_address(&mut server);
+    let address = address(&mut server, "redis://");
     let ok = Reply::Line("+OK".to_owned());
     let is_right = |word: &str| RespClient::connect(address).call(&format!("AUTH {word}")) == ok;
     let mut early = RespClient::connect(address);
@@ -129,10 +120,10 @@ fn a_new_certificate_is_in_force_after_sighup() {
         .arg(folder.join("server.key"));
     let mut server = Server::of(serve, &place.pool());
     let admin = format!("localhost:{}", admin_port(&mut server));
-    let address = server.address();
+    let store = server.address();
     let ask = |authority: &Path| {
         let mut stat = command();
-        stat.args(["stat", "--json", "--connect", &address, "--admin", &admin])
+        stat.args(["stat", "--json", "--connect", &store, "--admin", &admin])
             .arg("--tls-authority")
             .arg(authority);
         run(stat, b"")

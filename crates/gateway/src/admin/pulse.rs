@@ -45,13 +45,15 @@ impl Pulse {
 mod tests {
     use super::*;
     use crate::options::GatewayOptions;
+    use crate::secrets::Secrets;
 
     /// Needs a thread's silence to begin with its last progress, and not with the last question.
     #[test]
     fn a_thread_that_stands_still_is_noticed_and_is_alive_again_once_it_continues() {
         let address = "127.0.0.1:1".parse().unwrap();
         let options = GatewayOptions::new(address, "shm:/nowhere");
-        let shared = Arc::new(Shared::new(options, Some(address)));
+        let secrets = Secrets::of(&options).unwrap();
+        let shared = Arc::new(Shared::new(options, secrets, Some(address)));
         let pulse = Pulse::new(shared.clone());
         let long_ago = Instant::now().checked_sub(2 * SILENCE_MAX).unwrap();
         let stand_still = || pulse.rounds.lock().unwrap()[0].1 = long_ago;

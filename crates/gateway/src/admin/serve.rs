@@ -8,7 +8,6 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::SystemTime;
 
