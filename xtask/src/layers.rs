@@ -132,6 +132,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const ON_TOP: &[&str] = &[
     "check",
     "stonecast",
+    "python",
     "gateway",
     "console",
     "bench",
@@ -150,6 +151,7 @@ const NOT_OF_THE_PRODUCT: &[&str] = &[
     "stonecast-check",
     "stonecast-published",
     "stonecast-lab",
+    "stonecast-python",
     "lmdb-rkv",
     "redis",
     "plotters",

@@ -72,7 +72,7 @@ pub const NEEDS: &[Need] = &[
         name: "Python's ensurepip",
         sign: Sign::PythonModule("ensurepip"),
         package: Some("python3-venv"),
-        steps: &["conformance"],
+        steps: &["conformance", "python"],
     },
     program("node", "nodejs", &["conformance"]),
     program("npm", "npm", &["conformance"]),

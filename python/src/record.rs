@@ -1,0 +1,60 @@
+//! Entries and records of a store.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// A value with its version.
+#[pyclass(frozen, get_all, module = "stonecast")]
+pub struct Entry {
+    /// The value.
+    value: Py<PyBytes>,
+    /// Of two versions of one key, the larger one is newer.
+    version: u64,
+}
+
+impl Entry {
+    pub fn new(py: Python<'_>, value: &[u8], version: u64) -> Self {
+        let value = PyBytes::new(py, value).unbind();
+        Self { value, version }
+    }
+}
+
+#[pymethods]
+impl Entry {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let value = self.value.bind(py).repr()?;
+        Ok(format!("Entry(value={value}, version={})", self.version))
+    }
+}
+
+/// A key with its value and version.
+#[pyclass(frozen, get_all, module = "stonecast")]
+pub struct Record {
+    /// The key.
+    key: Py<PyBytes>,
+    /// The value.
+    value: Py<PyBytes>,
+    /// The version.
+    version: u64,
+}
+
+impl Record {
+    pub fn new(py: Python<'_>, record: &stonecast::Record) -> Self {
+        Self {
+            key: PyBytes::new(py, &record.key).unbind(),
+            value: PyBytes::new(py, &record.value).unbind(),
+            version: record.version,
+        }
+    }
+}
+
+#[pymethods]
+impl Record {
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (key, value) = (self.key.bind(py).repr()?, self.value.bind(py).repr()?);
+        let version = self.version;
+        Ok(format!(
+            "Record(key={key}, value={value}, version={version})"
+        ))
+    }
+}
