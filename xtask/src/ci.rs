@@ -14,7 +14,8 @@ use crate::selection::{PROGRAMS, TESTS};
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, hand_on, of_budget};
 use crate::{
-    design_index, doc_tables, example_lock, fresh, guest, layers, mutants, needs, sim, source_rules,
+    design_index, doc_tables, example_lock, fresh, guest, layers, mutants, needs, python, sim,
+    source_rules,
 };
 
 /// The package with the binary, whose integration tests start real processes.
@@ -116,6 +117,12 @@ const STEPS: &[Step] = &[
         what: "the examples of the library, in a program outside the workspace with a lock file of its own",
         budget_minutes: 1,
         run: examples,
+    },
+    Step {
+        name: "python",
+        what: "the wheel of the Python package, installed in a fresh environment, and its tests",
+        budget_minutes: 2,
+        run: python_package,
     },
     Step {
         name: "conformance",
@@ -393,6 +400,13 @@ fn examples(at: &Surroundings) -> Result<Outcome> {
         .arg(manifest)
         .env("CARGO_TARGET_DIR", &at.metadata.target_directory);
     something(tests(command, &at.not_run)?)
+}
+
+fn python_package(at: &Surroundings) -> Result<Outcome> {
+    if let Err(missing) = needs::ensure("python") {
+        return Ok(Outcome::not_run("python", &missing.to_string()));
+    }
+    something(python::outcome(&at.metadata, &at.not_run)?)
 }
 
 /// Runs tests that are ignored otherwise, since they install software.

@@ -13,6 +13,7 @@
 //! | `executables.rs` | test executables, built and not run by cargo |
 //! | `layers.rs` | the crates that each crate may name |
 //! | `build_time.rs` | processor time of the release build, beside that of an older commit |
+//! | `python.rs` | the wheel of the Python package, installed in a fresh environment, and its tests |
 //! | `packaging/` | binary, manual, completions, unit and example configuration: in one folder, as a package of Debian, as an image |
 //! | `example_lock.rs` | the check that the lock file outside the workspace is up to date |
 //! | `source_rules.rs`, `lexer.rs` | forbidden words of source text |
@@ -41,6 +42,7 @@ mod metadata;
 mod mutants;
 mod needs;
 mod packaging;
+mod python;
 mod selection;
 mod sim;
 mod source_rules;
