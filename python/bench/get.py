@@ -3,7 +3,7 @@
     python bench/get.py [--keys N] [--value-size N] [--rounds N] [--seconds N]
 
 Needs the package (a release build), the packages of ``bench/requirements.txt`` and the program redis-server. The peers take turns, so that both see the same
-machine; the ratio is the median over the rounds.
+machine; the ratio is the median over the rounds. The processor time of the thread says what a call costs where others want the processor, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, List, NamedTuple
 
 import redis
 import redis.connection
@@ -31,14 +31,21 @@ sys.stdin.read()
 """
 
 
-def rate(get: Callable[[bytes], Any], keys: List[bytes], seconds: float) -> float:
-    """GETs in a second. The loop costs both peers the same."""
-    done, begin = 0, time.perf_counter()
+class Rate(NamedTuple):
+    """GETs in a second, and nanoseconds of this thread's processor time for each. The loop costs both peers the same."""
+
+    gets: float
+    nanoseconds: float
+
+
+def rate(get: Callable[[bytes], Any], keys: List[bytes], seconds: float) -> Rate:
+    done, begin, used = 0, time.perf_counter(), time.thread_time_ns()
     while time.perf_counter() - begin < seconds:
         for key in keys:
             get(key)
         done += len(keys)
-    return done / (time.perf_counter() - begin)
+    elapsed, used = time.perf_counter() - begin, time.thread_time_ns() - used
+    return Rate(done / elapsed, used / done)
 
 
 def start_redis(folder: Path) -> "subprocess.Popen[bytes]":
@@ -72,12 +79,22 @@ def measure(options: argparse.Namespace, ours: stonecast.Client, theirs: Any) ->
     for number in range(options.rounds):
         pair = rate(ours.get, keys, options.seconds), rate(theirs.get, some_keys, options.seconds)
         rates.append(pair)
-        print(
-            f"round {number}: stonecast {pair[0]:,.0f}/s, redis-py {pair[1]:,.0f}/s, ratio {pair[0] / pair[1]:.1f}"
-        )
-    ratio = statistics.median(ours / theirs for ours, theirs in rates)
-    nanoseconds = 1e9 / statistics.median(ours for ours, _ in rates)
-    print(f"GET from Python: {nanoseconds:.0f} ns, {ratio:.1f} times redis-py with hiredis")
+        print(f"round {number}: " + described(*pair))
+    print("median: " + described(*(median(list(peer)) for peer in zip(*rates))))
+    ratio = statistics.median(ours.gets / theirs.gets for ours, theirs in rates)
+    print(f"GET from Python: {ratio:.1f} times redis-py with hiredis")
+
+
+def median(rates: List[Rate]) -> Rate:
+    gets, nanoseconds = zip(*rates)
+    return Rate(statistics.median(gets), statistics.median(nanoseconds))
+
+
+def described(ours: Rate, theirs: Rate) -> str:
+    return (
+        f"stonecast {ours.gets:,.0f}/s, {ours.nanoseconds:,.0f} ns of processor time; "
+        f"redis-py {theirs.gets:,.0f}/s, {theirs.nanoseconds:,.0f} ns; ratio {ours.gets / theirs.gets:.1f}"
+    )
 
 
 def main() -> None:

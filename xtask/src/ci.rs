@@ -121,7 +121,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "python",
         what: "the wheel of the Python package, installed in a fresh environment, and its tests",
-        budget_minutes: 2,
+        budget_minutes: 3,
         run: python_package,
     },
     Step {

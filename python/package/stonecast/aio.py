@@ -55,7 +55,7 @@ class WriteCancelled(asyncio.CancelledError):
     """The task was cancelled in the middle of a write, whose outcome is unknown until ``outcome`` is done.
 
     ``await error.outcome`` gives what the write would have returned, or raises its error. ``asyncio.timeout`` and ``asyncio.wait_for`` have this exception as the
-    cause or the context of their ``TimeoutError``.
+    cause of their ``TimeoutError`` from CPython 3.11 on. Before, only code inside the task sees it.
     """
 
     effect: Effect = Effect.UNKNOWN
