@@ -164,6 +164,7 @@ def test_an_iteration_belongs_to_its_thread(client: stonecast.Client) -> None:
     assert next(entries).key == b"a"
 
 
+# Needs the hook that forgets the connections of the parent.
 @pytest.mark.filterwarnings("ignore:This process")
 def test_a_process_that_was_forked_has_a_connection_of_its_own(
     client: stonecast.Client,

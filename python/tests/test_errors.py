@@ -88,6 +88,7 @@ def test_a_write_without_a_name_has_no_token(server: stonecast.Server) -> None:
     assert late.value.effect is Effect.UNKNOWN and late.value.token is None
 
 
+# Needs the client to end a connection that is over.
 def test_a_client_connects_again_after_its_server_was_restarted(tmp_path: Path) -> None:
     def serve() -> stonecast.Server:
         return stonecast.Server(tmp_path / "pool", durability="process", capacity=16 << 20)
@@ -125,6 +126,7 @@ def test_a_pair_that_is_not_stored_raises_with_the_outcome_of_every_pair(
     assert client["a"] == b"1" and client["c"] == b"3"
 
 
+# Needs `before_retry`.
 def test_an_attempt_that_is_not_sent_says_nothing_about_an_earlier_one(
     tmp_path: Path,
 ) -> None:

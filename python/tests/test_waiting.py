@@ -13,6 +13,7 @@ from process import serving
 from stonecast import Effect, errors
 
 
+# Needs the cause of the interruption.
 def test_ctrl_c_ends_the_wait_of_a_write_and_tells_that_its_outcome_is_unknown(
     tmp_path: Path,
 ) -> None:
