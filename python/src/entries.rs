@@ -10,7 +10,8 @@ use crate::client::Client;
 use crate::errors::misused;
 use crate::record::Record;
 
-/// All records, in the commit order of their present versions. The iteration belongs to the thread that began it, whose connection it reads through.
+/// All records, in the commit order of their present versions. The iteration belongs to the thread that began it, whose
+/// connection it reads through.
 #[pyclass(frozen, module = "stonecast._native")]
 pub struct Entries {
     client: Py<Client>,

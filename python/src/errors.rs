@@ -1,4 +1,5 @@
-//! Errors as exceptions. Their classes stand in `errors.py`; the library's error decides which of them, with which effect.
+//! Errors as exceptions. Their classes stand in `errors.py`; the library's error decides which of them, with which
+//! effect.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -41,7 +42,8 @@ pub fn read_stopped(py: Python<'_>, stopped: Stopped) -> PyErr {
     }
 }
 
-/// The exception of a write that failed; `token` names an earlier attempt at it. If a handler of a signal has ended the wait, the cause of its exception says that
+/// The exception of a write that failed; `token` names an earlier attempt at it. If a handler of a signal has ended the
+/// wait, the cause of its exception says that
 /// the outcome is unknown.
 pub fn write_stopped(py: Python<'_>, stopped: Stopped, token: Option<&Token>) -> PyErr {
     if let Stopped::Interrupted(raised) = &stopped {
@@ -63,7 +65,8 @@ pub fn write_stopped(py: Python<'_>, stopped: Stopped, token: Option<&Token>) ->
     }
 }
 
-/// The exception `error` of a write that was not begun. An earlier attempt, which `token` names, may have taken effect all the same.
+/// The exception `error` of a write that was not begun. An earlier attempt, which `token` names, may have taken effect
+/// all the same.
 pub fn before_retry(py: Python<'_>, error: PyErr, token: Option<&Token>) -> PyErr {
     let Some(token) = token else {
         return error;

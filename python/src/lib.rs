@@ -13,7 +13,8 @@
 //!       octets  options  errors      arguments and results
 //! ```
 //!
-//! A connection belongs to the thread that opened it. An object of Python may be used and dropped by any thread, so it holds no connection: it holds a number,
+//! A connection belongs to the thread that opened it. An object of Python may be used and dropped by any thread, so it
+//! holds no connection: it holds a number,
 //! under which each thread keeps a connection of its own. No code here is unsafe.
 #![forbid(unsafe_code)]
 
@@ -54,7 +55,8 @@ mod _native {
     #[pymodule_export]
     use crate::write::{Token, Written};
 
-    /// A process that was forked has no thread but one, and shares the connections of its parent: it must neither use nor end them.
+    /// A process that was forked has no thread but one, and shares the connections of its parent: it must neither use
+    /// nor end them.
     #[pyfunction]
     fn forget_connections() {
         crate::per_thread::forget_all();

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView, PyString};
 use pyo3::{Borrowed, FromPyObject};
 
-/// The bytes of an argument. Those of `bytes` are borrowed, and every other object is copied, since it may change while a call waits.
+/// The bytes of an argument. Those of `bytes` are borrowed, and every other object is copied, since it may change while
+/// a call waits.
 pub enum Octets<'a> {
     Borrowed(&'a [u8]),
     Owned(Vec<u8>),

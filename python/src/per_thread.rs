@@ -6,10 +6,12 @@
 //!     Key 8  ------------>  8: writer                  (none: the writer belongs to thread 1)
 //! ```
 //!
-//! A value never leaves its thread. Code that has released the lock of the interpreter finds its value again by the number, so no reference to the value crosses
+//! A value never leaves its thread. Code that has released the lock of the interpreter finds its value again by the
+//! number, so no reference to the value crosses
 //! that border, which only `Send` values may cross.
 //!
-//! A value ends when its key is closed or dropped: on the thread that does so at once, and on every other thread when that thread keeps its next value, or ends.
+//! A value ends when its key is closed or dropped: on the thread that does so at once, and on every other thread when
+//! that thread keeps its next value, or ends.
 
 use std::any::Any;
 use std::cell::RefCell;

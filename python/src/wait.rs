@@ -28,7 +28,8 @@ impl From<Error> for Stopped {
     }
 }
 
-/// Waits for `work` on `connection`, and has handlers of signals executed meanwhile. The caller has released the lock of the interpreter.
+/// Waits for `work` on `connection`, and has handlers of signals executed meanwhile. The caller has released the lock
+/// of the interpreter.
 pub fn run<T>(
     connection: &local::Connection,
     work: impl AsyncFnOnce(&local::Client) -> Result<T, Error>,

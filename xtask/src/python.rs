@@ -1,6 +1,8 @@
-//! The step `python`: the wheel of the Python package, built with maturin, installed in a fresh environment, and its tests.
+//! The step `python`: the wheel of the Python package, built with maturin, installed in a fresh environment, and its
+//! tests.
 //!
-//! The tests see the installed package alone, as users do: they run in a folder without the sources. The wheel is a build of the profile `dev`, whose
+//! The tests see the installed package alone, as users do: they run in a folder without the sources. The wheel is a
+//! build of the profile `dev`, whose
 //! dependencies the target folder shares.
 
 use std::fs;

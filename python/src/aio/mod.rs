@@ -8,7 +8,8 @@
 //!     drain: polls what is ready, resolves futures
 //! ```
 //!
-//! Only the first number of an empty list writes to the event, so one wake-up of the loop brings all results that are there.
+//! Only the first number of an empty list writes to the event, so one wake-up of the loop brings all results that are
+//! there.
 
 mod bridge;
 mod client;

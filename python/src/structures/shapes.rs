@@ -1,4 +1,5 @@
-//! Structures of bytes. The library knows the type of a structure by a type of Rust, and a program in Python names it by a value: while a structure is opened, the
+//! Structures of bytes. The library knows the type of a structure by a type of Rust, and a program in Python names it
+//! by a value: while a structure is opened, the
 //! shape describes itself by the types that are being opened in this thread.
 
 use std::cell::RefCell;
