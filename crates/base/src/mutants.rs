@@ -486,6 +486,8 @@ mutants! {
     BirthNotChecked in "structures", "rule 7: snapshots end with snapshot too old";
     /// A reader whose version is gone tries again.
     AgeIgnored in "structures", "rule 7: snapshots end with snapshot too old";
+    /// A reader that accepts answers of some age gives them again whatever their age.
+    AnswerKeptForever in "structures", "rule 13: what is cached is good for a bounded time";
     /// A reader does not check that the table is still the one that it read.
     RootWordIgnored in "structures", "rule 10: all roots change by one word";
     /// Operations that cancel each other are annulled even where others stand before them.

@@ -50,6 +50,12 @@ pub enum GatewayError {
     /// The store is gone.
     #[error("gateway to the store: {0}")]
     Store(#[from] StoreError),
+    /// The back-end of data structures could not be reached, or refused to answer.
+    #[error("gateway to the data structures: {0}")]
+    Structures(#[from] stonecast::structures::Error),
+    /// The back-end of data structures did not answer in time.
+    #[error("gateway to the data structures: no answer")]
+    Silent,
     /// A thread panicked. Its message went to stderr.
     #[error("a thread of the gateway failed")]
     Panicked,

@@ -21,8 +21,10 @@ pub struct GatewayOptions {
     pub resp: Option<SocketAddr>,
     /// The address at which metrics and health are served over HTTP.
     pub admin: Option<SocketAddr>,
-    /// The store's address on the shared-memory fabric. The admin port shows the counts of this store.
-    pub store: String,
+    /// The store's address on the shared-memory fabric. The admin port shows the counts of this store. `None`: there is no store, and no port for Redis clients.
+    pub store: Option<String>,
+    /// The address of a back-end of data structures, whose counts the admin port shows, too.
+    pub structures: Option<String>,
     /// The address of the cluster whose keys the gateway serves; `None`: those of the store.
     pub cluster: Option<String>,
     /// Threads that serve connections, each with a connection to the store.
@@ -105,7 +107,8 @@ impl GatewayOptions {
         Self {
             resp: Some(resp),
             admin: None,
-            store: store.into(),
+            store: Some(store.into()),
+            structures: None,
             cluster: None,
             threads: NonZeroUsize::MIN,
             password: None,
@@ -125,6 +128,12 @@ impl GatewayOptions {
             && self.tls.is_none()
         {
             return Err(GatewayError::Unprotected { address });
+        }
+        if self.store.is_none() && (self.resp.is_some() || self.structures.is_none()) {
+            return Err(GatewayError::Options(
+                "Redis clients need a store of keys and values, and metrics a store or a back-end"
+                    .to_owned(),
+            ));
         }
         if self.resp.is_none() && self.admin.is_none() {
             return Err(GatewayError::Options(

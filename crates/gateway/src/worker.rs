@@ -98,7 +98,8 @@ fn connect(
     sleeper: impl Fn(Rc<dyn Park>) -> Sleeper,
 ) -> Result<Option<StoreConnection>, GatewayError> {
     let Some(cluster) = &shared.options.cluster else {
-        let connector = Connector::new(&shared.options.store)?
+        let store = shared.options.store.as_deref();
+        let connector = Connector::new(store.expect("the options were checked"))?
             .connect_timeout(CONNECT_TIMEOUT)
             // The Redis clients' deadlines bound operations.
             .operation_timeout(None);

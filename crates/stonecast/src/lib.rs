@@ -42,6 +42,7 @@ mod client;
 mod cluster;
 mod connector;
 mod driver;
+mod entropy;
 mod entry;
 mod error;
 mod knock;

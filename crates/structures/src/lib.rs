@@ -38,7 +38,7 @@ pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};
 pub use survey::{SurveyedDomain, survey};
 pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
 pub use wire::{
-    BODY_SIZE_MAX, Chain, Comparison, DomainName, DomainStat, ENTRY_SIZE_MAX, Entries, Entry,
-    EntryFault, Group, HEADER_SIZE, Key, KeyFault, Kind, LogKey, Operation, OperationFault,
-    Pointer, Record, RecordFault, RecordHeader, UNIT_SIZE, Verb, record_size,
+    BODY_SIZE_MAX, BackEndStat, Chain, Comparison, DomainName, DomainStat, ENTRY_SIZE_MAX, Entries,
+    Entry, EntryFault, Group, HEADER_SIZE, Key, KeyFault, Kind, LogKey, Operation, OperationFault,
+    Pointer, ReaderCounts, Record, RecordFault, RecordHeader, UNIT_SIZE, Verb, record_size,
 };

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Place, Server, command, debian_packages, generated_packages, stonecast};
+use crate::gateway::address;
+use crate::support::{
+    Place, Server, command, debian_packages, generated_packages, http_get, stonecast,
+};
 
 /// The kinds of structures with keys.
 const KINDS: [&str; 6] = [
@@ -72,9 +75,10 @@ fn package_descriptions_are_exported_byte_by_byte_and_in_order_after_the_back_en
     let listed = server.client(&["structures", "list", "--json"]).json();
     assert_eq!(listed.as_array().map(Vec::len), Some(KINDS.len()));
     let states = server.client(&["structures", "stat", "--json"]).json();
-    let state = &states[0];
+    let state = &states["domains"][0];
     assert_eq!(state["name"], "packages");
     assert_eq!((&state["tenure"], &state["staged"]), (&0.into(), &0.into()));
+    assert!(states["free_bytes"].as_u64() < states["capacity_bytes"].as_u64());
     // Each kind was created once.
     let operations = state["published"].as_u64().expect("a number");
     assert!(operations >= (KINDS.len() * (entries.len() + 1)) as u64);
@@ -138,4 +142,110 @@ fn both_kinds_of_pools_are_served_side_by_side_and_each_is_refused_where_the_oth
     );
     let verify = stonecast(["structures", "verify", text(&keys)]);
     assert!(verify.refusal(1).contains("is a pool of keys and values"));
+}
+
+/// The value of a line of `/metrics`.
+fn metric(text: &str, name: &str) -> u64 {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let line = line.unwrap_or_else(|| panic!("{name} in {text}"));
+    line.parse().expect("a whole number")
+}
+
+/// Needs the back-end behind the admin port, alone and beside a store, and the refusal of a port for Redis clients without one.
+#[test]
+fn the_admin_port_shows_a_back_end_alone_and_beside_keys_and_values() {
+    let place = Place::on_disk();
+    let (keys, data) = (place.pool(), place.path().join("structures"));
+    let flags = [
+        "--admin",
+        "127.0.0.1:0",
+        "--durability",
+        "process",
+        "--structures-capacity",
+        "32MiB",
+        "--structures-quota",
+        "8MiB",
+    ];
+    let mut serve = command();
+    serve
+        .args(["serve", "--structures", text(&data)])
+        .args(flags);
+    let mut server = Server::of(serve, &data);
+    let admin = address(&mut server, "http://");
+    let socket = format!("shm:{}", data.join("socket").display());
+    let mut import = command();
+    import.args(["structures", "import", "words", "--connect", &socket]);
+    let line = b"{\"key\":\"a\",\"value\":\"b\"}\n";
+    assert_eq!(crate::support::run(import, line).code, Some(0));
+    assert_eq!(http_get(admin, "/readyz"), (200, "ready\n".to_owned()));
+    let metrics = http_get(admin, "/metrics").1;
+    assert_eq!(
+        metric(
+            &metrics,
+            "stonecast_structures_tenures_total{event=\"granted\"}"
+        ),
+        1
+    );
+    assert_eq!(
+        metric(&metrics, "stonecast_structures_quota_bytes"),
+        8 << 20
+    );
+    assert_eq!(
+        metric(
+            &metrics,
+            "stonecast_structures_operations_total{domain=\"words\"}"
+        ),
+        2
+    );
+    assert_eq!(
+        metric(
+            &metrics,
+            "stonecast_structures_staged_operations{domain=\"words\"}"
+        ),
+        0
+    );
+    assert!(
+        metric(
+            &metrics,
+            "stonecast_structures_memory_bytes{domain=\"words\"}"
+        ) >= 1 << 20
+    );
+    let page = include_str!("../../../../docs/gateway.md");
+    for line in metrics.lines() {
+        let name = line
+            .strip_prefix("# TYPE ")
+            .and_then(|rest| rest.split(' ').next());
+        if let Some(name) = name.filter(|name| name.contains("_structures_")) {
+            let name = name.trim_end_matches("_total");
+            assert!(
+                page.contains(&format!("`{name}`")),
+                "{name} is in docs/gateway.md"
+            );
+        }
+    }
+    server.stop();
+
+    let redis = stonecast([
+        "serve",
+        "--structures",
+        text(&data),
+        "--resp",
+        "127.0.0.1:0",
+    ]);
+    assert!(
+        redis
+            .refusal(2)
+            .contains("--resp is for a pool of keys and values")
+    );
+
+    let both = flags.iter().chain(&["--structures", text(&data)]);
+    let mut server = Server::start(&keys, both.copied());
+    let admin = address(&mut server, "http://").to_string();
+    let told = server.client(&["stat", "--admin", &admin, "--json"]).json();
+    assert_eq!(told["structures"]["domains"][0]["name"], "words");
+    let shown = server.client(&["stat", "--admin", &admin]);
+    assert!(shown.text().contains("1 lock domains"), "{}", shown.text());
+    server.stop();
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `/metrics` | counters for Prometheus, in the classic text format or in OpenMetrics |
 //! | `/healthz` | 200 while every thread of the gateway makes progress, even before the thread is connected |
-//! | `/readyz` | 200 while every thread is connected and the store answers |
+//! | `/readyz` | 200 while every thread is connected, and store and back-end answer |
 //! | `/status` | everything as one JSON object |
 //!
 //! ```text
@@ -28,6 +28,7 @@ mod serve;
 mod status;
 mod stay;
 mod stream;
+mod structures;
 
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};

@@ -4,7 +4,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
+use stonecast::Connector;
+use stonecast::structures::{self, Connection};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
@@ -20,6 +23,8 @@ pub struct Observer {
     pulse: Arc<Pulse>,
     /// The connection to the store. If there is none, the next question opens one.
     link: RefCell<Option<Link>>,
+    /// The connection to the back-end of data structures.
+    back_end: RefCell<Option<Connection>>,
 }
 
 /// The gateway and the store at one moment.
@@ -28,8 +33,21 @@ pub struct Report<'o> {
     pub shared: &'o Shared,
     /// Whether the gateway's threads make progress.
     pub is_alive: bool,
-    /// The store's counts, requested for this report.
-    pub store: Result<Metrics, GatewayError>,
+    /// The store's counts, requested for this report; `None`: there is no store.
+    pub store: Option<Result<Metrics, GatewayError>>,
+    /// The counts of the back-end of data structures; `None`: there is none.
+    pub structures: Option<Result<structures::Metrics, GatewayError>>,
+}
+
+impl Report<'_> {
+    /// A sentence that names the part that does not answer.
+    pub fn silent(&self) -> Option<&'static str> {
+        if matches!(self.store, Some(Err(_))) {
+            return Some("the store does not answer\n");
+        }
+        let is_silent = matches!(self.structures, Some(Err(_)));
+        is_silent.then_some("the back-end of data structures does not answer\n")
+    }
 }
 
 /// A connection to the store. A node of a cluster accepts it, whichever shards the node leads.
@@ -50,27 +68,49 @@ impl Observer {
             shared,
             pulse,
             link: RefCell::new(None),
+            back_end: RefCell::new(None),
         }
     }
 
     /// Makes a report. Waits for the store.
     pub fn report(&self) -> Report<'_> {
+        let options = &self.shared.options;
+        let back_end = options.structures.as_deref();
         Report {
             shared: &self.shared,
             is_alive: self.pulse.is_alive(),
-            store: self.metrics(),
+            store: options.store.as_deref().map(|store| self.metrics(store)),
+            structures: back_end.map(|back_end| self.structures(back_end)),
         }
     }
 
-    fn metrics(&self) -> Result<Metrics, GatewayError> {
+    fn metrics(&self, store: &str) -> Result<Metrics, GatewayError> {
         let mut link = self.link.borrow_mut();
         let connected = match link.take() {
             Some(connected) => connected,
-            None => Link::to(&self.shared.options.store)?,
+            None => Link::to(store)?,
         };
         let metrics = connected.metrics()?;
         // A connection is kept as long as it works: after an error the next question opens a new one.
         *link = Some(connected);
+        Ok(metrics)
+    }
+
+    fn structures(&self, back_end: &str) -> Result<structures::Metrics, GatewayError> {
+        let mut kept = self.back_end.borrow_mut();
+        let connection = match kept.take() {
+            Some(connection) => connection,
+            None => {
+                let limit = Duration::from_nanos(ANSWER_NS_MAX);
+                let connector = Connector::new(back_end)?.connect_timeout(limit);
+                Connection::open(connector)?
+            }
+        };
+        let limit = Duration::from_nanos(ANSWER_NS_MAX);
+        let asked =
+            async |session: &structures::Session| session.within(limit, session.metrics()).await;
+        let metrics = connection.run(asked).ok_or(GatewayError::Silent)??;
+        *kept = Some(connection);
         Ok(metrics)
     }
 }

@@ -17,6 +17,7 @@ use stonecast_kv::{
 };
 
 use super::observer::Report;
+use super::structures;
 use crate::commands::COMMANDS;
 use crate::counters::{Counters, Kind};
 
@@ -38,18 +39,19 @@ struct Snapshot {
     buffer_bytes: u64,
     threads: Vec<std::sync::Arc<Counters>>,
     store: Option<Metrics>,
+    structures: Option<stonecast::structures::Metrics>,
 }
 
-type Labels<'a> = [(&'a str, &'a str)];
+pub(super) type Labels<'a> = [(&'a str, &'a str)];
 
 /// One of the counts of a path.
 type PathCount = fn(&PathMetrics) -> u64;
 
 /// Writes metrics one by one.
-struct Sheet<'e>(DescriptorEncoder<'e>);
+pub(super) struct Sheet<'e>(DescriptorEncoder<'e>);
 
 impl Sheet<'_> {
-    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         ConstCounter::new(value).encode(self.0.encode_descriptor(
             name,
             help,
@@ -58,7 +60,13 @@ impl Sheet<'_> {
         )?)
     }
 
-    fn gauge(&mut self, name: &str, help: &str, unit: Option<&Unit>, value: u64) -> fmt::Result {
+    pub fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        value: u64,
+    ) -> fmt::Result {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         ConstGauge::new(value).encode(self.0.encode_descriptor(
             name,
@@ -69,7 +77,7 @@ impl Sheet<'_> {
     }
 
     /// Writes one metric with several sets of labels.
-    fn family(
+    pub fn family(
         &mut self,
         name: &str,
         help: &str,
@@ -118,9 +126,10 @@ impl Sheet<'_> {
 impl Snapshot {
     fn take(report: &Report<'_>) -> Self {
         let shared = report.shared;
-        let store = report.store.as_ref().ok().copied();
+        let store = report.store.as_ref();
+        let structures = report.structures.as_ref();
         Self {
-            is_ready: shared.is_ready() && store.is_some(),
+            is_ready: shared.is_ready() && report.silent().is_none(),
             uptime_seconds: shared.uptime().as_secs_f64(),
             connections: shared.connections() as u64,
             buffer_bytes: shared.memory.used() as u64,
@@ -131,7 +140,8 @@ impl Snapshot {
                 .chain([&shared.admin])
                 .cloned()
                 .collect(),
-            store,
+            store: store.and_then(|counted| counted.as_ref().ok().copied()),
+            structures: structures.and_then(|counted| counted.as_ref().ok().cloned()),
         }
     }
 
@@ -142,7 +152,7 @@ impl Snapshot {
     fn write_gateway(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         sheet.gauge(
             "ready",
-            "Whether every thread serves and the store answers.",
+            "Whether every thread serves, and store and back-end answer.",
             None,
             self.is_ready.into(),
         )?;
@@ -616,8 +626,11 @@ impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut sheet = Sheet(encoder);
         self.write_gateway(&mut sheet)?;
-        match &self.store {
-            Some(store) => self.write_store(&mut sheet, store),
+        if let Some(store) = &self.store {
+            self.write_store(&mut sheet, store)?;
+        }
+        match &self.structures {
+            Some(metrics) => structures::write(&mut sheet, metrics),
             None => Ok(()),
         }
     }

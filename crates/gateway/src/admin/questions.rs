@@ -79,13 +79,13 @@ impl super::observer::Report<'_> {
                 whole(format.content_type(), format.of(prometheus::metrics(self)))
             }
             Question::Status => whole("application/json", format!("{}\n", status::json(self))),
-            Question::Ready => match self.store {
-                Ok(_) if self.shared.is_ready() => Answer::text(Status::Ok, "ready\n"),
-                Ok(_) => Answer::text(
+            Question::Ready => match self.silent() {
+                None if self.shared.is_ready() => Answer::text(Status::Ok, "ready\n"),
+                None => Answer::text(
                     Status::ServiceUnavailable,
                     "the gateway is not connected to the store\n",
                 ),
-                Err(_) => Answer::text(Status::ServiceUnavailable, "the store does not answer\n"),
+                Some(silent) => Answer::text(Status::ServiceUnavailable, silent),
             },
         }
     }

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use stonecast_kv::{Latencies, Metrics, PathMetrics};
 
 use super::observer::Report;
+use super::structures;
 use crate::commands::COMMANDS;
 use crate::counters::{Counters, Kind};
 use crate::shared::Shared;
@@ -12,17 +13,23 @@ use crate::shared::Shared;
 pub fn json(report: &Report<'_>) -> Value {
     let shared = report.shared;
     let (store, paths) = match &report.store {
-        Ok(metrics) => (store_json(metrics), paths_json(metrics)),
-        Err(error) => (json!({ "error": error.to_string() }), Value::Null),
+        Some(Ok(metrics)) => (store_json(metrics), paths_json(metrics)),
+        Some(Err(error)) => (json!({ "error": error.to_string() }), Value::Null),
+        None => (Value::Null, Value::Null),
     };
+    let structures = report.structures.as_ref().map(|counted| match counted {
+        Ok(metrics) => structures::json(metrics),
+        Err(error) => json!({ "error": error.to_string() }),
+    });
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "alive": report.is_alive,
-        "ready": shared.is_ready() && store.get("error").is_none(),
+        "ready": shared.is_ready() && report.silent().is_none(),
         "uptime_seconds": shared.uptime().as_secs(),
         "gateway": gateway_json(shared),
         "store": store,
         "paths": paths,
+        "structures": structures,
     })
 }
 

@@ -389,7 +389,7 @@ fn the_admin_port_tells_health_while_the_store_does_not_answer() {
     let mut options = options();
     options.resp = None;
     options.admin = Some("127.0.0.1:0".parse().unwrap());
-    options.store = format!("shm:{}", socket.display());
+    options.store = Some(format!("shm:{}", socket.display()));
     let gateway = spawn(options).unwrap();
     let admin = gateway.admin_address().unwrap();
     let answered_before = (0..5).any(|_| {

@@ -313,7 +313,7 @@ fn clients_without_the_required_certificate_get_nothing() {
 fn files_without_certificates_are_named() {
     let certificates = Certificates::make();
     let mut options = certificates.options(false);
-    options.store = "shm:/nowhere".to_owned();
+    options.store = Some("shm:/nowhere".to_owned());
     options.tls.as_mut().unwrap().certificate = Path::new("/dev/null").to_owned();
     let error = spawn(options).err().unwrap().to_string();
     assert_eq!(error, "/dev/null: the file has no certificate");

@@ -1,8 +1,6 @@
 //! The pool of a server: opened, or created if there is none. A refusal leaves the pool and its place as they were.
 
 use std::cell::Cell;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -15,6 +13,7 @@ use stonecast_media::{
 use uuid::Uuid;
 
 use super::node::{NotANode, WantedCluster};
+use crate::entropy::entropy;
 use crate::error::{Error, ErrorKind};
 
 /// The settings that the operator asks for; `None` if not given.
@@ -222,10 +221,7 @@ fn options_of(wanted: &Wanted, backing: &dyn Backing) -> Result<PoolOptions, Err
         }
         .into());
     }
-    let mut entropy = [0; 64];
-    File::open("/dev/urandom")
-        .and_then(|mut source| source.read_exact(&mut entropy))
-        .map_err(|error| ErrorKind::Setup(format!("cannot read /dev/urandom: {error}")))?;
+    let entropy = entropy()?;
     Ok(PoolOptions {
         capacity: match (wanted.capacity, backing.capacity_max(segment_size)) {
             (None, Some(capacity)) => capacity,

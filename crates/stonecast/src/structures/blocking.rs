@@ -3,12 +3,13 @@
 use std::num::NonZeroU64;
 use std::ops::RangeBounds;
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::domain::{Domain, Member, Outcome, Transaction};
 use super::error::Error;
 use super::reader::{Range, Reader, Rest};
-use super::session::{Connection, DomainState, Listed, Session, connect};
+use super::session::{Connection, DomainState, Listed, Metrics, Session, connect};
 use super::snapshot::Snapshot;
 use super::types::{Entry, Keyed, Ordered, Sequence, Shape, Versioned};
 use super::writer::Writer;
@@ -133,6 +134,15 @@ impl BlockingSession {
     /// The same.
     pub fn stat(&self) -> Result<Vec<DomainState>, Error> {
         self.connection.run(async |session| session.stat().await)
+    }
+
+    /// As [`Session::metrics`](super::Session::metrics).
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn metrics(&self) -> Result<Metrics, Error> {
+        self.connection.run(async |session| session.metrics().await)
     }
 }
 
@@ -340,6 +350,15 @@ impl<S: Keyed> BlockingReader<S> {
     {
         let reader = &mut self.reader;
         self.connection.run(async |_| reader.get_many(keys).await)
+    }
+
+    /// As [`Reader::max_staleness`].
+    #[must_use]
+    pub fn max_staleness(self, limit: Duration) -> Self {
+        Self {
+            reader: self.reader.max_staleness(limit),
+            ..self
+        }
     }
 
     /// As [`Reader::entries`].

@@ -92,7 +92,20 @@ impl Outcome {
     }
 }
 
+impl Part {
+    pub(super) fn at(index: usize) -> Self {
+        Self(index)
+    }
+}
+
 impl Transaction {
+    /// Updates of the structure with this number.
+    pub(super) fn of_one(number: u32, updates: impl Iterator<Item = Update>) -> Self {
+        Self {
+            parts: updates.map(|update| (number, update)).collect(),
+        }
+    }
+
     fn add<S: Shape>(&mut self, of: &Member<S>, update: Update) -> Part {
         self.parts.push((of.number, update));
         Part(self.parts.len() - 1)

@@ -94,6 +94,32 @@ pub enum Error {
         /// The token.
         token: u64,
     },
+    /// A back-end has another part of a partitioned structure than its place among the back-ends says, or none.
+    #[error(
+        "back-end {back_end} of {back_ends} has {found} of {name:?}, and partition {back_end} of {back_ends} was asked for; name the back-ends of the structure, all of them, in their order"
+    )]
+    Partition {
+        /// The structure.
+        name: String,
+        /// The place of the back-end, from 1.
+        back_end: usize,
+        /// Back-ends that were named.
+        back_ends: usize,
+        /// Its part of the structure, in words.
+        found: String,
+    },
+    /// A transaction has keys of several partitions, each of which has a writer and a log of its own. Nothing was done.
+    #[error(
+        "the transaction has keys of partitions {first} and {other} of {name:?}; a transaction lies in one partition"
+    )]
+    AcrossPartitions {
+        /// The structure.
+        name: String,
+        /// The partition of the first key, from 1.
+        first: usize,
+        /// The partition of another key.
+        other: usize,
+    },
     /// The pool of the back-end is full.
     #[error("the pool of the back-end is full")]
     NoRoom,

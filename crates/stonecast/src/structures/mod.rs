@@ -41,6 +41,12 @@
 //! A reader asks no processor but its own: it reads the memory of the back-end. A writer executes its updates itself, and appends them to a log in that
 //! memory. If the writer dies, the back-end executes updates that were acknowledged and not published.
 //!
+//! # Several back-ends
+//!
+//! [`connect_all`] connects to several back-ends. A structure with keys is then spread over all of them by the hashes of its keys ([`Sessions::writer`]): each has a partition with a lease and a log of its
+//! own. The number of partitions and the seed of the hash stand in the names of the parts, so a client that names other back-ends, or in another order, is refused ([`Error::Partition`]). A transaction
+//! lies in one partition.
+//!
 //! # What a crash leaves
 //!
 //! Everything that a ticket or a return has acknowledged, as the pool declares: it survives power loss, or otherwise the death of every process. An update
@@ -52,10 +58,12 @@ mod attempt;
 mod blocking;
 mod domain;
 mod error;
+mod partitions;
 mod reader;
 mod server;
 mod session;
 mod snapshot;
+mod tally;
 mod types;
 mod update;
 mod writer;
@@ -67,12 +75,16 @@ pub use blocking::{
 };
 pub use domain::{Domain, Member, Outcome, Part, Transaction};
 pub use error::Error;
+pub use partitions::{
+    Connections, KeyOnce, PartitionedReader, PartitionedTransaction, PartitionedWriter, Sessions,
+    connect_all,
+};
 pub use reader::{Range, Reader, Rest};
 pub use server::{Builder, Server, ServerHandle, verify};
-pub use session::{Connection, DomainState, Listed, Session, connect};
+pub use session::{Connection, DomainState, Listed, Metrics, Session, connect};
 pub use snapshot::Snapshot;
 pub use stonecast_structures::shapes::StructureKind;
-pub use stonecast_structures::{DomainName, DomainStat, SurveyedDomain};
+pub use stonecast_structures::{BackEndStat, DomainName, DomainStat, ReaderCounts, SurveyedDomain};
 pub use types::{
     BTree, Entry, HashTable, Key, Keyed, MvBTree, Ordered, Queue, Sequence, Shape, Stack, Value,
     Versioned,

@@ -2,31 +2,62 @@
 
 use std::marker::PhantomData;
 use std::ops::{self, Bound, RangeBounds};
+use std::rc::Rc;
+use std::time::Duration;
 
+use stonecast_structures::shapes::Structure;
 use stonecast_structures::shapes::btree::{Page, Seek};
-use stonecast_structures::shapes::{Many, Structure};
-use stonecast_structures::{Key as _, StructureReader};
+use stonecast_structures::{FrontEndError, Key as _, StructureReader};
 
 use super::error::Error;
 use super::session::encoded_bound;
+use super::tally::{OpenSnapshot, Tally};
 use super::types::{Entry, Keyed, Ordered, Sequence, Shape};
 use super::update::decoded;
+use crate::connector::nanoseconds;
 
 /// A reader of a structure of type `S`. Any number of readers in any process read beside the writer; each answer is one that the structure gave at a moment
 /// of the call.
 pub struct Reader<S: Shape> {
     name: String,
     reader: StructureReader,
+    tally: Rc<Tally>,
+    /// Bytes of inner nodes that are cached.
+    cache_size: u64,
+    /// The snapshot that is read, if one is.
+    _open: Option<Rc<OpenSnapshot>>,
     shape: PhantomData<S>,
 }
 
 impl<S: Shape> Reader<S> {
-    pub(super) fn new(name: &str, reader: StructureReader) -> Self {
+    /// `cache_size`: bytes that `reader` caches.
+    pub(super) fn new(
+        name: &str,
+        (reader, cache_size): (StructureReader, u64),
+        tally: &Rc<Tally>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             reader,
+            tally: tally.clone(),
+            cache_size,
+            _open: None,
             shape: PhantomData,
         }
+    }
+
+    /// The same reader, which reads this snapshot.
+    pub(super) fn of(self, snapshot: &Rc<OpenSnapshot>) -> Self {
+        Self {
+            _open: Some(snapshot.clone()),
+            ..self
+        }
+    }
+
+    /// The result of a look into the structure, which is counted.
+    fn answered<T>(&self, found: Result<T, FrontEndError>) -> Result<T, Error> {
+        self.tally.note_answer();
+        found.map_err(|error| Error::of(&self.name, error))
     }
 }
 
@@ -40,9 +71,7 @@ impl<S: Keyed> Reader<S> {
         let key = key.encoded();
         let read = |bytes: &[u8]| decoded::<S>(&self.name, bytes);
         let found = self.reader.get(&key, read).await;
-        found
-            .map_err(|error| Error::of(&self.name, error))?
-            .transpose()
+        self.answered(found)?.transpose()
     }
 
     /// The values of several keys, in the order of the keys. Each is one that its key had at a moment of the call. All of them are looked up together: over a network, each level of the
@@ -59,22 +88,49 @@ impl<S: Keyed> Reader<S> {
         S::Key: 'a,
     {
         let keys: Vec<Vec<u8>> = keys.into_iter().map(|key| key.encoded()).collect();
-        let find =
-            |structure: &Structure, key: &[u8]| structure.find(key).expect("a structure with keys");
-        let all = |structure: &Structure| Many::new(keys.iter().map(|key| find(structure, key)));
-        let of = |error| Error::of(&self.name, error);
-        let found = self.reader.end_of(all).await.map_err(of)?;
-        let mut values = Vec::with_capacity(keys.len());
-        for (key, found) in keys.iter().zip(found) {
-            let found = match found {
-                Ok(found) => found,
-                // The structure changed there meanwhile.
-                Err(_) => self.reader.get(key, <[u8]>::to_vec).await.map_err(of)?,
-            };
-            let value = found.map(|bytes| decoded::<S>(&self.name, &bytes));
-            values.push(value.transpose()?);
-        }
-        Ok(values)
+        let found = self.reader.get_many(&keys).await;
+        let found = self.answered(found)?.into_iter();
+        let value = |bytes: Vec<u8>| decoded::<S>(&self.name, &bytes);
+        found.map(|found| found.map(value).transpose()).collect()
+    }
+
+    /// Accepts answers that are as old as `limit`: an answer is one that the structure gave at most so long before the call. `get`, `get_many` and ranges then give answers of earlier calls of this reader
+    /// again, which costs no READ; other calls look at the structure. By default a reader accepts none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use stonecast::Durability;
+    /// use stonecast::structures::{self, HashTable, Server};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let server = Server::builder(folder.path().join("pool"))
+    ///     .durability(Durability::Process)
+    ///     .capacity(32 << 20)
+    ///     .serve()?;
+    /// let connection = structures::connect(&server.address().to_string())?;
+    /// connection.run(async |session| {
+    ///     let mut prices = session.writer::<HashTable<String, u64>>("prices").await?;
+    ///     prices.insert(&"pin".to_owned(), &3).await?;
+    ///     let seen = session.reader::<HashTable<String, u64>>("prices").await?;
+    ///     let mut seen = seen.max_staleness(Duration::from_secs(3600));
+    ///     assert_eq!(seen.get(&"pin".to_owned()).await?, Some(3));
+    ///     prices.insert(&"pin".to_owned(), &4).await?;
+    ///     assert_eq!(seen.get(&"pin".to_owned()).await?, Some(3)); // as it was within the hour
+    ///     Ok::<(), structures::Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// The rule is the same for every structure: an answer is kept as a whole, with the moment at which its call began, and never put together from parts of different moments. For one key,
+    /// answers never go back. Answers for different keys, and the leaves of a range, may be of different moments, as they may without a limit. The clock is the monotonic one of
+    /// this process; it may stand still while the machine is suspended. Answers are kept in as much memory as inner nodes.
+    #[must_use]
+    pub fn max_staleness(mut self, limit: Duration) -> Self {
+        let age_max_ns = nanoseconds(limit);
+        self.reader
+            .accept_age(self.tally.clock(), age_max_ns, self.cache_size);
+        self
     }
 
     /// All entries, as they were at one moment: by key in a B+tree, in no order in a hash table.
@@ -84,7 +140,7 @@ impl<S: Keyed> Reader<S> {
     /// The same as [`Reader::get`].
     pub async fn entries(&mut self) -> Result<Vec<Entry<S>>, Error> {
         let contents = self.reader.end_of(Structure::walk).await;
-        let contents = contents.map_err(|error| Error::of(&self.name, error))?;
+        let contents = self.answered(contents)?;
         let entries = contents.items.iter();
         entries
             .map(|(key, value)| entry::<S>(&self.name, key, value))
@@ -101,7 +157,7 @@ impl<S: Sequence> Reader<S> {
     pub async fn peek(&mut self) -> Result<Option<S::Value>, Error> {
         let peek = |structure: &Structure| structure.peek().expect("a structure without keys");
         let found = self.reader.end_of(peek).await;
-        let found = found.map_err(|error| Error::of(&self.name, error))?;
+        let found = self.answered(found)?;
         found
             .map(|bytes| decoded::<S>(&self.name, &bytes))
             .transpose()
@@ -114,7 +170,7 @@ impl<S: Sequence> Reader<S> {
     /// The same as [`Reader::get`].
     pub async fn values(&mut self) -> Result<Vec<S::Value>, Error> {
         let contents = self.reader.end_of(Structure::walk).await;
-        let contents = contents.map_err(|error| Error::of(&self.name, error))?;
+        let contents = self.answered(contents)?;
         let values = contents.items.iter();
         values
             .map(|(_, value)| decoded::<S>(&self.name, value))
@@ -274,7 +330,7 @@ impl<S: Ordered> Range<'_, S> {
                 return Ok(None);
             };
             let page = self.reader.reader.page(seek).await;
-            let page = page.map_err(|error| Error::of(&self.reader.name, error))?;
+            let page = self.reader.answered(page)?;
             self.rest = self.rest();
             self.given = None;
             let rest = &self.rest;

@@ -7,13 +7,14 @@ use std::time::Duration;
 use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_structures::shapes::{Named, Structure};
 use stonecast_structures::{
-    BackEnd, DomainName, DomainStat, FRONT_END_COMPLETIONS, FrontEndError, StructureReader,
-    UNIT_SIZE,
+    BackEnd, BackEndStat, DomainName, DomainStat, FRONT_END_COMPLETIONS, FrontEndError,
+    StructureReader, UNIT_SIZE,
 };
 
 use super::domain::Domain;
 use super::error::Error;
 use super::reader::Reader;
+use super::tally::Tally;
 use super::types::{Shape, kind_in_words};
 use super::writer::Writer;
 use crate::connector::{Connector, nanoseconds};
@@ -56,37 +57,9 @@ impl Connection {
     ///
     /// [`Error::Connect`].
     pub fn over(device: OpenDevice, connector: Connector) -> Result<Self, Error> {
-        let address = connector.address.clone();
-        let OpenDevice { device, park } = device;
-        let executor = BusyPoll::new(park, connector.spin_ns());
-        let port = Port::new(device, FRONT_END_COMPLETIONS).map_err(crate::Error::from)?;
-        let port = Rc::new(port);
-        executor.add_port(&port);
-        let runtime = executor.runtime();
-        let limit = connector.connect_timeout;
-        let text = address.to_string();
-        let connecting = BackEnd::connect(&port, &text);
-        let connected = executor.block_on(runtime.within(nanoseconds(limit), connecting));
-        let back_end = match connected {
-            Ok(Ok(back_end)) => back_end,
-            Ok(Err(FrontEndError::Connect(error))) => {
-                let is_absent = crate::knock::absence(&address).unwrap_or(false);
-                return Err(refused(error.to_string(), is_absent).into());
-            }
-            Ok(Err(FrontEndError::Mismatch(error))) => {
-                return Err(refused(error.to_string(), false).into());
-            }
-            Ok(Err(error)) => return Err(Error::of("", error)),
-            Err(_) => {
-                let address = text;
-                let unanswered = crate::ErrorKind::Unanswered { address, limit };
-                return Err(crate::Error::from(unanswered).into());
-            }
-        };
-        Ok(Self {
-            executor,
-            session: Session { back_end, runtime },
-        })
+        let (executor, mut sessions) = connected(device, &[connector])?;
+        let session = sessions.pop().expect("one connector, one session");
+        Ok(Self { executor, session })
     }
 
     /// The session of the connection, for tasks of the program.
@@ -102,6 +75,61 @@ impl Connection {
     /// Runs `task` beside the work that [`Connection::run`] is given. Tasks end with the connection.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.session.runtime.spawn(Box::pin(task));
+    }
+}
+
+impl Drop for Connection {
+    /// Tells the back-end what was counted last, if it listens.
+    fn drop(&mut self) {
+        self.session.tally.tell();
+    }
+}
+
+/// Connects to several back-ends over one device, which one loop drives.
+pub(super) fn connected(
+    device: OpenDevice,
+    connectors: &[Connector],
+) -> Result<(BusyPoll, Vec<Session>), Error> {
+    let OpenDevice { device, park } = device;
+    let spin_ns = connectors.iter().map(Connector::spin_ns).max();
+    let executor = BusyPoll::new(park, spin_ns.unwrap_or(0));
+    let completions = FRONT_END_COMPLETIONS * connectors.len() as u32;
+    let port = Rc::new(Port::new(device, completions).map_err(crate::Error::from)?);
+    executor.add_port(&port);
+    let runtime = executor.runtime();
+    let mut sessions = Vec::with_capacity(connectors.len());
+    for connector in connectors {
+        let limit = connector.connect_timeout;
+        let text = connector.address.to_string();
+        let connecting = BackEnd::connect(&port, &text);
+        let back_end = executor.block_on(runtime.within(nanoseconds(limit), connecting));
+        let back_end = match back_end {
+            Ok(Ok(back_end)) => back_end,
+            Ok(Err(error)) => return Err(not_connected(error, connector)),
+            Err(_) => {
+                let address = text;
+                let unanswered = crate::ErrorKind::Unanswered { address, limit };
+                return Err(crate::Error::from(unanswered).into());
+            }
+        };
+        let tally = Tally::new(&back_end, &runtime);
+        sessions.push(Session {
+            back_end,
+            runtime: runtime.clone(),
+            tally,
+        });
+    }
+    Ok((executor, sessions))
+}
+
+fn not_connected(error: FrontEndError, connector: &Connector) -> Error {
+    match error {
+        FrontEndError::Connect(error) => {
+            let is_absent = crate::knock::absence(&connector.address).unwrap_or(false);
+            refused(error.to_string(), is_absent).into()
+        }
+        FrontEndError::Mismatch(error) => refused(error.to_string(), false).into(),
+        error => Error::of("", error),
     }
 }
 
@@ -140,11 +168,23 @@ pub struct DomainState {
     pub old_versions: u64,
 }
 
+/// The state and the work of a back-end, as [`Session::metrics`] shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Tenures, slabs, and what readers tell.
+    pub stat: BackEndStat,
+    /// Bytes of a slab.
+    pub slab_size: u64,
+    /// The lock domains.
+    pub domains: Vec<DomainState>,
+}
+
 /// The structures of a back-end. A clone is another handle of the same connection.
 #[derive(Clone)]
 pub struct Session {
     pub(super) back_end: Rc<BackEnd>,
     pub(super) runtime: Rc<dyn Runtime>,
+    pub(super) tally: Rc<Tally>,
 }
 
 /// A name in its two parts.
@@ -204,7 +244,7 @@ impl Session {
         self.lock(name, domain).await
     }
 
-    async fn lock(&self, name: &str, domain: DomainName) -> Result<Domain, Error> {
+    pub(super) async fn lock(&self, name: &str, domain: DomainName) -> Result<Domain, Error> {
         let of = |error| Error::of(name, error);
         let number = self.back_end.open_domain(domain).await.map_err(of)?;
         let writer = self.back_end.writer(number).await.map_err(of)?;
@@ -253,7 +293,20 @@ impl Session {
     ) -> Result<Reader<S>, Error> {
         let reader = self.find(name, cache_size).await?;
         check::<S>(name, reader.row())?;
-        Ok(Reader::new(name, reader))
+        Ok(Reader::new(name, (reader, cache_size), &self.tally))
+    }
+
+    /// The names of the structures of a lock domain, if it exists.
+    pub(super) async fn names(&self, domain: DomainName) -> Result<Vec<String>, Error> {
+        let of = |error| Error::of(domain.as_str(), error);
+        let domains = self.back_end.domains().await.map_err(of)?;
+        let found = domains.iter().find(|(_, known)| *known == domain);
+        let Some((number, _)) = found else {
+            return Ok(Vec::new());
+        };
+        let mut reader = self.back_end.reader(*number).await.map_err(of)?;
+        let roots = reader.roots().await.map_err(of)?;
+        Ok(roots.rows().iter().map(|row| row.name.clone()).collect())
     }
 
     async fn find(&self, name: &str, cache_size: u64) -> Result<StructureReader, Error> {
@@ -332,6 +385,27 @@ impl Session {
             });
         }
         Ok(all)
+    }
+
+    /// The state and the work of the back-end: its tenures, its memory, what its readers tell, and all lock domains.
+    ///
+    /// Readers tell about once a second, and lack the answers of the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`].
+    pub async fn metrics(&self) -> Result<Metrics, Error> {
+        let counts = self.back_end.counts().await;
+        Ok(Metrics {
+            stat: counts.map_err(|error| Error::of("", error))?,
+            slab_size: self.back_end.geometry().slab_size,
+            domains: self.stat().await?,
+        })
+    }
+
+    /// Waits for `work` for at most `limit`; `None`: it took longer, and was dropped.
+    pub async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        self.runtime.within(nanoseconds(limit), work).await.ok()
     }
 
     /// Everything that the structure `name` holds, as encoded keys and values, in the order of the structure, as it was at one moment. Meant for tools:

@@ -8,6 +8,7 @@ use stonecast_structures::{BackEnd, DomainName, FrontEndError, StructureReader};
 use super::error::Error;
 use super::reader::Reader;
 use super::session::{CACHE_SIZE, Session, check};
+use super::tally::{OpenSnapshot, Tally};
 use super::types::Versioned;
 
 /// The multi-version structures of a lock domain as they were at one moment: a transaction over several of them is seen whole or not at all.
@@ -18,6 +19,8 @@ pub struct Snapshot {
     back_end: Rc<BackEnd>,
     domain: (DomainName, u32),
     roots: Rc<Roots>,
+    tally: Rc<Tally>,
+    open: Rc<OpenSnapshot>,
 }
 
 impl Session {
@@ -68,6 +71,8 @@ impl Session {
             back_end: self.back_end.clone(),
             domain: (found.1, found.0),
             roots: Rc::new(reader.roots().await.map_err(of)?),
+            tally: self.tally.clone(),
+            open: self.tally.open_snapshot(),
         })
     }
 }
@@ -86,6 +91,7 @@ impl Snapshot {
         let reader = reader.remembering(CACHE_SIZE);
         let reader = StructureReader::of_snapshot(reader, &self.roots, structure).map_err(of)?;
         check::<S>(&name, reader.row())?;
-        Ok(Reader::new(&name, reader))
+        let reader = Reader::new(&name, (reader, CACHE_SIZE), &self.tally);
+        Ok(reader.of(&self.open))
     }
 }

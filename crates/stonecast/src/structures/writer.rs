@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use stonecast_structures::shapes::Answer;
@@ -26,7 +27,7 @@ const LOOK_AHEAD: usize = 512;
 ///
 /// A lock domain whose structures have no room gets more memory of the pool.
 pub struct Writer<S: Shape> {
-    pub(super) name: String,
+    pub(super) name: Rc<str>,
     pub(super) domain: Domain,
     number: u32,
     shape: PhantomData<S>,
@@ -35,7 +36,7 @@ pub struct Writer<S: Shape> {
 /// A staged update: the future ends when the update is durable. A ticket that is dropped changes nothing.
 #[must_use = "the update is durable when the ticket has ended well"]
 pub struct Ticket {
-    name: String,
+    name: Rc<str>,
     ticket: stonecast_structures::Ticket,
 }
 
@@ -51,7 +52,7 @@ impl Future for Ticket {
 impl<S: Shape> Writer<S> {
     pub(super) fn new(name: &str, domain: Domain, number: u32) -> Self {
         Self {
-            name: name.to_owned(),
+            name: name.into(),
             domain,
             number,
             shape: PhantomData,
@@ -107,6 +108,11 @@ impl<S: Shape> Writer<S> {
     /// Updates that are staged and not published.
     pub fn staged(&self) -> u64 {
         self.domain.staged()
+    }
+
+    /// The number of the structure in its lock domain.
+    pub(super) fn number(&self) -> u32 {
+        self.number
     }
 
     /// The number of the writer's tenure.
@@ -190,7 +196,7 @@ impl<S: Shape> Writer<S> {
         }
         self.change_domain(Verb::Rename, structure.as_bytes())
             .await?;
-        self.name = name;
+        self.name = name.into();
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod cluster;
 mod endings;
 mod nodes;
 mod opening;
+mod partitions;
 mod readme;
 mod stand_ins;
 mod structures;

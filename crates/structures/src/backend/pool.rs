@@ -303,6 +303,11 @@ impl StructurePool {
         self.damaged.get(&number)
     }
 
+    /// The number of domains that are damaged.
+    pub fn damaged(&self) -> usize {
+        self.damaged.len()
+    }
+
     /// Sets a damaged domain aside.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use smallvec::SmallVec;
 use stonecast_base::mutant;
 use stonecast_fabric::{DeviceError, LocalSpan, MemoryRegion, RemoteAddress, Rkey};
 use stonecast_persist::Persisted;
@@ -35,10 +36,10 @@ use crate::wire::{Answer, BODY_SIZE_MAX, Request};
 /// Bytes of the memory that the records of a tenure are sent from: two of the longest, and the word.
 pub(super) const STAGING_SIZE: u64 = 2 * (BODY_SIZE_MAX as u64 + 4096) + WORD_SIZE;
 const WORD_SIZE: u64 = 64;
-/// Pieces of records that are gathered or under way, at most: each takes an entry of the send queue.
+/// Requests for records that are gathered or under way, at most: each takes an entry of the send queue.
 pub(super) const PIECES_MAX: usize = 128;
 /// Gathered records that go out before anybody waits for them.
-const GATHERED_MAX: usize = PIECES_MAX / 4;
+const GATHERED_MAX: usize = 64;
 
 /// The event that ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ struct State {
     staging: Staging,
     /// Records that found no room in the staging memory, oldest first.
     queue: VecDeque<Append>,
-    /// Pieces of each record that is gathered or under way.
+    /// Requests that each record that is gathered or under way has added.
     pieces: VecDeque<usize>,
     pieces_in_all: usize,
     gathered: usize,
@@ -174,6 +175,11 @@ impl Appends {
         number
     }
 
+    /// Whether the next record finds room: no earlier one waits for memory.
+    pub fn has_room(&self) -> bool {
+        self.state.borrow().queue.is_empty()
+    }
+
     /// Waits, and sends the records and notices that the wait needs.
     pub fn wait(self: &Rc<Self>, until: Until) -> Waiting {
         let appends = self.clone();
@@ -202,7 +208,7 @@ impl Appends {
                 .memory(self.memory)
                 .write(offset, &record.bytes);
             let mut at = offset;
-            let pieces: Vec<Piece> = record
+            let pieces: SmallVec<[Piece; 2]> = record
                 .pieces
                 .iter()
                 .map(|piece| {
@@ -219,10 +225,13 @@ impl Appends {
                     Piece { local, remote }
                 })
                 .collect();
+            // Records that lie side by side share a request.
+            let before = state.appender.gathered_requests();
             state.appender.append(&pieces)?;
+            let requests = state.appender.gathered_requests() - before;
             state.staging.push(offset, size);
-            state.pieces.push_back(count);
-            state.pieces_in_all += count;
+            state.pieces.push_back(requests);
+            state.pieces_in_all += requests;
             state.gathered += 1;
             state.queue.pop_front();
         }

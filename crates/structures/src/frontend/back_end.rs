@@ -25,7 +25,10 @@ use super::talk::Talk;
 use super::writer::DomainWriter;
 use crate::backend::{DomainPlace, Grant, PoolGeometry, Territory};
 use crate::shapes::{Place, Places, ReadRoots, Stale, Step, Traversal};
-use crate::wire::{self, DomainName, DomainStat, GREETING, LogKey, REQUESTS_MAX, Request};
+use crate::wire::{
+    self, BackEndStat, DomainName, DomainStat, GREETING, LogKey, REQUESTS_MAX, ReaderCounts,
+    Request,
+};
 
 /// Outstanding work requests of a front-end: pieces of records, READs of a call, and requests.
 const SENDS: usize = PIECES_MAX + READS_MAX + 32;
@@ -358,6 +361,24 @@ impl BackEnd {
             wire::Answer::Stat(stat) => Ok(stat),
             answer => Err(refused(answer, domain)),
         }
+    }
+
+    /// The state of the back-end at this moment.
+    ///
+    /// # Errors
+    /// [`FrontEndError`].
+    pub async fn counts(&self) -> Result<BackEndStat, FrontEndError> {
+        match self.talk.ask(Request::Counts).await? {
+            wire::Answer::Counts(stat) => Ok(stat),
+            answer => Err(refused(answer, 0)),
+        }
+    }
+
+    /// Tells the back-end what readers have counted since the last time, and waits for nothing. Returns whether the message was sent: with too many
+    /// requests under way, or a back-end that is gone, it is not.
+    pub fn tell_counts(&self, readers: ReaderCounts) -> bool {
+        let is_heard = self.talk.hear().is_ok() && self.talk.check().is_ok();
+        is_heard && matches!(self.talk.send(Request::Count { readers }), Ok(Some(_)))
     }
 
     /// The domain with this name, which is made if there is none. Returns its number.

@@ -3,34 +3,22 @@
 //! The cache is a clock: a place that was asked for since the hand passed it stays. It is trusted with nothing: a traversal marks the places whose
 //! age the places behind them show.
 
-use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use stonecast_base::Span;
 
-use crate::space::{Clock, Mixer};
+use crate::space::{ClockMap, Mixer};
 
 /// Bytes of places with their contents. A reader reads everything each time if no place fits.
 ///
 /// A place is lent while a traversal looks at it, and belongs to nobody then: a traversal that is dropped takes it along.
 #[derive(Debug)]
 pub(super) struct PlaceCache {
-    size_max: u64,
-    size: u64,
-    index: HashMap<Span, usize, BuildHasherDefault<Mixer>>,
-    slots: Vec<Slot>,
-    clock: Clock,
+    /// The bytes of a place that is lent are none at all.
+    places: ClockMap<Span, Vec<u8>, BuildHasherDefault<Mixer>>,
     /// Memory for the next reads.
     buffers: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-}
-
-#[derive(Debug)]
-struct Slot {
-    place: Span,
-    /// None at all while the place is lent.
-    bytes: Vec<u8>,
-    was_asked: bool,
 }
 
 /// Buffers that are kept for the next reads, and bytes of the longest of them.
@@ -41,11 +29,7 @@ impl PlaceCache {
     /// A cache of at most `size_max` bytes.
     pub fn new(size_max: u64) -> Self {
         Self {
-            size_max,
-            size: 0,
-            index: HashMap::default(),
-            slots: Vec::new(),
-            clock: Clock::default(),
+            places: ClockMap::new(size_max),
             buffers: Vec::new(),
             spare: Vec::new(),
         }
@@ -53,14 +37,12 @@ impl PlaceCache {
 
     /// Bytes of places that have room.
     pub fn size_max(&self) -> u64 {
-        self.size_max
+        self.places.size_max()
     }
 
     /// Takes the bytes of a place. [`PlaceCache::put`] gives it back.
     pub fn lend(&mut self, place: Span) -> Option<Vec<u8>> {
-        let slot = &mut self.slots[*self.index.get(&place)?];
-        slot.was_asked = true;
-        let bytes = std::mem::take(&mut slot.bytes);
+        let bytes = std::mem::take(self.places.get(&place)?);
         (!bytes.is_empty()).then_some(bytes)
     }
 
@@ -91,41 +73,12 @@ impl PlaceCache {
 
     /// Remembers the bytes of a place.
     pub fn put(&mut self, place: Span, bytes: Vec<u8>) {
-        if let Some(slot) = self.index.get(&place) {
-            let before = std::mem::replace(&mut self.slots[*slot].bytes, bytes);
-            if !before.is_empty() {
-                self.give_back(before);
-            }
-            return;
-        }
-        if place.size > self.size_max {
-            self.give_back(bytes);
-            return;
-        }
-        while self.size + place.size > self.size_max {
-            self.evict();
-        }
-        self.size += place.size;
-        self.index.insert(place, self.slots.len());
-        self.slots.push(Slot {
-            place,
-            bytes,
-            was_asked: false,
-        });
-    }
-
-    /// Forgets the next place that nobody has asked for since the hand passed it.
-    fn evict(&mut self) {
-        let slots = &mut self.slots;
-        let forgotten = self.clock.next(slots.len(), |index| {
-            std::mem::take(&mut slots[index].was_asked)
-        });
-        let index = forgotten.expect("nothing has to stay");
-        let gone = slots.swap_remove(index);
-        self.index.remove(&gone.place);
-        self.size -= gone.place.size;
-        if let Some(moved) = slots.get(index) {
-            self.index.insert(moved.place, index);
+        let unused = match self.places.get(&place) {
+            Some(lent) => Some(std::mem::replace(lent, bytes)),
+            None => self.places.put(place, bytes, place.size),
+        };
+        if let Some(unused) = unused {
+            self.give_back(unused);
         }
     }
 }
@@ -139,19 +92,16 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_asked_for_stay_and_the_cache_never_outgrows_its_size() {
+    fn a_place_is_lent_once_and_stays_when_it_was_given_back() {
         let mut cache = PlaceCache::new(4 * 64);
         for number in 0..100 {
             cache.put(place(number), vec![number as u8; 64]);
-            assert!(cache.slots.len() <= 4 && cache.size <= 4 * 64);
             if number > 0 {
                 let kept = cache.lend(place(0));
                 assert_eq!(kept, Some(vec![0; 64]), "{number}");
                 assert_eq!(cache.lend(place(0)), None);
                 cache.put(place(0), vec![0; 64]);
             }
-            let newest = &cache.slots[cache.index[&place(number)]];
-            assert_eq!(newest.bytes, [number as u8; 64]);
         }
         cache.put(place(0), vec![7; 64]);
         assert_eq!(cache.lend(place(0)), Some(vec![7; 64]));

@@ -15,13 +15,13 @@ use super::back_end::BackEnd;
 use super::cache::PlaceCache;
 use super::reader::Reader;
 use crate::backend::{PoolGeometry, Territory};
-use crate::shapes::Structure;
-use crate::shapes::btree::{BTree, InnerNodes, MemoryInCall, Page, Seek};
+use crate::shapes::btree::{BTree, Page, Seek};
+use crate::shapes::{MemoryInCall, Remembered, Structure};
 
-/// The memory of a reader of a tree, kept from call to call.
+/// The memory of a reader of a structure, kept from call to call.
 #[derive(Debug, Default)]
 pub(super) struct InCall {
-    nodes: InnerNodes,
+    remembered: Remembered,
     /// The serving word at the end of the latest call.
     served: Option<u64>,
     value: Vec<u8>,
@@ -30,20 +30,20 @@ pub(super) struct InCall {
 }
 
 impl InCall {
-    /// Takes a half of the cache for decoded nodes, if `structure` is a tree whose memory the device reads in the call.
+    /// Takes a half of the cache for what is decoded, if the device reads the memory of `structure` in the call.
     pub fn of(reader: &mut Reader, structure: &Structure) -> Self {
         let mut in_call = Self::default();
-        if tree_of(structure).is_some() && reads_in_call(&reader.back_end) {
+        if structure.is_decoded() && reads_in_call(&reader.back_end) {
             let size = reader.cache.size_max() / 2;
             reader.cache = PlaceCache::new(size);
-            in_call.nodes = InnerNodes::new(size);
+            in_call.remembered = Remembered::new(structure, size);
         }
         in_call
     }
 
-    /// Forgets the nodes of a structure that is another one now.
+    /// Forgets a structure that is another one now.
     pub fn clear(&mut self) {
-        self.nodes.clear();
+        self.remembered.clear();
     }
 
     /// The value of an encoded key. The outer `None`: a traversal has to answer.
@@ -53,10 +53,9 @@ impl InCall {
         structure: &Structure,
         (table, key): (Table, &[u8]),
     ) -> Option<Option<&[u8]>> {
-        let tree = tree_of(structure)?;
         let mut memory = Memory::new(reader, table, &mut self.served)?;
-        let (nodes, value) = (&mut self.nodes, &mut self.value);
-        let found = tree.find_in_call(key, nodes, &mut memory, value)?;
+        let (remembered, value) = (&mut self.remembered, &mut self.value);
+        let found = structure.find_in_call(key, remembered, &mut memory, value)?;
         self.answers += 1;
         Some(found.then_some(&*self.value))
     }
@@ -70,7 +69,7 @@ impl InCall {
     ) -> Option<Page> {
         let tree = tree_of(structure)?;
         let mut memory = Memory::new(reader, table, &mut self.served)?;
-        let page = tree.page_in_call(seek, &mut self.nodes, &mut memory)?;
+        let page = tree.page_in_call(seek, &mut self.remembered.nodes, &mut memory)?;
         self.answers += 1;
         Some(page)
     }

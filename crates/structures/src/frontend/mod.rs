@@ -7,6 +7,7 @@ mod cache;
 mod error;
 mod in_call;
 mod reader;
+mod recent;
 mod served;
 mod session_writer;
 mod structure_reader;

@@ -96,7 +96,9 @@ impl Writer {
         operation: &Operation<'_>,
         since: Option<u64>,
     ) -> Result<(Answer, Ticket), FrontEndError> {
-        self.appends.wait(Until::Room).await?;
+        if !self.appends.has_room() {
+            self.appends.wait(Until::Room).await?;
+        }
         let staging = match since {
             Some(since) => self.writer.staging_again(operation, since)?,
             None => self.writer.staging(operation)?,

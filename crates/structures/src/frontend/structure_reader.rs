@@ -2,13 +2,15 @@
 
 use std::rc::Rc;
 
-use stonecast_base::Span;
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_fabric::Runtime;
 
 use super::error::FrontEndError;
 use super::in_call::{InCall, Table};
 use super::reader::{Reader, TRIES_MAX};
+use super::recent::Recent;
 use crate::shapes::btree::{Page, Seek};
-use crate::shapes::{Named, Rooted, Roots, Stale, Structure, Traversal};
+use crate::shapes::{Many, Named, Rooted, Roots, Stale, Structure, Traversal};
 
 /// A reader of one structure of a domain. An answer counts only if the table of structures is still the one in which the structure was found; otherwise the
 /// structure is found again: by its number, or by its name if it was made empty.
@@ -21,6 +23,8 @@ pub struct StructureReader {
     in_call: InCall,
     /// The table that is read, whatever the current one is.
     snapshot: Option<Rc<Roots>>,
+    /// Answers that may be given again, if the reader accepts old ones.
+    recent: Option<Recent>,
 }
 
 impl StructureReader {
@@ -39,6 +43,7 @@ impl StructureReader {
             reader,
             row,
             snapshot: None,
+            recent: None,
         })
     }
 
@@ -60,7 +65,15 @@ impl StructureReader {
             reader,
             row,
             snapshot: Some(roots.clone()),
+            recent: None,
         })
+    }
+
+    /// Accepts answers that were true at most `age_max_ns` before the call, by the clock of the runtime: answers of earlier calls are given again, and cost no READ. Keeps answers
+    /// and pages of about `size` bytes. This holds for [`StructureReader::get`], [`StructureReader::get_many`] and [`StructureReader::page`]; other calls look at the structure.
+    pub fn accept_age(&mut self, clock: &Rc<dyn Runtime>, age_max_ns: Nanoseconds, size: u64) {
+        // Answers that were kept under another limit would let later answers go back.
+        self.recent = Some(Recent::new(clock.clone(), age_max_ns, size));
     }
 
     /// The row of the structure, as it was found.
@@ -73,7 +86,7 @@ impl StructureReader {
         self.in_call.answers
     }
 
-    /// Looks an encoded key up, and returns the result of `read` on its value; `None`: the key has none. Where the device reads in the call, a look-up in a tree ends in the call, too.
+    /// Looks an encoded key up, and returns the result of `read` on its value; `None`: the key has none. Where the device reads in the call, a look-up ends in the call, too.
     ///
     /// # Errors
     /// As [`StructureReader::end_of`].
@@ -85,15 +98,84 @@ impl StructureReader {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>, FrontEndError> {
+        let began = match &mut self.recent {
+            None => None,
+            Some(recent) => {
+                let now = recent.begin();
+                if let Some(found) = recent.answer(now, key) {
+                    return Ok(found.map(read));
+                }
+                Some(now)
+            }
+        };
         let (table, in_call) = (self.table(), &mut self.in_call);
         if let Some(found) = in_call.find(&self.reader, &self.structure, (table, key)) {
+            if let (Some(recent), Some(began)) = (&mut self.recent, began) {
+                recent.keep_answer(began, key, found.map(<[u8]>::to_vec));
+            }
             let found = found.map(read);
             self.reader.back_end.port().take_turn().await;
             return Ok(found);
         }
         let find = |structure: &Structure| structure.find(key).expect("a structure with keys");
         let found = Box::pin(self.end_of(find)).await?;
-        Ok(found.map(|value| read(&value)))
+        let result = found.as_deref().map(read);
+        if let (Some(recent), Some(began)) = (&mut self.recent, began) {
+            recent.keep_answer(began, key, found);
+        }
+        Ok(result)
+    }
+
+    /// Looks encoded keys up together, and returns their values in the order of the keys. Each is one that its key had at a moment of the call.
+    ///
+    /// # Errors
+    /// As [`StructureReader::end_of`].
+    ///
+    /// # Panics
+    /// If the structure has no keys.
+    pub async fn get_many(
+        &mut self,
+        keys: &[Vec<u8>],
+    ) -> Result<Vec<Option<Vec<u8>>>, FrontEndError> {
+        let mut values: Vec<Option<Option<Vec<u8>>>> = vec![None; keys.len()];
+        let began = self.recent.as_ref().map(Recent::begin);
+        if let (Some(recent), Some(began)) = (&mut self.recent, began) {
+            for (key, value) in keys.iter().zip(&mut values) {
+                let found = recent.answer(began, key);
+                *value = found.map(|found| found.map(<[u8]>::to_vec));
+            }
+        }
+        let missing = |values: &[Option<_>]| -> Vec<usize> {
+            (0..keys.len())
+                .filter(|index| values[*index].is_none())
+                .collect()
+        };
+        let asked = missing(&values);
+        if !asked.is_empty() {
+            let find = |structure: &Structure, index: &usize| {
+                structure
+                    .find(&keys[*index])
+                    .expect("a structure with keys")
+            };
+            let all =
+                |structure: &Structure| Many::new(asked.iter().map(|index| find(structure, index)));
+            let found = self.end_of(all).await?;
+            for (index, found) in asked.iter().zip(found) {
+                // The structure changed at the places of the others meanwhile.
+                values[*index] = found.ok();
+            }
+        }
+        if let (Some(recent), Some(began)) = (&mut self.recent, began) {
+            for index in &asked {
+                if let Some(found) = &values[*index] {
+                    recent.keep_answer(began, &keys[*index], found.clone());
+                }
+            }
+        }
+        for index in missing(&values) {
+            values[index] = Some(self.get(&keys[index], <[u8]>::to_vec).await?);
+        }
+        Ok(values.into_iter().flatten().collect())
     }
 
     /// Some neighbouring keys of a range. Where the device reads in the call, the reading of a leaf ends in the call, too.
@@ -104,6 +186,24 @@ impl StructureReader {
     /// # Panics
     /// If the structure has no order of keys.
     pub async fn page(&mut self, seek: &Seek) -> Result<Page, FrontEndError> {
+        let began = match &mut self.recent {
+            None => None,
+            Some(recent) => {
+                let now = recent.begin();
+                if let Some(page) = recent.page(now, seek) {
+                    return Ok(page);
+                }
+                Some(now)
+            }
+        };
+        let page = self.page_now(seek).await?;
+        if let (Some(recent), Some(began)) = (&mut self.recent, began) {
+            recent.keep_page(began, seek, &page);
+        }
+        Ok(page)
+    }
+
+    async fn page_now(&mut self, seek: &Seek) -> Result<Page, FrontEndError> {
         let (table, in_call) = (self.table(), &mut self.in_call);
         if let Some(page) = in_call.page(&self.reader, &self.structure, (table, seek)) {
             self.reader.back_end.port().take_turn().await;

@@ -136,7 +136,7 @@ impl DomainWriter {
     /// # Errors
     /// [`StageFault`]: nothing was changed.
     pub fn staging<'a>(&'a mut self, operation: &Operation<'a>) -> Result<Staging<'a>, StageFault> {
-        let size = operation.encode().len();
+        let size = operation.size();
         if size > BODY_SIZE_MAX {
             return Err(StageFault::Long { size });
         }

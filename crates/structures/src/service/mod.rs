@@ -7,6 +7,8 @@
 //!
 //! One task serves all front-ends. A front-end that is stopped in a write delays the revocation of its own window, and nothing else.
 
+mod counts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -28,6 +30,8 @@ use crate::executor::Executor;
 use crate::wire::{
     Answer, GREETING, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Request, SLABS_MAX,
 };
+
+use counts::Counts;
 
 /// Front-ends at a time.
 const FRONT_ENDS_MAX: u32 = 64;
@@ -53,6 +57,13 @@ pub struct Service {
     receives: ReceiveBuffers,
     revocations: Revocations<Tenancy>,
     front_ends: BTreeMap<QueuePair, FrontEnd>,
+    terms: Terms,
+    counts: Counts,
+}
+
+/// What owners of tenures have to keep to.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
     /// A tenure whose owner neither appends nor asks for so long is ended.
     lease_ns: Nanoseconds,
     /// Slabs that a domain may have.
@@ -67,6 +78,8 @@ struct FrontEnd {
     answers: AnswerRing,
     reads: Option<Rkey>,
     leases: Vec<Lease<Tenancy>>,
+    /// The moment at which its oldest snapshot was taken, if it has one.
+    snapshot: Option<Nanoseconds>,
 }
 
 /// The reason why a back-end does not serve any more.
@@ -128,15 +141,18 @@ impl Service {
             receives,
             revocations,
             front_ends: BTreeMap::new(),
-            lease_ns,
-            quota: SLABS_MAX,
+            terms: Terms {
+                lease_ns,
+                quota: SLABS_MAX,
+            },
+            counts: Counts::default(),
         })
     }
 
     /// Lets a domain have so many slabs at most, its log left out. A domain that has more keeps them.
     #[must_use]
     pub fn with_quota(mut self, slabs: u64) -> Self {
-        self.quota = usize::try_from(slabs).map_or(SLABS_MAX, |slabs| slabs.min(SLABS_MAX));
+        self.terms.quota = usize::try_from(slabs).map_or(SLABS_MAX, |slabs| slabs.min(SLABS_MAX));
         self
     }
 
@@ -205,6 +221,7 @@ impl Service {
                 answers,
                 reads: None,
                 leases: Vec::new(),
+                snapshot: None,
             };
             Ok((GREETING.say(b""), front_end))
         });
@@ -247,7 +264,7 @@ impl Service {
 
     /// Ends the tenures whose owners have neither asked nor appended for longer than a lease.
     async fn end_silent_leases(&mut self) -> Result<(), ServiceError> {
-        let (now, lease_ns) = (self.runtime.now(), self.lease_ns);
+        let (now, lease_ns) = (self.runtime.now(), self.terms.lease_ns);
         let mut silent = Vec::new();
         for front_end in self.front_ends.values_mut() {
             for lease in &mut front_end.leases {
@@ -267,6 +284,7 @@ impl Service {
                 Err(error) => return Err(error.into()),
             }
             if let Some(lease) = self.take_lease(qp, number) {
+                self.counts.tenures_silent += 1;
                 self.revoke(lease);
             }
         }
@@ -285,6 +303,7 @@ impl Service {
             let (place, territory) = (domain.place(), domain.territory().clone());
             let mut executor = Executor::new(self.medium.key, place, territory);
             let _handed = self.pool.hand_over(number, stopped, &mut executor).await?;
+            self.counts.tenures_ended += 1;
         }
         Ok(())
     }
@@ -382,6 +401,15 @@ impl Service {
                 }
                 None => Answer::NotYours,
             },
+            Request::Count { readers } => {
+                let now = self.runtime.now();
+                let front_end = self.front_ends.get_mut(&qp).expect("it has just asked");
+                self.counts.note(readers);
+                let age = readers.snapshot_age_ns;
+                front_end.snapshot = (age > 0).then(|| now.saturating_sub(age));
+                Answer::Counted
+            }
+            Request::Counts => Answer::Counts(self.stat()),
         })
     }
 
@@ -420,7 +448,7 @@ impl Service {
         {
             return Ok(Answer::Held { tenure });
         }
-        if domain.territory().slabs.len() >= self.quota {
+        if domain.territory().slabs.len() >= self.terms.quota {
             return Ok(Answer::OverQuota);
         }
         Ok(match self.pool.give_slab(number).await? {
@@ -468,6 +496,7 @@ impl Service {
             }
         };
         let rkey = lease.windows()[0];
+        self.counts.tenures_granted += 1;
         let front_end = self.front_ends.get_mut(&qp).expect("it has just asked");
         front_end.leases.push(lease);
         Ok(Answer::Granted {

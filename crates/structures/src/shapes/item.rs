@@ -72,9 +72,15 @@ pub(crate) struct ItemReader {
     pub hint: usize,
 }
 
+/// Key and value of an item that was checked, in the bytes that were read.
+pub(crate) struct ItemView<'a> {
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+}
+
 /// A judgement of the bytes of an item.
-pub(crate) enum ItemRead {
-    Whole(Item),
+pub(crate) enum ItemRead<I = Item> {
+    Whole(I),
     /// The item has more bytes than were read: read this place.
     Longer(Span),
     Stale(Stale),
@@ -103,13 +109,26 @@ impl ItemReader {
 
     /// Judges bytes from the start of the item behind `pointer`.
     pub fn judge(&self, pointer: Pointer, bytes: &[u8]) -> ItemRead {
+        match self.view(pointer, bytes) {
+            ItemRead::Longer(place) => ItemRead::Longer(place),
+            ItemRead::Stale(stale) => ItemRead::Stale(stale),
+            ItemRead::Whole(ItemView { key, value }) => ItemRead::Whole(Item {
+                pointer,
+                key: key.to_vec(),
+                value: value.to_vec(),
+            }),
+        }
+    }
+
+    /// Judges bytes from the start of the item behind `pointer`, and copies nothing.
+    pub fn view<'a>(&self, pointer: Pointer, bytes: &'a [u8]) -> ItemRead<ItemView<'a>> {
         let stale = |size: usize| {
             ItemRead::Stale(Stale {
                 place: pointer.span(size as u64),
                 what: "item",
             })
         };
-        let Ok((header, rest)) = HeaderBytes::read_from_prefix(bytes) else {
+        let Ok((header, rest)) = HeaderBytes::ref_from_prefix(bytes) else {
             return stale(bytes.len());
         };
         let (key_size, value_size) = (
@@ -129,10 +148,9 @@ impl ItemReader {
         if !self.tags.is_sealed(pointer, 0, &bytes[..size]) {
             return stale(size);
         }
-        ItemRead::Whole(Item {
-            pointer,
-            key: rest[..key_size].to_vec(),
-            value: rest[key_size..key_size + value_size].to_vec(),
+        ItemRead::Whole(ItemView {
+            key: &rest[..key_size],
+            value: &rest[key_size..key_size + value_size],
         })
     }
 }

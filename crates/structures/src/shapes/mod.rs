@@ -18,6 +18,7 @@
 
 mod audit;
 mod contents;
+mod in_call;
 mod item;
 mod key_change;
 mod lookup;
@@ -41,6 +42,7 @@ pub mod sequence;
 
 pub use audit::Audit;
 pub use contents::Contents;
+pub use in_call::{MemoryInCall, Remembered};
 pub use item::{ITEM_HEADER_SIZE, KEY_SIZE_MAX, VALUE_SIZE_MAX};
 pub(crate) use item::{ItemRead, ItemReader};
 pub use lookup::{Lookup, PageOf, Walk};

@@ -9,6 +9,7 @@
 
 mod allocator;
 mod clock;
+mod clock_map;
 mod image;
 mod recall;
 mod slab;
@@ -16,7 +17,7 @@ mod workspace;
 
 pub(crate) use allocator::order_of;
 pub use allocator::{Allocator, SpaceFault};
-pub(crate) use clock::Clock;
+pub(crate) use clock_map::ClockMap;
 pub(crate) use image::Mixer;
 pub(crate) use recall::Recall;
 pub use slab::SlabGeometry;

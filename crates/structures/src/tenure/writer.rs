@@ -1,5 +1,6 @@
 //! The end of a log, as the owner of the tenure appends to it.
 
+use smallvec::SmallVec;
 use stonecast_base::Span;
 
 use super::area::LogArea;
@@ -12,7 +13,7 @@ pub struct Append {
     /// The bytes of the record.
     pub bytes: Vec<u8>,
     /// Their places in the pool, one after the other.
-    pub pieces: Vec<Span>,
+    pub pieces: SmallVec<[Span; 2]>,
     /// Log sequence number of the record.
     pub lsn: u64,
     /// Position behind the record.

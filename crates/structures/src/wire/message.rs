@@ -3,6 +3,7 @@
 use stonecast_persist::execute::LENDING_SIZE;
 use stonecast_session::{Greeting, Protocol};
 
+use super::counts::{BackEndStat, ReaderCounts};
 use super::name::DomainName;
 use super::record::Chain;
 use crate::tenure::{LogArea, Mark};
@@ -11,7 +12,7 @@ use crate::tenure::{LogArea, Mark};
 pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
     magic: *b"stonstru",
     name: "data structures",
-    version: 3,
+    version: 4,
 });
 /// Bytes of the longest message.
 pub(crate) const MESSAGE_SIZE_MAX: u64 = 4096;
@@ -41,6 +42,10 @@ pub(crate) enum Request {
     Release { domain: u32 },
     /// The state of a domain, for people.
     Stat { domain: u32 },
+    /// What the readers of the front-end have counted.
+    Count { readers: ReaderCounts },
+    /// The state of the back-end, for people.
+    Counts,
 }
 
 /// An answer of a back-end.
@@ -88,6 +93,9 @@ pub(crate) enum Answer {
     /// The domain has as many slabs as it may have.
     OverQuota,
     Stat(DomainStat),
+    /// The counts were added.
+    Counted,
+    Counts(BackEndStat),
 }
 
 /// The state of a lock domain, as its back-end sees it.
@@ -132,13 +140,15 @@ impl Request {
             Self::Notify { domain } => [6, domain.into()],
             Self::Release { domain } => [7, domain.into()],
             Self::Stat { domain } => [8, domain.into()],
+            Self::Count { readers } => return bytes(&[&[9, 0][..], &readers.words()].concat()),
+            Self::Counts => [10, 0],
         })
     }
 
     /// The domain that the request is about.
     pub fn domain(self) -> Option<u32> {
         match self {
-            Self::Attach | Self::CreateDomain { .. } => None,
+            Self::Attach | Self::CreateDomain { .. } | Self::Count { .. } | Self::Counts => None,
             Self::GiveSlab { domain }
             | Self::Slabs { domain }
             | Self::Lease { domain }
@@ -155,6 +165,10 @@ impl Request {
             let name = DomainName::of_words(&bytes(name))?;
             return Some(Self::CreateDomain { name });
         }
+        if let [9, 0, answers, retries, age] = *words {
+            let readers = ReaderCounts::of_words([answers, retries, age]);
+            return Some(Self::Count { readers });
+        }
         let [verb, domain] = *words else {
             return None;
         };
@@ -167,6 +181,7 @@ impl Request {
             6 => Self::Notify { domain },
             7 => Self::Release { domain },
             8 => Self::Stat { domain },
+            10 => Self::Counts,
             _ => return None,
         })
     }
@@ -218,6 +233,8 @@ impl Answer {
             Self::Damaged => vec![11],
             Self::OverQuota => vec![12],
             Self::Stat(stat) => [&[13][..], &stat.words()].concat(),
+            Self::Counted => vec![14],
+            Self::Counts(stat) => [&[15][..], &stat.words()].concat(),
         };
         bytes(&words)
     }
@@ -296,6 +313,8 @@ impl Answer {
                 log_size,
                 slabs,
             }),
+            [14] => Self::Counted,
+            [15, ref stat @ ..] => Self::Counts(BackEndStat::of_words(stat)?),
             _ => return None,
         })
     }
@@ -332,6 +351,10 @@ mod tests {
             Request::Notify { domain },
             Request::Release { domain },
             Request::Stat { domain },
+            Request::Count {
+                readers: ReaderCounts::of_words([1, 2, 3]),
+            },
+            Request::Counts,
         ] {
             assert_eq!(Request::parse(&request.encode()), Some(request));
         }
@@ -377,6 +400,19 @@ mod tests {
                 log_used: 4,
                 log_size: 5,
                 slabs: 6,
+            }),
+            Answer::Counted,
+            Answer::Counts(BackEndStat {
+                front_ends: 1,
+                domains: 2,
+                damaged: 3,
+                tenures_granted: 4,
+                tenures_ended: 5,
+                tenures_silent: 6,
+                slabs: 7,
+                free_slabs: 8,
+                quota: 9,
+                readers: ReaderCounts::of_words([10, 11, 12]),
             }),
         ] {
             assert_eq!(Answer::parse(&answer.encode()), Some(answer));

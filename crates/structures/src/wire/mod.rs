@@ -1,5 +1,6 @@
 //! The agreement of front-ends and back-end: pointers, keys, records of a tenure's log and their content.
 
+mod counts;
 mod entry;
 mod key;
 mod message;
@@ -8,6 +9,7 @@ mod operation;
 mod pointer;
 mod record;
 
+pub use counts::{BackEndStat, ReaderCounts};
 pub(crate) use entry::parse as parse_entries;
 pub use entry::{ENTRY_SIZE_MAX, Entries, Entry, EntryFault};
 pub use key::{Key, KeyFault};

@@ -195,6 +195,18 @@ impl<'a> Operation<'a> {
     /// # Panics
     /// If the key has more than 65,535 bytes.
     pub fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(self.size());
+        self.encode_into(&mut body);
+        body
+    }
+
+    /// Bytes of the body of the operation's record.
+    pub fn size(&self) -> usize {
+        size_of::<OperationBytes>() + self.key.len() + self.value.len()
+    }
+
+    /// Appends the body of the operation's record.
+    pub fn encode_into(&self, body: &mut Vec<u8>) {
         let header = OperationBytes {
             token: U64::new(self.token),
             structure: U32::new(self.structure),
@@ -202,7 +214,9 @@ impl<'a> Operation<'a> {
             verb: self.verb as u8,
             version: VERSION,
         };
-        [header.as_bytes(), self.key, self.value].concat()
+        for part in [header.as_bytes(), self.key, self.value] {
+            body.extend_from_slice(part);
+        }
     }
 
     /// Reads the body of an operation's record.

@@ -12,6 +12,7 @@ mod pool;
 mod providers;
 mod sessions;
 mod shapes;
+mod staleness;
 #[allow(dead_code, reason = "these tests use a part")]
 #[path = "../../../session/tests/it/world.rs"]
 mod world;

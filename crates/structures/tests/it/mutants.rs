@@ -6,6 +6,7 @@ use stonecast_base::mutants::Mutant;
 use crate::domain::{histories, pools, rules, structures};
 use crate::sessions;
 use crate::shapes::{domains as several, maps};
+use crate::staleness;
 
 fn domains() {
     (0..500).for_each(histories::run);
@@ -135,6 +136,10 @@ fn every_seeded_bug_of_structures_is_found() {
             (
                 Mutant::AgeIgnored,
                 sessions::a_reader_is_told_at_once_that_its_version_is_too_old,
+            ),
+            (
+                Mutant::AnswerKeptForever,
+                staleness::no_answer_is_older_than_the_reader_accepts,
             ),
             (
                 Mutant::RootWordIgnored,

@@ -17,7 +17,8 @@ use stonecast_session::{ConnectError, Endpoint, Greeting, Protocol, Queues};
 use stonecast_structures::shapes::{Answer, Description, Structure, StructureKind};
 use stonecast_structures::{
     BackEnd, FRONT_END_COMPLETIONS, FrontEndError, Key as _, LogKey, Medium, Operation,
-    PoolGeometry, SERVICE_COMPLETIONS, Service, StructurePool, StructureReader, Verb, Writer,
+    PoolGeometry, ReaderCounts, SERVICE_COMPLETIONS, Service, StructurePool, StructureReader, Verb,
+    Writer,
 };
 
 const GEOMETRY: PoolGeometry = PoolGeometry {
@@ -47,8 +48,8 @@ const fn platform(persistence_domain: PersistenceDomain, ddio: Ddio) -> Declared
 }
 
 /// A machine with a pool, and the process that serves it.
-struct Scene {
-    world: Rc<World>,
+pub struct Scene {
+    pub world: Rc<World>,
     platform: DeclaredPlatform,
     machine: Machine,
     module: Rc<Module>,
@@ -56,7 +57,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self::on(ANSWERED, seed)
     }
 
@@ -89,13 +90,13 @@ impl Scene {
         Rc::new(medium.expect("a plan"))
     }
 
-    async fn create(&self) {
+    pub async fn create(&self) {
         let made = StructurePool::create(self.medium(), GEOMETRY).await;
         made.expect("the medium is sound");
     }
 
     /// Serves in the process of the back-end.
-    async fn serve(&self) {
+    pub async fn serve(&self) {
         self.serve_within(u64::MAX).await;
     }
 
@@ -119,7 +120,7 @@ impl Scene {
     }
 
     /// A front-end on a machine of its own.
-    async fn front_end(&self) -> (Process, Rc<BackEnd>) {
+    pub async fn front_end(&self) -> (Process, Rc<BackEnd>) {
         let machine = MachineOptions::new(MachineProfile::MODERN);
         let process = self.world.process(self.world.machine(machine));
         let port = process.port(FRONT_END_COMPLETIONS).expect("a port");
@@ -127,7 +128,7 @@ impl Scene {
         (process, back_end.expect("the back-end accepts"))
     }
 
-    async fn rest(&self, duration_ns: u64) {
+    pub async fn rest(&self, duration_ns: u64) {
         self.back_end.runtime().sleep(duration_ns).await;
     }
 
@@ -415,6 +416,72 @@ fn a_domain_gets_no_more_memory_than_its_quota_and_its_state_shows_its_lags() {
     });
 }
 
+/// Needs each count where its event happens, and the age of a snapshot to go on between two reports and to end with the front-end.
+#[test]
+fn a_back_end_counts_tenures_slabs_and_what_readers_tell() {
+    let scene = Scene::new(13);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve_within(3).await;
+        let (_process, front_end) = scene.front_end().await;
+        let before = front_end.counts().await.expect("the back-end serves");
+        assert_eq!(
+            (before.front_ends, before.domains, before.damaged),
+            (1, 0, 0)
+        );
+        assert_eq!((before.quota, before.tenures_granted), (3, 0));
+        assert!(before.free_slabs <= before.slabs);
+        let domain = front_end.create_domain(2).await.expect("there is room");
+        let writer = front_end.writer(domain).await.expect("the domain is free");
+        let during = front_end.counts().await.expect("the back-end serves");
+        assert_eq!((during.domains, during.tenures_granted), (1, 1));
+        // Two slabs and a log.
+        assert_eq!(during.free_slabs, before.free_slabs - 3);
+        scene.rest(2 * LEASE_NS).await;
+        let after = front_end.counts().await.expect("the back-end serves");
+        assert_eq!((after.tenures_ended, after.tenures_silent), (1, 1));
+        drop(writer);
+        let writer = scene.writer(&front_end, domain).await;
+        writer.release().await.expect("the tenure lasts");
+        drop(scene.writer(&front_end, domain).await);
+        let after = front_end.counts().await.expect("the back-end serves");
+        assert_eq!((after.tenures_granted, after.tenures_ended), (3, 2));
+        assert_eq!(after.tenures_silent, 1);
+
+        let (other_process, other) = scene.front_end().await;
+        let told = ReaderCounts {
+            answers: 100,
+            retries: 7,
+            snapshot_age_ns: 1_000,
+        };
+        assert!(
+            other.tell_counts(told)
+                && front_end.tell_counts(ReaderCounts {
+                    snapshot_age_ns: 0,
+                    ..told
+                })
+        );
+        scene.rest(1_000_000).await;
+        let counted = front_end.counts().await.expect("the back-end serves");
+        assert_eq!(
+            (counted.readers.answers, counted.readers.retries),
+            (200, 14)
+        );
+        let age = counted.readers.snapshot_age_ns;
+        assert!((900_000..1_500_000).contains(&age), "{age}");
+        drop(other);
+        other_process.kill();
+        scene.rest(LEASE_NS).await;
+        let counted = front_end.counts().await.expect("the back-end serves");
+        assert_eq!(
+            (counted.front_ends, counted.readers.snapshot_age_ns),
+            (1, 0)
+        );
+        assert_eq!(counted.readers.answers, 200);
+    });
+}
+
 /// Needs the look at the tenure word behind an answer: everything else is known to the writer.
 #[test]
 pub fn a_writer_whose_tenure_is_over_answers_nothing_from_its_memory() {
@@ -568,14 +635,14 @@ fn strangers_on_the_control_channel_disturb_nobody() {
         let (notify, release, slab) = (words([6, 0]), words([7, 0]), words([3, 0]));
         let (nowhere, unknown) = (words([5, 99]), words([6, u64::MAX]));
         let asked: [&[u8]; 4] = [&notify, &release, &slab, &nowhere];
-        stranger(&scene, 3, &asked).await.expect("it is accepted");
+        stranger(&scene, 4, &asked).await.expect("it is accepted");
         for garbage in [&b""[..], b"x", &[0xff; 16], &[7; 64], &unknown] {
-            stranger(&scene, 3, &[garbage])
+            stranger(&scene, 4, &[garbage])
                 .await
                 .expect("it is accepted");
         }
-        let refused = stranger(&scene, 4, &[]).await.unwrap_err();
-        let words = "the client speaks protocol version 4 of data structures, the server version 3";
+        let refused = stranger(&scene, 5, &[]).await.unwrap_err();
+        let words = "the client speaks protocol version 5 of data structures, the server version 4";
         assert!(refused.to_string().starts_with(words), "{refused}");
         insert(&mut writer, table, 1).await;
         writer.publish().await.expect("the tenure lasts");
@@ -761,9 +828,9 @@ fn costs_on(platform: DeclaredPlatform) {
         let (_, _ticket) = writer.stage(&change).await.expect("there is room");
         let (_, ticket) = writer.stage(&change).await.expect("there is room");
         assert_eq!(cost(), (0, 0, 0, 0));
-        // Two records, the transaction, and the notice, whatever the number of operations: one doorbell and one round trip.
+        // Two records and the transaction, which lie side by side, and the notice, whatever the number of operations: one doorbell and one round trip.
         writer.publish().await.expect("the tenure lasts");
-        assert_eq!(cost(), (0, 3, 1, 1));
+        assert_eq!(cost(), (0, 1, 1, 1));
         ticket.await.expect("what is visible is durable");
         assert_eq!(cost(), (0, 0, 0, 0));
         // An answer rests on the tenure word behind it, however much the writer knows.

@@ -24,13 +24,11 @@ use stonecast_gateway::GatewayHandle;
 use tracing::{error, info, warn};
 
 pub use arguments::Serve;
-use oversight::Oversight;
+use oversight::{Oversight, Requests};
 use settings::Serving;
-use supervisor::Supervisor;
 
 use crate::fabric::DeviceSettings;
 use crate::failure::Failure;
-use crate::signals;
 
 /// Serves the pool until the process is asked to end.
 pub fn run(flags: &Serve) -> Result<(), Failure> {
@@ -39,7 +37,7 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
         return structures::run_alone(flags);
     }
     let serving = &Serving::of(flags)?;
-    let (stop, reload) = signals::of_a_server()?;
+    let requests = Requests::listen(&flags.gateway)?;
     if let Some(parent) = flags.exit_with_parent {
         end_with(parent)?;
     }
@@ -58,19 +56,13 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
         }
     };
     pool::tell_opened(server.opening(), start);
-    let oversight = Oversight {
-        stop,
-        reload,
-        supervisor: Supervisor::of_this_process(),
-        secrets: &flags.gateway,
-        beside,
-    };
+    let oversight = Oversight { requests, beside };
     let status = tell_ready(serving, gateway.as_ref());
     oversight
         .beside
         .iter()
         .for_each(structures::Beside::tell_ready);
-    oversight.supervisor.ready(&status);
+    oversight.requests.ready(&status);
     let kept = (&*serving.data, serving.node.is_some());
     serve(server, gateway, &oversight, kept)?;
     if let Some(beside) = oversight.beside {

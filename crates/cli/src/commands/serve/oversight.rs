@@ -9,32 +9,53 @@ use super::gateway::GatewayFlags;
 use super::structures::Beside;
 use super::supervisor::Supervisor;
 use crate::failure::Failure;
-use crate::signals::{Reload, Stop};
+use crate::signals::{self, Reload, Stop};
 
-/// Everything that is looked at between two batches of the server.
-pub struct Oversight<'a> {
-    pub stop: Stop,
-    pub reload: Reload,
-    pub supervisor: Supervisor,
+/// The requests that come by signals, and the service manager.
+pub struct Requests<'a> {
+    stop: Stop,
+    reload: Reload,
+    supervisor: Supervisor,
     /// The files of the password and the certificate.
-    pub secrets: &'a GatewayFlags,
-    /// The back-end of data structures, whose end ends the server.
-    pub beside: Option<Beside>,
+    secrets: &'a GatewayFlags,
 }
 
-impl Oversight<'_> {
-    /// Does what is asked for, reports what has happened, and returns whether the server has nothing left to do.
-    pub fn look(&self, server: &Server, gateway: Option<&GatewayHandle>) -> bool {
+impl<'a> Requests<'a> {
+    /// Listens to signals from now on.
+    pub fn listen(secrets: &'a GatewayFlags) -> Result<Self, Failure> {
+        let (stop, reload) = signals::of_a_server()?;
+        Ok(Self {
+            stop,
+            reload,
+            supervisor: Supervisor::of_this_process(),
+            secrets,
+        })
+    }
+
+    /// Reports that clients are served, with a line about the server.
+    pub fn ready(&self, status: &str) {
+        self.supervisor.ready(status);
+    }
+
+    /// Does what is asked for, and returns whether the server is to end; it is also to end if `has_lost` says that a part of it has
+    /// ended. A gateway is asked to end first, and is served to its end: the commands that its clients have sent are done and answered.
+    pub fn attend(&self, has_lost: bool, gateway: Option<&GatewayHandle>) -> bool {
         self.supervisor.alive();
-        server.take_trouble().iter().for_each(tell_trouble);
-        if let Some(error) = server.take_refusal() {
-            warn!("a client was not accepted: {error}");
-        }
         if self.reload.take() {
             self.replace_secrets(gateway);
         }
         self.stop.news().iter().for_each(|news| info!("{news}"));
-        self.is_to_end(gateway)
+        let is_asked = has_lost || self.stop.asked();
+        if is_asked {
+            self.supervisor.stopping();
+        }
+        let Some(gateway) = gateway else {
+            return is_asked;
+        };
+        if is_asked {
+            gateway.ask_to_stop();
+        }
+        gateway.has_ended()
     }
 
     /// Puts the present content of the secret files in force, and tells the outcome.
@@ -54,21 +75,24 @@ impl Oversight<'_> {
             }
         }
     }
+}
 
-    /// Returns whether the server is to end. A gateway is asked to end first, and is served to its end: the commands that its
-    /// clients have sent are done and answered.
-    fn is_to_end(&self, gateway: Option<&GatewayHandle>) -> bool {
-        let is_asked = self.stop.asked() || self.beside.as_ref().is_some_and(Beside::has_ended);
-        if is_asked {
-            self.supervisor.stopping();
+/// Everything that is looked at between two batches of a server of keys and values.
+pub struct Oversight<'a> {
+    pub requests: Requests<'a>,
+    /// The back-end of data structures, whose end ends the server.
+    pub beside: Option<Beside>,
+}
+
+impl Oversight<'_> {
+    /// Does what is asked for, reports what has happened, and returns whether the server has nothing left to do.
+    pub fn look(&self, server: &Server, gateway: Option<&GatewayHandle>) -> bool {
+        server.take_trouble().iter().for_each(tell_trouble);
+        if let Some(error) = server.take_refusal() {
+            warn!("a client was not accepted: {error}");
         }
-        let Some(gateway) = gateway else {
-            return is_asked;
-        };
-        if is_asked {
-            gateway.ask_to_stop();
-        }
-        gateway.has_ended()
+        let has_lost = self.beside.as_ref().is_some_and(Beside::has_ended);
+        self.requests.attend(has_lost, gateway)
     }
 }
 

@@ -75,7 +75,9 @@ impl Serving {
                     "--resp and --admin reach the store over shared memory; listen at shm:PATH",
                 ));
             }
-            gateway.store = listen[0].to_string();
+            gateway.store = Some(listen[0].to_string());
+            let structures = flags.structures.as_deref();
+            gateway.structures = structures.map(|data| Address::of_pool(data).to_string());
             let cluster = flags.cluster.as_deref();
             let store = cluster.map(|store| store.strip_prefix("cluster:").unwrap_or(store));
             gateway.cluster = store.map(|store| format!("cluster:{store}"));
@@ -221,8 +223,8 @@ mod tests {
             )
         );
         assert_eq!(
-            (gateway.store.as_str(), gateway.threads.get()),
-            ("shm:/l", 2)
+            (gateway.store.as_deref(), gateway.threads.get()),
+            (Some("shm:/l"), 2)
         );
         let expected = GatewayLimits {
             connections: 70,

@@ -10,16 +10,17 @@ use stonecast::structures::{Builder, Server};
 use stonecast::{Address, Durability, PersistenceDomain};
 use stonecast_console::child::{end_with, write_ready_file};
 use stonecast_fabric_shm::{Log, ShmOptions};
+use stonecast_gateway::{GatewayHandle, GatewayOptions};
 use tracing::{info, warn};
 
+use super::addresses_of;
 use super::arguments::{PlatformArgument, Serve};
+use super::oversight::Requests;
 use super::remove;
-use super::supervisor::Supervisor;
 use crate::fabric::DeviceSettings;
 use crate::failure::Failure;
 use crate::flags::DurabilityArgument;
 use crate::output::size;
-use crate::signals;
 
 /// The back-end that the flags ask for.
 fn builder(flags: &Serve, data: &Path) -> Builder {
@@ -65,7 +66,7 @@ pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
         (flags.shards.is_some(), "--shards"),
         (flags.cluster.is_some(), "--cluster"),
         (flags.node.is_some(), "--node"),
-        (flags.gateway.options()?.is_some(), "--resp or --admin"),
+        (flags.gateway.resp.is_some(), "--resp"),
     ] {
         if is_given {
             return Err(Failure::usage(format!(
@@ -73,8 +74,13 @@ pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
             )));
         }
     }
-    let (stop, reload) = signals::of_a_server()?;
-    let supervisor = Supervisor::of_this_process();
+    let at = match flags.listen.first() {
+        Some(address) => address.clone(),
+        None => Address::of_pool(data),
+    };
+    flags.verbs.check(Some(&at))?;
+    let metrics = metrics(flags, &at)?;
+    let requests = Requests::listen(&flags.gateway)?;
     if let Some(parent) = flags.exit_with_parent {
         end_with(parent)?;
     }
@@ -85,29 +91,17 @@ pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
     for address in &flags.listen {
         builder = builder.listen(address.clone());
     }
-    let at = match flags.listen.first() {
-        Some(address) => address.clone(),
-        None => Address::of_pool(data),
-    };
-    flags.verbs.check(Some(&at))?;
     let device = DeviceSettings::of(&at, shared_memory(flags)?, &flags.verbs)?;
     let mut server = builder.open_on(|pool| device.open(Some(pool.platform)))?;
+    let gateway = metrics.map(stonecast_gateway::spawn).transpose()?;
     if let Some(path) = &flags.ready_file {
         write_ready_file(path)?;
     }
-    supervisor.ready(&tell_ready(&server));
-    server.run(&|| {
-        supervisor.alive();
-        if reload.take() {
-            warn!("SIGHUP: data structures have no secrets to read again");
-        }
-        stop.news().iter().for_each(|news| info!("{news}"));
-        if stop.asked() {
-            supervisor.stopping();
-        }
-        stop.asked()
-    })?;
+    requests.ready(&tell_ready(&server, gateway.as_ref()));
+    server.run(&|| requests.attend(false, gateway.as_ref()))?;
+    let stopped = gateway.map_or(Ok(()), GatewayHandle::stop);
     server.close()?;
+    stopped?;
     info!("ended in order: {} is closed", data.display());
     match &flags.ready_file {
         Some(path) => remove(path),
@@ -115,9 +109,27 @@ pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
     }
 }
 
-fn tell_ready(server: &Server) -> String {
+/// The options of the admin port, if the flags ask for one.
+fn metrics(flags: &Serve, at: &Address) -> Result<Option<GatewayOptions>, Failure> {
+    let Some(options) = flags.gateway.options()? else {
+        return Ok(None);
+    };
+    if at.socket().is_none() {
+        return Err(Failure::usage(
+            "--admin reaches the back-end over shared memory; listen at shm:PATH",
+        ));
+    }
+    Ok(Some(GatewayOptions {
+        store: None,
+        structures: Some(at.to_string()),
+        ..options
+    }))
+}
+
+fn tell_ready(server: &Server, gateway: Option<&GatewayHandle>) -> String {
     let pool = server.description();
-    let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    let mut addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    addresses.extend(gateway.map(addresses_of).into_iter().flatten());
     let addresses = addresses.join(", ");
     let status = format!(
         "serving data structures in {} ({}, durability {}) at {}",

@@ -16,6 +16,7 @@ use serde_json::Value;
 use stonecast_gateway::{Password, read_secret};
 
 use crate::failure::{Failure, Status};
+use crate::output;
 use crate::values::Endpoint;
 
 /// The admin port answers from memory, after one question to the store.
@@ -42,6 +43,14 @@ pub struct AdminFlags {
     /// Private key of that certificate (PEM); other users must not be able to read the file.
     #[arg(long, value_name = "FILE", env = "STONECAST_TLS_CLIENT_KEY")]
     pub tls_client_key: Option<PathBuf>,
+}
+
+/// The parts of `/status` that other addresses do not tell.
+pub struct Told {
+    /// The gateway.
+    pub gateway: Value,
+    /// The back-end of data structures beside the store, if there is one.
+    pub structures: Option<Value>,
 }
 
 /// An admin port that can be asked again and again.
@@ -74,8 +83,8 @@ impl Admin {
         }))
     }
 
-    /// The `gateway` part of `/status`.
-    pub fn status(&self) -> Result<Value, Failure> {
+    /// The answer of `/status`.
+    pub fn status(&self) -> Result<Told, Failure> {
         let endpoint = &self.endpoint;
         let answer = self.ask().map_err(|error| self.silent(&error))?;
         let answer = String::from_utf8_lossy(&answer);
@@ -107,8 +116,16 @@ impl Admin {
             }
         }
         let status = serde_json::from_str::<Value>(body).ok();
-        let gateway = status.and_then(|mut status| Some(status.get_mut("gateway")?.take()));
-        gateway.ok_or_else(|| {
+        let told = status.and_then(|mut status| {
+            let gateway = status.get_mut("gateway")?.take();
+            let structures = status.get_mut("structures").map(Value::take);
+            let structures = structures.filter(|part| !part.is_null());
+            Some(Told {
+                gateway,
+                structures,
+            })
+        });
+        told.ok_or_else(|| {
             Failure::operation(format!("{endpoint} is not an admin port of stonecast"))
         })
     }
@@ -217,6 +234,48 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
 
 fn unusable(path: &Path, reason: impl ToString) -> Failure {
     Failure::usage(format!("{}: {}", path.display(), reason.to_string()))
+}
+
+/// The back-end of data structures for human readers.
+pub fn structure_rows(back_end: &Value) -> Vec<(&'static str, String)> {
+    let number = |name: &str| back_end[name].as_u64().unwrap_or(0);
+    if let Some(error) = back_end["error"].as_str() {
+        return vec![("structures", error.to_owned())];
+    }
+    let tenures = ["tenures_granted", "tenures_ended", "tenures_silent"];
+    let readers = ["answers", "retries", "snapshot_age_ns"];
+    let domains = back_end["domains"].as_array();
+    let sum = |name: &str| -> u64 {
+        let values = domains.into_iter().flatten();
+        values.filter_map(|domain| domain[name].as_u64()).sum()
+    };
+    vec![
+        (
+            "structures",
+            format!(
+                "{} lock domains, {} operations staged, {} of logs to read at a restart",
+                domains.map_or(0, Vec::len),
+                sum("staged"),
+                output::size(sum("log_used"))
+            ),
+        ),
+        ("tenures", tenures_in_words(tenures.map(number))),
+        ("readers", readers_in_words(readers.map(number))),
+    ]
+}
+
+/// The tenures of a back-end, in words.
+pub fn tenures_in_words([granted, ended, silent]: [u64; 3]) -> String {
+    format!("{granted} granted, {ended} ended, {silent} of them because the writer was silent")
+}
+
+/// The readers of a back-end, in words. The age of the oldest snapshot is in nanoseconds.
+pub fn readers_in_words([answers, retries, age]: [u64; 3]) -> String {
+    let age = match age {
+        0 => "no snapshot".to_owned(),
+        age => format!("oldest snapshot {:.1} s", age as f64 / 1e9),
+    };
+    format!("{answers} answers, {retries} retries, {age}")
 }
 
 /// The status for human readers.

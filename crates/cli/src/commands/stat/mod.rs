@@ -1,6 +1,6 @@
 //! `stat`: the content and the work of a running server, once or repeatedly.
 
-mod gateway;
+pub mod gateway;
 mod report;
 
 use std::collections::BTreeMap;
@@ -140,14 +140,18 @@ fn print(
     before: Earlier<'_>,
     admin: Option<&Admin>,
 ) -> Result<(), Failure> {
-    let gateway = admin.map(Admin::status).transpose();
+    let told = admin.map(Admin::status).transpose();
     if flags.json {
-        return output::json(&Report::of(metrics, before, gateway?));
+        return output::json(&Report::of(metrics, before, told?));
     }
     // The server's part is also of use without the gateway's part.
     output::bytes(report::text(metrics, before).as_bytes())?;
-    match gateway? {
-        Some(status) => output::table(&gateway::rows(&status)),
+    let Some(told) = told? else {
+        return Ok(());
+    };
+    output::table(&gateway::rows(&told.gateway))?;
+    match &told.structures {
+        Some(back_end) => output::table(&gateway::structure_rows(back_end)),
         None => Ok(()),
     }
 }

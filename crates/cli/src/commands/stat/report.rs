@@ -7,8 +7,9 @@ use serde_json::Value;
 use stonecast_kv::{Cleaning, Latencies, Metrics, PathMetrics};
 
 use crate::copying::CopyingReport;
-
 use crate::output;
+
+use super::gateway::Told;
 
 /// The report as `--json` prints it. Sizes are bytes; counts are since the server was started.
 #[derive(Serialize)]
@@ -50,6 +51,9 @@ pub struct Report {
     /// The answer of the gateway's admin port, if it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     admin: Option<Value>,
+    /// The back-end of data structures beside the store, as the admin port knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structures: Option<Value>,
 }
 
 /// The server's work to make room.
@@ -117,7 +121,11 @@ impl CleaningReport {
 
 impl Report {
     /// The report of a server, and of its gateway if the gateway was asked.
-    pub fn of(metrics: &Metrics, before: Earlier<'_>, admin: Option<Value>) -> Self {
+    pub fn of(metrics: &Metrics, before: Earlier<'_>, told: Option<Told>) -> Self {
+        let (admin, structures) = match told {
+            Some(told) => (Some(told.gateway), told.structures),
+            None => (None, None),
+        };
         let stat = &metrics.stat;
         Self {
             keys: stat.keys,
@@ -154,6 +162,7 @@ impl Report {
                 gateway: PathReport::of(&metrics.gateway.since(&before.gateway)),
             }),
             admin,
+            structures,
         }
     }
 }

@@ -6,9 +6,10 @@ mod verify;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use stonecast::Connector;
-use stonecast::structures::{Connection as Session, DomainStat, DomainState, Listed};
+use stonecast::structures::{Connection as Session, DomainStat, DomainState, Listed, Metrics};
 use stonecast_fabric_shm::ShmOptions;
 
+use crate::commands::stat::gateway::{readers_in_words, tenures_in_words};
 use crate::fabric::DeviceSettings;
 use crate::failure::Failure;
 use crate::flags::Connection;
@@ -53,13 +54,13 @@ pub struct Show {
     connection: Connection,
 }
 
-/// Shows the state of each lock domain: its writer, the operations that readers do and do not see, the part of the log that a restart would read, and its memory.
+/// Shows the state of a back-end, and of each lock domain: its writer, the operations that readers do and do not see, the part of the log that a restart would read, and its memory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   stonecast structures stat --connect shm:/srv/structures/socket")]
 pub struct Stat {
-    /// Prints a list of objects, each with "name", "domain", "tenure", "published", "staged", "log_used", "log_size", "memory" and "old_versions".
+    /// Prints {"front_ends":..,"tenures_granted":..,"retries":..,"quota_bytes":..,"domains":[{"name":..,"staged":..,"log_used":..,"memory":..},..],..}.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -172,6 +173,72 @@ fn show(flags: &Show) -> Result<(), Failure> {
 }
 
 #[derive(Serialize)]
+struct Report<'a> {
+    front_ends: u64,
+    damaged: u64,
+    tenures_granted: u64,
+    tenures_ended: u64,
+    tenures_silent: u64,
+    answers: u64,
+    retries: u64,
+    snapshot_age_ns: u64,
+    capacity_bytes: u64,
+    free_bytes: u64,
+    quota_bytes: u64,
+    domains: Vec<State<'a>>,
+}
+
+impl<'a> Report<'a> {
+    fn of(metrics: &'a Metrics) -> Self {
+        let (stat, slab_size) = (&metrics.stat, metrics.slab_size);
+        Self {
+            front_ends: stat.front_ends,
+            damaged: stat.damaged,
+            tenures_granted: stat.tenures_granted,
+            tenures_ended: stat.tenures_ended,
+            tenures_silent: stat.tenures_silent,
+            answers: stat.readers.answers,
+            retries: stat.readers.retries,
+            snapshot_age_ns: stat.readers.snapshot_age_ns,
+            capacity_bytes: stat.slabs * slab_size,
+            free_bytes: stat.free_slabs * slab_size,
+            quota_bytes: stat.quota * slab_size,
+            domains: metrics.domains.iter().map(State::of).collect(),
+        }
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let tenures = [
+            self.tenures_granted,
+            self.tenures_ended,
+            self.tenures_silent,
+        ];
+        let readers = [self.answers, self.retries, self.snapshot_age_ns];
+        let (tenures, readers) = (tenures_in_words(tenures), readers_in_words(readers));
+        vec![
+            (
+                "memory",
+                format!(
+                    "{} free of {}, at most {} for a lock domain",
+                    output::size(self.free_bytes),
+                    output::size(self.capacity_bytes),
+                    output::size(self.quota_bytes)
+                ),
+            ),
+            (
+                "front-ends",
+                format!(
+                    "{}, and {} damaged lock domains",
+                    self.front_ends, self.damaged
+                ),
+            ),
+            ("tenures", tenures),
+            ("readers", readers),
+        ]
+    }
+}
+
+#[derive(Serialize)]
 struct State<'a> {
     name: &'a str,
     domain: u32,
@@ -226,14 +293,16 @@ impl<'a> State<'a> {
 
 fn stat(flags: &Stat) -> Result<(), Failure> {
     let session = session(&flags.connection)?;
-    let all = session
-        .run(async |session| session.stat().await)
+    let metrics = session
+        .run(async |session| session.metrics().await)
         .map_err(failure)?;
-    let states: Vec<State<'_>> = all.iter().map(State::of).collect();
+    let report = Report::of(&metrics);
     if flags.json {
-        return output::json(&states);
+        return output::json(&report);
     }
-    let shown: Vec<(&str, String)> = states
+    output::table(&report.rows())?;
+    let shown: Vec<(&str, String)> = report
+        .domains
         .iter()
         .map(|state| (state.name, state.in_words()))
         .collect();

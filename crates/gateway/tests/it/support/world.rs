@@ -47,7 +47,7 @@ impl World {
     pub fn of(mut options: GatewayOptions, durability: Durability, capacity: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = StoreThread::start(directory.path(), durability, capacity);
-        options.store = store.address.clone();
+        options.store = Some(store.address.clone());
         let gateway = spawn(options).unwrap();
         assert!(
             gateway.wait_until_ready(Duration::from_secs(30)),

@@ -180,6 +180,26 @@ pub struct Piece {
     pub remote: RemoteAddress,
 }
 
+/// Adds a piece to a batch. A piece that goes on where the one before it ends is a part of its WRITE. Entries of a batch become durable together, and an owner believes no entry before
+/// the ones in front of it, so nothing rests on the order of their bytes.
+fn gather(batch: &mut Vec<Operation>, piece: Piece) {
+    if let Some(Operation::Write { local, remote }) = batch.last_mut() {
+        let size = u64::from(local.size);
+        let is_next = local.region == piece.local.region
+            && local.offset + size == piece.local.offset
+            && remote.rkey == piece.remote.rkey
+            && remote.address + size == piece.remote.address;
+        if is_next && let Some(size) = local.size.checked_add(piece.local.size) {
+            local.size = size;
+            return;
+        }
+    }
+    batch.push(Operation::Write {
+        local: piece.local,
+        remote: piece.remote,
+    });
+}
+
 /// Appends to lent memory, durably, any number of entries at a time: entries are gathered, go out together, and are concluded in their order, each
 /// once.
 ///
@@ -221,12 +241,14 @@ impl LentAppender {
     /// Nothing was taken; [`NotAppended`] says why.
     pub fn append(&mut self, pieces: &[Piece]) -> Result<u64, NotAppended> {
         self.pipeline.append(|batch| {
-            batch.extend(pieces.iter().map(|piece| Operation::Write {
-                local: piece.local,
-                remote: piece.remote,
-            }));
+            pieces.iter().for_each(|piece| gather(batch, *piece));
             Ok(())
         })
+    }
+
+    /// Requests of the entries that were taken and not sent. Pieces that lie side by side at both ends are one.
+    pub fn gathered_requests(&self) -> usize {
+        self.pipeline.gathered_requests()
     }
 
     /// Whether entries were taken and not sent.

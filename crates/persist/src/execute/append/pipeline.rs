@@ -142,6 +142,11 @@ impl Pipeline {
         self.reached.posted < self.reached.appended
     }
 
+    /// Requests that were not posted.
+    pub fn gathered_requests(&self) -> usize {
+        self.batch.len()
+    }
+
     /// Posts the batch, with `behind` behind it. Its entries end with `until`.
     pub fn flush(
         &mut self,

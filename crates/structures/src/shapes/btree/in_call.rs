@@ -14,6 +14,7 @@
 
 use stonecast_base::Span;
 
+use crate::shapes::MemoryInCall;
 use crate::shapes::item::ItemRead;
 use crate::shapes::root::{ROOT_LINE_SIZE, Root};
 use crate::wire::Pointer;
@@ -24,18 +25,6 @@ use super::inner_nodes::{InnerNode, InnerNodes, Way};
 use super::node::{Node, NodeView, Slots, ValueView};
 use super::seek::{HOPS_MAX, Page, Seek};
 use super::{BTree, LEVEL_MAX, TreePlace};
-
-/// Memory that is read in the call. Bytes that are read before others are those of an earlier moment, or of the same one.
-pub trait MemoryInCall {
-    /// Reads a place; `None`: not at this moment, or the place is none of the domain.
-    fn read(&mut self, span: Span, into: &mut [u8]) -> Option<()>;
-
-    /// Reads a place on which the answer rests, and behind it checks that the answer counts; `None`: it does not.
-    fn read_last(&mut self, span: Span, into: &mut [u8]) -> Option<()>;
-
-    /// Checks that an answer counts that rests on what was read so far.
-    fn look(&mut self) -> Option<()>;
-}
 
 impl BTree {
     /// Looks an encoded key up, and leaves its value in `value`; `Some(false)`: the key has none. `None`: [`BTree::find`] has to answer.

@@ -3,13 +3,12 @@
 //! A node is searched by the first eight bytes of its separators, which lie side by side: a search of 62 separators touches three or four lines instead of two lines for each
 //! separator on its way.
 
-use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use crate::shapes::root::Root;
 use crate::shapes::tag::TagKey;
 use crate::shapes::traversal::Stale;
-use crate::space::{Clock, Mixer};
+use crate::space::{ClockMap, Mixer};
 use crate::wire::Pointer;
 
 use super::aim::{Aim, Fences};
@@ -149,85 +148,51 @@ fn head_of(key: &[u8]) -> u64 {
 }
 
 /// Inner nodes of one tree, and its root, as a reader has read them. They may be old: the fences of the leaf show it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct InnerNodes {
-    nodes_max: usize,
     pub(super) root: Option<Root>,
-    index: HashMap<u64, usize, BuildHasherDefault<Mixer>>,
-    slots: Vec<Remembered>,
-    clock: Clock,
+    nodes: ClockMap<u64, InnerNode, BuildHasherDefault<Mixer>>,
 }
 
-#[derive(Debug)]
-struct Remembered {
-    pointer: Pointer,
-    node: InnerNode,
-    was_asked: bool,
+impl Default for InnerNodes {
+    fn default() -> Self {
+        Self::new(0)
+    }
 }
 
 impl InnerNodes {
     /// Room for nodes of at most `size` bytes.
     pub fn new(size: u64) -> Self {
         Self {
-            nodes_max: (size / NODE_SIZE) as usize,
-            ..Self::default()
+            root: None,
+            nodes: ClockMap::new(size),
         }
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        *self = Self {
-            nodes_max: self.nodes_max,
-            ..Self::default()
-        };
+        self.root = None;
+        self.nodes.clear();
     }
 
     pub(super) fn remembers(&self) -> bool {
-        self.nodes_max > 0
+        self.nodes.size_max() >= NODE_SIZE
     }
 
+    #[inline]
     pub(super) fn get(&mut self, pointer: Pointer) -> Option<&InnerNode> {
-        let slot = &mut self.slots[*self.index.get(&pointer.word())?];
-        slot.was_asked = true;
-        Some(&slot.node)
+        self.nodes.get(&pointer.word()).map(|node| &*node)
     }
 
     pub(super) fn put(&mut self, pointer: Pointer, node: InnerNode) {
-        self.forget(pointer);
-        while self.slots.len() >= self.nodes_max {
-            let slots = &mut self.slots;
-            let forgotten = self.clock.next(slots.len(), |index| {
-                std::mem::take(&mut slots[index].was_asked)
-            });
-            self.remove(forgotten.expect("nothing has to stay"));
-        }
-        self.index.insert(pointer.word(), self.slots.len());
-        self.slots.push(Remembered {
-            pointer,
-            node,
-            was_asked: false,
-        });
+        let _before = self.nodes.put(pointer.word(), node, NODE_SIZE);
     }
 
     /// Forgets what leads to a leaf: its parent, or the root if the leaf has none.
     pub(super) fn forget_above(&mut self, parent: Pointer) {
         match parent.is_null() {
             true => self.root = None,
-            false => self.forget(parent),
-        }
-    }
-
-    fn forget(&mut self, pointer: Pointer) {
-        if let Some(index) = self.index.get(&pointer.word()) {
-            self.remove(*index);
-        }
-    }
-
-    fn remove(&mut self, index: usize) {
-        let gone = self.slots.swap_remove(index);
-        self.index.remove(&gone.pointer.word());
-        if let Some(moved) = self.slots.get(index) {
-            self.index.insert(moved.pointer.word(), index);
+            false => drop(self.nodes.remove(&parent.word())),
         }
     }
 }
@@ -262,28 +227,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn no_more_nodes_are_remembered_than_have_room() {
-        let node = || InnerNode {
-            level: 1,
-            low: Vec::new(),
-            high: None,
-            heads: (0, u64::MAX),
-            right: Pointer::NULL,
-            birth: 0,
-            separators: Separators::default(),
-            children: Vec::new(),
-        };
-        let mut nodes = InnerNodes::new(3 * NODE_SIZE);
-        for unit in 1..50 {
-            nodes.put(Pointer::new(unit, 1), node());
-            assert!(nodes.slots.len() <= 3);
-            assert!(nodes.get(Pointer::new(1, 1)).is_some(), "it is asked for");
-            assert!(nodes.index.contains_key(&Pointer::new(unit, 1).word()));
-        }
-        nodes.clear();
-        assert!(nodes.get(Pointer::new(1, 1)).is_none() && nodes.remembers());
     }
 }

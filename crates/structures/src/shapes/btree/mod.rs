@@ -41,7 +41,6 @@ use super::root::{ROOT_LINE_SIZE, Root};
 use super::tag::TagKey;
 pub use change::{Change, ChangePlan};
 pub use geometry::Geometry;
-pub use in_call::MemoryInCall;
 pub use inner_nodes::InnerNodes;
 pub use mv::{MvBTree, MvChange, MvChangePlan};
 pub use seek::{Find, Page, PageOf, Seek};

@@ -21,7 +21,7 @@ pub(super) const HOPS_MAX: u32 = 200;
 const VALUE_HINT: usize = 4096;
 
 /// The leaf that is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Seek {
     /// The leaf that holds this key, if any does.
     At(Vec<u8>),
@@ -250,6 +250,11 @@ impl Page {
     /// The number of items.
     pub fn len(&self) -> usize {
         self.items.len()
+    }
+
+    /// Bytes of the keys and values.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Whether the leaf has no items.

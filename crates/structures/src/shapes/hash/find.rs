@@ -69,6 +69,12 @@ impl HashTable {
         }
     }
 
+    /// The place of the word of a directory that names the segment of a hash.
+    pub(super) fn directory_word(root: &Root, hash: KeyHash) -> Span {
+        let index = hash.prefix(root.level);
+        Span::new(root.top.offset() + index * 8, 8)
+    }
+
     pub(super) fn items(&self) -> ItemReader {
         ItemReader {
             tags: self.tags,
@@ -78,12 +84,6 @@ impl HashTable {
 }
 
 impl Find {
-    /// The place of the word of a directory that names a segment.
-    fn directory_word(&self, root: &Root) -> Span {
-        let index = self.hash.prefix(root.level);
-        Span::new(root.top.offset() + index * 8, 8)
-    }
-
     /// Follows the next word from `slot` on that may be the key's, or ends.
     fn follow(&mut self, home: Home, slot: usize) -> Step<Found> {
         let next = (slot..SLOTS).find(|&slot| self.hash.may_be(home.bucket.words[slot]));
@@ -117,7 +117,7 @@ impl Traversal for Find {
                     Err(stale) => return Step::Stale(stale),
                 };
                 self.stage = Stage::Directory(root);
-                Step::one(Place::inner(self.directory_word(&root)))
+                Step::one(Place::inner(HashTable::directory_word(&root, self.hash)))
             }
             Stage::Directory(root) => {
                 let segment = Pointer::from_word(crate::shapes::tag::word_at(&bytes[0], 0));

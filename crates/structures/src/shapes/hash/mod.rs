@@ -19,6 +19,7 @@
 mod bucket;
 mod change;
 mod find;
+mod in_call;
 mod scrap;
 mod walk;
 
@@ -29,6 +30,7 @@ use super::root::Root;
 use super::tag::TagKey;
 pub use change::{Change, ChangePlan};
 pub use find::{Find, Found};
+pub use in_call::Directory;
 pub(super) use scrap::{directory_part, segment_part};
 pub use walk::Walk;
 

@@ -1,8 +1,8 @@
-//! A tree that is read in the call, beside a writer.
+//! Structures that are read in the call, beside a writer.
 
 use stonecast_base::{Random, Span};
-use stonecast_structures::shapes::Structure;
-use stonecast_structures::shapes::btree::{BTree, InnerNodes, MemoryInCall, Page, Seek};
+use stonecast_structures::shapes::btree::{BTree, InnerNodes, Page, Seek};
+use stonecast_structures::shapes::{MemoryInCall, Remembered, Structure};
 
 use super::maps::read_torn;
 use super::store::Store;
@@ -65,21 +65,20 @@ fn tree_of(structure: &Structure) -> Option<BTree> {
     }
 }
 
-/// The value of a key, if the structure is a tree and answers in the call.
+/// The value of a key, if the structure answers in the call.
 pub fn find(
     (store, random): (&mut Store, &mut Random),
     (structure, root): (&Structure, (Span, u64)),
-    nodes: &mut InnerNodes,
+    remembered: &mut Remembered,
     key: &[u8],
 ) -> Option<Option<Vec<u8>>> {
-    let tree = tree_of(structure)?;
     let mut memory = Torn {
         store,
         random,
         root,
     };
     let mut value = Vec::new();
-    let found = tree.find_in_call(key, nodes, &mut memory, &mut value)?;
+    let found = structure.find_in_call(key, remembered, &mut memory, &mut value)?;
     Some(found.then_some(value))
 }
 

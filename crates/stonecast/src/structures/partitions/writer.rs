@@ -1,0 +1,264 @@
+//! Writers of structures with partitions.
+
+use std::marker::PhantomData;
+use std::num::NonZeroU64;
+
+use futures_util::future::try_join_all;
+use stonecast_structures::{Key as _, Verb};
+
+use super::part::Hashing;
+use crate::structures::attempt::{Attempt, Once};
+use crate::structures::domain::{Outcome, Part, Transaction};
+use crate::structures::error::Error;
+use crate::structures::types::Keyed;
+use crate::structures::update::Update;
+use crate::structures::writer::{Ticket, Writer};
+
+/// The writer of all partitions of a structure of type `S`. [`Sessions::writer`](super::Sessions::writer) makes it. Each partition has a tenure of its own: one
+/// that is over ([`Error::TenureOver`]) refuses its updates, and those of other partitions go on. Calls as those of [`Writer`] mean the same.
+pub struct PartitionedWriter<S: Keyed> {
+    name: String,
+    hashing: Hashing,
+    partitions: Vec<Writer<S>>,
+}
+
+macro_rules! by_key {
+    ($($(#[doc = $what:literal])+ $name:ident($($argument:ident: $of:ty),*) -> $result:ty;)+) => {
+        $(
+            $(#[doc = $what])+
+            ///
+            /// # Errors
+            ///
+            /// The same.
+            pub async fn $name(&mut self, key: &S::Key, $($argument: $of),*) -> Result<$result, Error> {
+                self.partition(key).$name(key, $($argument),*).await
+            }
+        )+
+    };
+}
+
+impl<S: Keyed> PartitionedWriter<S> {
+    pub(super) fn new(name: &str, hashing: Hashing, partitions: Vec<Writer<S>>) -> Self {
+        Self {
+            name: name.to_owned(),
+            hashing,
+            partitions,
+        }
+    }
+
+    /// The writer of the partition that has a key.
+    fn partition(&mut self, key: &S::Key) -> &mut Writer<S> {
+        &mut self.partitions[self.hashing.partition_of(&key.encoded())]
+    }
+
+    by_key! {
+        /// As [`Writer::insert`].
+        insert(value: &S::Value) -> bool;
+        /// As [`Writer::insert_if_absent`].
+        insert_if_absent(value: &S::Value) -> bool;
+        /// As [`Writer::update`].
+        update(value: &S::Value) -> bool;
+        /// As [`Writer::compare_and_update`].
+        compare_and_update(expected: &S::Value, new: &S::Value) -> bool;
+        /// As [`Writer::remove`].
+        remove() -> bool;
+        /// As [`Writer::get`].
+        get() -> Option<S::Value>;
+        /// As [`Writer::stage`].
+        stage(value: &S::Value) -> Ticket;
+        /// As [`Writer::stage_remove`].
+        stage_remove() -> Ticket;
+    }
+
+    /// Gives keys values, as [`Writer::insert_all`]: all partitions at once, with one publication each.
+    ///
+    /// # Errors
+    ///
+    /// The same. Entries of other partitions may be done or not.
+    pub async fn insert_all<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = (&'a S::Key, &'a S::Value)>,
+    ) -> Result<(), Error>
+    where
+        S::Key: 'a,
+        S::Value: 'a,
+    {
+        let mut of_partitions: Vec<Vec<(&S::Key, &S::Value)>> = Vec::new();
+        of_partitions.resize_with(self.partitions.len(), Vec::new);
+        for (key, value) in entries {
+            let partition = self.hashing.partition_of(&key.encoded());
+            of_partitions[partition].push((key, value));
+        }
+        let parts = self.partitions.iter_mut().zip(of_partitions);
+        let inserts = parts.map(|(writer, entries)| writer.insert_all(entries));
+        try_join_all(inserts).await.map(drop)
+    }
+
+    /// Makes everything staged durable, and visible to all readers, partition by partition: a reader may see the updates of one of them first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::publish`]; updates of other partitions may be done or not.
+    pub async fn publish(&mut self) -> Result<(), Error> {
+        let all = self.partitions.iter_mut().map(Writer::publish);
+        try_join_all(all).await.map(drop)
+    }
+
+    /// Makes everything staged durable.
+    ///
+    /// # Errors
+    ///
+    /// As [`PartitionedWriter::publish`].
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        let all = self.partitions.iter_mut().map(Writer::flush);
+        try_join_all(all).await.map(drop)
+    }
+
+    /// Tells all back-ends that this writer lives.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::renew`].
+    pub async fn renew(&self) -> Result<(), Error> {
+        let all = self.partitions.iter().map(Writer::renew);
+        try_join_all(all).await.map(drop)
+    }
+
+    /// Updates that are staged and not published.
+    pub fn staged(&self) -> u64 {
+        self.partitions.iter().map(Writer::staged).sum()
+    }
+
+    /// Publishes staged updates, and gives all tenures back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::release`]; the first error, behind the release of all partitions that can be released.
+    pub async fn release(self) -> Result<(), Error> {
+        let mut first = Ok(());
+        for writer in self.partitions {
+            let released = writer.release().await;
+            first = first.and(released);
+        }
+        first
+    }
+
+    /// Begins an attempt for an update of `key`, as [`Writer::attempt`].
+    pub fn attempt(&self, key: &S::Key, token: NonZeroU64) -> Attempt {
+        let partition = self.hashing.partition_of(&key.encoded());
+        self.partitions[partition].attempt(token)
+    }
+
+    /// Updates `key` with an attempt that was begun for this key, as [`Writer::once`]. The partition of the key keeps the result.
+    pub fn once<'a>(&'a mut self, key: &'a S::Key, attempt: Attempt) -> KeyOnce<'a, S> {
+        KeyOnce {
+            once: self.partition(key).once(attempt),
+            key,
+        }
+    }
+
+    /// An empty transaction. All of its keys have to lie in one partition.
+    pub fn transaction(&self) -> PartitionedTransaction<S> {
+        PartitionedTransaction {
+            hashing: self.hashing,
+            parts: Vec::new(),
+            shape: PhantomData,
+        }
+    }
+
+    /// Does a transaction: all of it or nothing, durable and visible to all readers when the call returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AcrossPartitions`]: it has keys of several partitions, and nothing was done. As [`Domain::commit`](crate::structures::Domain::commit).
+    pub async fn commit(
+        &mut self,
+        transaction: PartitionedTransaction<S>,
+    ) -> Result<Outcome, Error> {
+        let mut partitions = transaction.parts.iter().map(|(partition, _)| *partition);
+        let first = partitions.next().unwrap_or(0);
+        if let Some(other) = partitions.find(|other| *other != first) {
+            return Err(Error::AcrossPartitions {
+                name: self.name.clone(),
+                first: first + 1,
+                other: other + 1,
+            });
+        }
+        let writer = &mut self.partitions[first];
+        let updates = transaction.parts.into_iter().map(|(_, update)| update);
+        let transaction = Transaction::of_one(writer.number(), updates);
+        writer.domain.commit(&transaction).await
+    }
+}
+
+/// The update of one key with an [`Attempt`]; see [`PartitionedWriter::once`].
+pub struct KeyOnce<'a, S: Keyed> {
+    once: Once<'a, S>,
+    key: &'a S::Key,
+}
+
+macro_rules! once {
+    ($($(#[doc = $what:literal])+ $name:ident($($argument:ident: $of:ty),*);)+) => {
+        $(
+            $(#[doc = $what])+
+            ///
+            /// # Errors
+            ///
+            /// The same.
+            pub async fn $name(self, $($argument: $of),*) -> Result<bool, Error> {
+                self.once.$name(self.key, $($argument),*).await
+            }
+        )+
+    };
+}
+
+impl<S: Keyed> KeyOnce<'_, S> {
+    once! {
+        /// As [`Once::insert`].
+        insert(value: &S::Value);
+        /// As [`Once::insert_if_absent`].
+        insert_if_absent(value: &S::Value);
+        /// As [`Once::update`].
+        update(value: &S::Value);
+        /// As [`Once::compare_and_update`].
+        compare_and_update(expected: &S::Value, new: &S::Value);
+        /// As [`Once::remove`].
+        remove();
+    }
+}
+
+/// Updates of keys of one partition that are done together or not at all.
+pub struct PartitionedTransaction<S: Keyed> {
+    hashing: Hashing,
+    /// Each update with the partition of its key.
+    parts: Vec<(usize, Update)>,
+    shape: PhantomData<S>,
+}
+
+impl<S: Keyed> PartitionedTransaction<S> {
+    fn add(&mut self, update: Update) -> Part {
+        let partition = self.hashing.partition_of(&update.key);
+        self.parts.push((partition, update));
+        Part::at(self.parts.len() - 1)
+    }
+
+    /// Gives `key` a value.
+    pub fn insert(&mut self, key: &S::Key, value: &S::Value) -> Part {
+        self.add(Update::put::<S>(Verb::Insert, key, value))
+    }
+
+    /// Gives `key` a value if it has none.
+    pub fn insert_if_absent(&mut self, key: &S::Key, value: &S::Value) -> Part {
+        self.add(Update::put::<S>(Verb::InsertIfAbsent, key, value))
+    }
+
+    /// Gives `key` another value if it has one.
+    pub fn update(&mut self, key: &S::Key, value: &S::Value) -> Part {
+        self.add(Update::put::<S>(Verb::Update, key, value))
+    }
+
+    /// Removes `key`.
+    pub fn remove(&mut self, key: &S::Key) -> Part {
+        self.add(Update::remove::<S>(key))
+    }
+}

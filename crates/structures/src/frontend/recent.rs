@@ -1,0 +1,96 @@
+//! Answers of a reader that may be given again for a while.
+//!
+//! ```text
+//!   call at t0 ──▶ answer, which was true at a moment behind t0 ──▶ given again by calls that begin before t0 + d
+//! ```
+//!
+//! Whatever the structure, the answer of a call is one that the structure gave at a moment of the call ([`StructureReader`](super::StructureReader)). Given again by a call that
+//! begins at most `d` after that call began, it is one that the structure gave at most `d` before. No places of different moments are put together, so nothing has to show that they
+//! belong together; and one clock measures all of it, so no drift counts.
+
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::rc::Rc;
+
+use stonecast_base::{Nanoseconds, mutant};
+use stonecast_fabric::Runtime;
+
+use crate::shapes::btree::{Page, Seek};
+use crate::space::ClockMap;
+
+/// Bytes that an answer takes beside its key and value, about.
+const OVERHEAD: u64 = 96;
+
+/// Answers by key, and pages of ranges, each with the moment at which its call began.
+pub(super) struct Recent {
+    clock: Rc<dyn Runtime>,
+    age_max_ns: Nanoseconds,
+    answers: ClockMap<Vec<u8>, Dated<Option<Vec<u8>>>, BuildHasherDefault<DefaultHasher>>,
+    pages: ClockMap<Seek, Dated<Page>, BuildHasherDefault<DefaultHasher>>,
+}
+
+struct Dated<T> {
+    began_at: Nanoseconds,
+    answer: T,
+}
+
+/// The moment at which a call began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Began(Nanoseconds);
+
+impl Recent {
+    /// Answers are given again until they are `age_max_ns` old. Answers and pages of `size` bytes are kept.
+    pub fn new(clock: Rc<dyn Runtime>, age_max_ns: Nanoseconds, size: u64) -> Self {
+        Self {
+            clock,
+            age_max_ns,
+            answers: ClockMap::new(size / 2),
+            pages: ClockMap::new(size / 2),
+        }
+    }
+
+    /// A call begins. Nothing that it reads later is older than this.
+    pub fn begin(&self) -> Began {
+        Began(self.clock.now())
+    }
+
+    fn is_young(&self, (now, began_at): (Began, Nanoseconds)) -> bool {
+        now.0.saturating_sub(began_at) <= self.age_max_ns || mutant!(AnswerKeptForever)
+    }
+
+    /// The answer for a key; the inner `None`: the key had no value. The outer `None`: the structure has to be asked.
+    pub fn answer(&mut self, now: Began, key: &[u8]) -> Option<Option<&[u8]>> {
+        let began_at = self.answers.get(key)?.began_at;
+        let is_young = self.is_young((now, began_at));
+        let dated = self.answers.get(key).filter(|_| is_young)?;
+        Some(dated.answer.as_deref())
+    }
+
+    /// The page of a range. `None`: the structure has to be asked.
+    pub fn page(&mut self, now: Began, seek: &Seek) -> Option<Page> {
+        let began_at = self.pages.get(seek)?.began_at;
+        let is_young = self.is_young((now, began_at));
+        let dated = self.pages.get(seek).filter(|_| is_young)?;
+        Some(dated.answer.clone())
+    }
+
+    /// Keeps the answer of a call.
+    pub fn keep_answer(&mut self, began: Began, key: &[u8], answer: Option<Vec<u8>>) {
+        let value_size = answer.as_ref().map_or(0, Vec::len);
+        // The key stands in the index, too.
+        let size = (2 * key.len() + value_size) as u64 + OVERHEAD;
+        let began_at = began.0;
+        let _before = self
+            .answers
+            .put(key.to_vec(), Dated { began_at, answer }, size);
+    }
+
+    /// Keeps the page of a call.
+    pub fn keep_page(&mut self, began: Began, seek: &Seek, page: &Page) {
+        let began_at = began.0;
+        let answer = page.clone();
+        let size = answer.size() as u64 + OVERHEAD;
+        let _before = self
+            .pages
+            .put(seek.clone(), Dated { began_at, answer }, size);
+    }
+}

@@ -1,0 +1,98 @@
+//! Counts of front-ends and of a back-end, for people.
+
+/// What a front-end has counted since it told the back-end last. Readers ask no processor of the back-end, so nobody else knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReaderCounts {
+    /// Calls of readers that have ended with an answer.
+    pub answers: u64,
+    /// Times that a reader began again, because a place was changing.
+    pub retries: u64,
+    /// Nanoseconds since the oldest snapshot of the front-end was taken; 0: it has none.
+    pub snapshot_age_ns: u64,
+}
+
+/// The state of a back-end. Counts begin with its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackEndStat {
+    /// Connected front-ends.
+    pub front_ends: u64,
+    /// Lock domains that are served.
+    pub domains: u64,
+    /// Lock domains that are set aside because of damage.
+    pub damaged: u64,
+    /// Tenures that were granted.
+    pub tenures_granted: u64,
+    /// Tenures that were handed over.
+    pub tenures_ended: u64,
+    /// Tenures that ended because their owners were silent for longer than a lease.
+    pub tenures_silent: u64,
+    /// Slabs of the pool, those of the back-end's own left out.
+    pub slabs: u64,
+    /// Slabs that nobody uses.
+    pub free_slabs: u64,
+    /// Slabs that a lock domain may have, its log left out.
+    pub quota: u64,
+    /// Sums over all front-ends, and the age of the oldest snapshot.
+    pub readers: ReaderCounts,
+}
+
+impl ReaderCounts {
+    pub(super) fn words(&self) -> [u64; 3] {
+        [self.answers, self.retries, self.snapshot_age_ns]
+    }
+
+    pub(super) fn of_words([answers, retries, snapshot_age_ns]: [u64; 3]) -> Self {
+        Self {
+            answers,
+            retries,
+            snapshot_age_ns,
+        }
+    }
+}
+
+impl BackEndStat {
+    pub(super) fn words(&self) -> Vec<u64> {
+        let counts = [
+            self.front_ends,
+            self.domains,
+            self.damaged,
+            self.tenures_granted,
+            self.tenures_ended,
+            self.tenures_silent,
+            self.slabs,
+            self.free_slabs,
+            self.quota,
+        ];
+        [&counts[..], &self.readers.words()].concat()
+    }
+
+    /// `None`: another number of words.
+    pub(super) fn of_words(words: &[u64]) -> Option<Self> {
+        let (
+            &[
+                front_ends,
+                domains,
+                damaged,
+                tenures_granted,
+                tenures_ended,
+                tenures_silent,
+                slabs,
+                free_slabs,
+                quota,
+            ],
+            readers,
+        ) = words.split_first_chunk()?;
+        Some(Self {
+            front_ends,
+            domains,
+            damaged,
+            tenures_granted,
+            tenures_ended,
+            tenures_silent,
+            slabs,
+            free_slabs,
+            quota,
+            readers: ReaderCounts::of_words(readers.try_into().ok()?),
+        })
+    }
+}
