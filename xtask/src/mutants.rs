@@ -43,7 +43,7 @@ const fn hunt(package: &'static str, name: &'static str) -> Hunt {
     }
 }
 
-const HUNTS: [Hunt; 14] = [
+const HUNTS: [Hunt; 15] = [
     hunt("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     hunt(
         "stonecast-fabric-sim",
@@ -55,6 +55,7 @@ const HUNTS: [Hunt; 14] = [
         tests: INSIDE,
         name: "every_seeded_bug_of_shared_memory_is_found",
     },
+    hunt("stonecast-kv", "every_seeded_bug_of_expiry_is_found"),
     hunt(
         "stonecast-kv",
         "every_seeded_bug_of_the_store_in_a_cluster_is_found",

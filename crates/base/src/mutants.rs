@@ -35,7 +35,7 @@ macro_rules! mutants {
             }
 
             /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider,
-            /// `clocks` for the clocks of providers, `power` for the ends of simulated machines, `kv/cluster` for the store
+            /// `clocks` for the clocks of providers, `kv/expiry` for keys that expire, `power` for the ends of simulated machines, `kv/cluster` for the store
             /// in a cluster, `persist/append` for the two sides of durable appends, `replication/machines` for rules that
             /// the world of replication seldom shows.
             pub const fn place(self) -> &'static str {
@@ -138,6 +138,20 @@ mutants! {
     ClaimIgnored in "kv", "lost update";
     /// Recovery takes all keys for keys of the first shard.
     RecoveredIntoOneShard in "kv", "lost key";
+    /// A reader returns keys whatever their expiry.
+    ExpiryIgnoredByReader in "kv/expiry", "an expired key is absent";
+    /// A client carries the server's time forward as if no clock drifted.
+    DriftIgnored in "kv/expiry", "an expired key is absent";
+    /// A server decides writes as if nothing had expired.
+    ExpiredIsPresent in "kv/expiry", "an expired key is absent";
+    /// The cleaner drops an expired record while older versions of its key are still in the log.
+    ExpiredLeavesNoTombstone in "kv/expiry", "E11";
+    /// The server's time does not begin at the mark of the last run.
+    TimeMarkForgotten in "kv/expiry", "time does not go back";
+    /// The server's time goes on beyond its mark.
+    TimeBeyondMark in "kv/expiry", "time does not go back";
+    /// The server's time is that of the wall clock at any moment.
+    WallClockBelieved in "kv/expiry", "time does not go back";
     /// A server accepts requests for a term in which it has stopped leading the shard.
     RequestOutlivesTerm in "kv/cluster", "a retried write is done once";
     /// A client of a cluster trusts what it read without checking its lease.

@@ -213,6 +213,7 @@ fn of_store(error: &StoreError) -> Option<Status> {
         | StoreError::NotPrimary { .. }
         | StoreError::TooFewCopies { .. }
         | StoreError::EntrySize { .. }
+        | StoreError::NoExpiry
         | StoreError::NoClusterPool
         | StoreError::Node(_)
         | StoreError::Forgotten

@@ -1,4 +1,4 @@
-//! The exchange format: one entry a line, `{"key":..,"value":..}`.
+//! The exchange format: one entry a line, `{"key":..,"value":..}`, with `"expires":..` behind if the key expires.
 //!
 //! Keys and values are bytes. A line represents each of them as a JSON string, which stands for its UTF-8 bytes, or as
 //! `{"base64":"..."}` (RFC 4648, standard alphabet, with padding).
@@ -6,7 +6,7 @@
 //! *Reading* accepts any JSON with exactly this meaning: any white space, any order of the two fields, any escapes.
 //! Reading is strict about the meaning. Each of these is an error that names the line, and nothing of that line is
 //! returned: a field that is missing, unknown or given twice, another type, bytes that are not UTF-8, half a surrogate
-//! pair, base64 that is not canonical, a key or value that the store would refuse. A third field, `version`, which `get
+//! pair, base64 that is not canonical, a key or value that the store would refuse, a moment of 0. A field `version`, which `get
 //! --json` prints, is ignored, since a store assigns versions itself. Lines of only white space are skipped.
 //!
 //! *Writing* gives the canonical form, one of many with the same meaning: `key` first, no white space, a string if the
@@ -34,6 +34,8 @@ pub struct Entry {
     pub key: Vec<u8>,
     /// 0 to [`VALUE_SIZE_MAX`] bytes.
     pub value: Vec<u8>,
+    /// The moment from which on the key is absent, in milliseconds since 1970 in UTC, not 0; `None`: the key does not expire.
+    pub expires: Option<u64>,
 }
 
 /// A line that is not an entry.
@@ -72,6 +74,9 @@ pub enum Problem {
         /// The size in bytes.
         size: usize,
     },
+    /// A moment of 0, which is no moment of a key.
+    #[error("`expires` is 0; a key expires at a moment after the begin of 1970, in ms")]
+    NoMoment,
     /// The line is longer than any entry needs.
     #[error("the line is longer than {LINE_SIZE_MAX} bytes, which no entry needs")]
     LongLine,
@@ -155,17 +160,23 @@ pub fn parse(line: &[u8]) -> Result<Entry, Problem> {
         (0, _) => Err(Problem::EmptyKey),
         (size, _) if size > KEY_SIZE_MAX => Err(Problem::LongKey { size }),
         (_, size) if size > VALUE_SIZE_MAX => Err(Problem::LongValue { size }),
+        _ if entry.expires == Some(0) => Err(Problem::NoMoment),
         _ => Ok(entry),
     }
 }
 
 /// Appends one line in the canonical form to `output`.
-pub fn write(output: &mut Vec<u8>, key: &[u8], value: &[u8]) -> io::Result<()> {
+pub fn write(
+    output: &mut Vec<u8>,
+    (key, value): (&[u8], &[u8]),
+    expires: Option<u64>,
+) -> io::Result<()> {
     serde_json::to_writer(
         &mut *output,
         &Line {
             key: Bytes(key),
             value: Bytes(value),
+            expires,
         },
     )?;
     output.push(b'\n');
@@ -178,13 +189,18 @@ pub struct Bytes<'a>(pub &'a [u8]);
 struct Line<'a> {
     key: Bytes<'a>,
     value: Bytes<'a>,
+    expires: Option<u64>,
 }
 
 impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut line = serializer.serialize_struct("Line", 2)?;
+        let fields = 2 + usize::from(self.expires.is_some());
+        let mut line = serializer.serialize_struct("Line", fields)?;
         line.serialize_field("key", &self.key)?;
         line.serialize_field("value", &self.value)?;
+        if let Some(expires) = self.expires {
+            line.serialize_field("expires", &expires)?;
+        }
         line.end()
     }
 }
@@ -230,6 +246,7 @@ impl<'de> Visitor<'de> for EntrySeed {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
         let (mut key, mut value, mut versions) = (None, None, 0);
+        let mut expires = None;
         while let Some(field) = map.next_key::<String>()? {
             if field == "version" {
                 if versions > 0 {
@@ -237,6 +254,13 @@ impl<'de> Visitor<'de> for EntrySeed {
                 }
                 versions += 1;
                 map.next_value::<u64>()?;
+                continue;
+            }
+            if field == "expires" {
+                if expires.is_some() {
+                    return Err(de::Error::duplicate_field("expires"));
+                }
+                expires = Some(map.next_value::<u64>()?);
                 continue;
             }
             let (name, place) = match &*field {
@@ -252,6 +276,7 @@ impl<'de> Visitor<'de> for EntrySeed {
         Ok(Entry {
             key: key.ok_or_else(|| de::Error::missing_field("key"))?,
             value: value.ok_or_else(|| de::Error::missing_field("value"))?,
+            expires,
         })
     }
 }
@@ -306,7 +331,8 @@ mod tests {
 
     fn line_of(entry: &Entry) -> String {
         let mut line = Vec::new();
-        write(&mut line, &entry.key, &entry.value).expect("a vector takes everything");
+        write(&mut line, (&entry.key, &entry.value), entry.expires)
+            .expect("a vector takes everything");
         String::from_utf8(line).expect("JSON is UTF-8")
     }
 
@@ -350,6 +376,18 @@ mod tests {
             (r#"{"key":"k","value":{"base64":"AA"}}"#, "bad base64"),
             (r#"{"key":"k","value":{"base64":"AB=="}}"#, "bad base64"),
             (r#"{"key":"k","value":{"base64":"A A="}}"#, "bad base64"),
+            (
+                r#"{"key":"k","value":"v","expires":0}"#,
+                "`expires` is 0; a key expires",
+            ),
+            (
+                r#"{"key":"k","value":"v","expires":-1}"#,
+                "invalid value: integer `-1`, expected u64",
+            ),
+            (
+                r#"{"key":"k","value":"v","expires":1,"expires":1}"#,
+                "duplicate field `expires`",
+            ),
             (r#"{"key":"","value":"v"}"#, "the key is empty"),
             (r#"{"key":"k","value":"v"} x"#, "trailing characters"),
             (
@@ -385,6 +423,7 @@ mod tests {
         let entry = |key: usize, value: usize| Entry {
             key: vec![0; key],
             value: vec![0xff; value],
+            expires: None,
         };
         for good in [entry(1, 0), entry(KEY_SIZE_MAX, VALUE_SIZE_MAX)] {
             assert_eq!(
@@ -408,10 +447,11 @@ mod tests {
         let entry = Entry {
             key: vec![b'k', 0xff],
             value: text.as_bytes().to_vec(),
+            expires: Some(2_000_000_000_000),
         };
         let line = concat!(
             r#"{"key":{"base64":"a/8="},"value":"\u0000\b\t\n\u000b\f\r\u001f\"\\/"#,
-            "\u{7f}\u{80}\u{2028}\u{e9}\u{1f600}\"}\n"
+            "\u{7f}\u{80}\u{2028}\u{e9}\u{1f600}\",\"expires\":2000000000000}\n"
         );
         assert_eq!(line_of(&entry), line);
     }
@@ -421,6 +461,7 @@ mod tests {
         let canonical = Entry {
             key: b"k/".to_vec(),
             value: "\u{7f}\u{1f600}a".into(),
+            expires: None,
         };
         for line in [
             " { \"value\" : \"\\u007F\\uD83D\\ude00\\u0061\" , \"key\" : \"k\\/\" } \r\n",
@@ -441,7 +482,8 @@ mod tests {
             (
                 Entry {
                     key: b"a".into(),
-                    value: b"1".into()
+                    value: b"1".into(),
+                    expires: None,
                 },
                 26
             )
@@ -477,8 +519,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_written_entry_is_read_back_and_written_as_the_same_bytes(key in bytes(1..200), value in bytes(0..2000)) {
-            let entry = Entry { key, value };
+        fn a_written_entry_is_read_back_and_written_as_the_same_bytes(
+            key in bytes(1..200), value in bytes(0..2000), expires in proptest::option::of(1..u64::MAX)
+        ) {
+            let entry = Entry { key, value, expires };
             let line = line_of(&entry);
             prop_assert_eq!(line.matches('\n').count(), 1);
             let again = parse(line.as_bytes()).expect("canonical lines are entries");
@@ -498,7 +542,7 @@ mod tests {
         fn a_canonical_line_with_one_byte_changed_is_refused_or_is_a_valid_entry(
             value in bytes(0..40), at in any::<prop::sample::Index>(), byte in any::<u8>()
         ) {
-            let mut line = line_of(&Entry { key: b"key".to_vec(), value }).into_bytes();
+            let mut line = line_of(&Entry { key: b"key".to_vec(), value, expires: Some(77) }).into_bytes();
             let at = at.index(line.len());
             line[at] = byte;
             if let Ok(entry) = parse(&line) {

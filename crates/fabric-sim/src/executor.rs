@@ -60,6 +60,8 @@ struct Thread {
     arrived: bool,
     ports: Vec<Weak<Port>>,
     clock: LocalClock,
+    /// Time by which its wall clock is ahead of `clock`.
+    wall_ahead_ns: u64,
     /// The moment until which it stands still.
     paused_until: Nanoseconds,
     /// When its machine was suspended.
@@ -76,6 +78,9 @@ impl Thread {
         }
     }
 }
+
+/// The time of all wall clocks when a world begins: some moment of the year 2033.
+const WALL_START_NS: Nanoseconds = 2_000_000_000_000_000_000;
 
 #[derive(Clone, Copy, Default)]
 struct Core {
@@ -167,6 +172,7 @@ impl Executor {
             arrived: false,
             ports: Vec::new(),
             clock,
+            wall_ahead_ns: WALL_START_NS,
             paused_until: 0,
             suspensions: Suspensions::default(),
             dead: false,
@@ -204,6 +210,18 @@ impl Executor {
         let thread = &self.threads.borrow()[thread as usize];
         let time = self.time.clock();
         thread.clock.read(time - thread.missed(time))
+    }
+
+    /// The time that the wall clock of `thread` shows.
+    pub fn wall_clock(&self, thread: u32) -> Nanoseconds {
+        let now = self.local_now(thread);
+        now + self.threads.borrow()[thread as usize].wall_ahead_ns
+    }
+
+    /// Sets the wall clock of `thread` to `wall`, which is no earlier than the time that its other clock shows.
+    pub fn set_wall_clock(&self, thread: u32, wall: Nanoseconds) {
+        let ahead = wall - self.local_now(thread);
+        self.threads.borrow_mut()[thread as usize].wall_ahead_ns = ahead;
     }
 
     /// Replaces the clock of `thread`.
@@ -458,6 +476,10 @@ impl ThreadRuntime {
 impl Runtime for ThreadRuntime {
     fn now(&self) -> Nanoseconds {
         self.executor().local_now(self.thread)
+    }
+
+    fn wall_clock(&self) -> Nanoseconds {
+        self.executor().wall_clock(self.thread)
     }
 
     fn spawn(&self, task: BoxedTask) {

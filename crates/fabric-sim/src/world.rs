@@ -601,6 +601,12 @@ impl Process {
         });
     }
 
+    /// Sets the wall clock of the process, ahead or back, to `wall` since the begin of 1970. It goes on at the pace of the clock
+    /// of the process.
+    pub fn set_wall_clock(&self, wall: Nanoseconds) {
+        self.shared.executor.set_wall_clock(self.thread, wall);
+    }
+
     /// Replaces the clock of the process.
     pub fn set_clock(&self, clock: LocalClock) {
         self.shared.executor.set_clock(self.thread, clock);

@@ -1,4 +1,4 @@
-//! The clock of real providers.
+//! The clocks of real providers.
 
 use rustix::time::{ClockId, clock_gettime};
 use stonecast_base::Nanoseconds;
@@ -11,6 +11,15 @@ use stonecast_base::Nanoseconds;
 pub fn boot_time() -> Nanoseconds {
     let time = clock_gettime(ClockId::Boottime);
     (time.tv_sec as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(time.tv_nsec as u64)
+}
+
+/// Nanoseconds since the begin of 1970 in UTC, by the clock of the host. Programs and operators set that clock, ahead and back.
+pub(crate) fn wall_time() -> Nanoseconds {
+    let time = clock_gettime(ClockId::Realtime);
+    u64::try_from(time.tv_sec)
+        .unwrap_or(0)
         .saturating_mul(1_000_000_000)
         .saturating_add(time.tv_nsec as u64)
 }

@@ -20,6 +20,9 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub trait Runtime {
     /// The clock: wall time or virtual time.
     fn now(&self) -> Nanoseconds;
+    /// The time of the machine's wall clock since the begin of 1970 in UTC. It may be wrong, and may be set back or ahead at any
+    /// moment: only a server asks, to give a moment that outlives its process. All other code asks [`Runtime::now`].
+    fn wall_clock(&self) -> Nanoseconds;
     /// Runs `task` beside the caller.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>);
     /// Wakes `waker` once, at `deadline` or later, unless the wake-up is cancelled.

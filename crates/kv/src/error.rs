@@ -117,6 +117,11 @@ pub enum StoreError {
         /// Bytes of the longest entry.
         max: u64,
     },
+    /// The server is of a cluster, whose copies keep no expiry.
+    #[error(
+        "the server is of a cluster, which keeps no expiry of keys; nothing was done. Use a server that is alone, or delete the key when its time has come"
+    )]
+    NoExpiry,
     /// A pool without a seed of a cluster cannot be a copy.
     #[error(
         "the pool belongs to no cluster, and its records are hashed by a seed of its own: let the node begin with a new pool"
@@ -218,6 +223,7 @@ impl StoreError {
             | Self::NotPrimary { .. }
             | Self::TooFewCopies { .. }
             | Self::EntrySize { .. }
+            | Self::NoExpiry
             | Self::NoClusterPool
             | Self::Node(_)
             | Self::Publishers
@@ -237,7 +243,10 @@ impl StoreError {
     /// earlier attempts did nothing. A refusal therefore means that no attempt has done anything.
     pub fn is_refusal_of_write(&self) -> bool {
         self.is_for_want_of_room()
-            || matches!(self, Self::IndexFull | Self::SpaceFailed | Self::Invalid)
+            || matches!(
+                self,
+                Self::IndexFull | Self::SpaceFailed | Self::Invalid | Self::NoExpiry
+            )
     }
 }
 

@@ -28,8 +28,8 @@ mod wire;
 
 pub use cleaning::Cleaning;
 pub use client::{
-    CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, Observer, Pair, Token, Values,
-    Written, Yardstick,
+    CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, FoundKey, Observer, Pair, PutRules,
+    Token, Values, Written, Yardstick,
 };
 pub use cluster::{
     ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions, Dial, Found,
@@ -45,5 +45,5 @@ pub use server::{
     Verification, verify,
 };
 pub use stat::Stat;
-pub use stonecast_log::Condition;
+pub use stonecast_log::{Condition, Expiry, NoMoment};
 pub use wire::limits;

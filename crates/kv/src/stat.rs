@@ -102,6 +102,8 @@ stat! {
     index_growths: u64,
     /// Failures of the medium to allocate space though the medium was not full.
     space_failures: u64,
+    /// Keys that were removed because they had expired.
+    expired: u64,
 }
 
 impl Stat {

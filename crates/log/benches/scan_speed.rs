@@ -85,6 +85,7 @@ fn filled(format: &LogFormat, value_size: usize) -> Memory {
                 kind: Kind::Put,
                 condition: Condition::None,
                 token: 0,
+                expires: None,
                 key: key.as_bytes(),
                 value: &value,
             };
@@ -111,6 +112,7 @@ fn check_ns(format: &LogFormat) -> f64 {
         kind: Kind::Put,
         condition: Condition::None,
         token: 0,
+        expires: None,
         key: &[1; 20],
         value: &[2; 100],
     };

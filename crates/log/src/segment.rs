@@ -42,7 +42,7 @@ layout! {
     version: U32, "server", "format version, 2";
     number: U32, "server", "number of the segment in the log";
     uuid: [u8; 16], "server", "UUID of the pool; bytes in the order of its text";
-    generation: U32, "server", "counts the uses of the segment, from 1 to 2^30 - 1";
+    generation: U32, "server", "counts the uses of the segment, from 1 to 2^29 - 1";
     check: U32, "server", "low 32 bits of XXH3-64, seed 0, over bytes 0 to 36";
     witness: U64, "server", "in the second copy: the state of the next segment, see below; in the first: zero";
     reserved: [u8; 16], "server", "zero";

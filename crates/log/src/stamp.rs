@@ -231,6 +231,7 @@ mod tests {
             kind: Kind::Put,
             condition: Condition::None,
             token: 0,
+            expires: None,
             key: b"key",
             value: b"value",
         };
@@ -328,6 +329,7 @@ mod tests {
             kind: Kind::Put,
             condition: Condition::None,
             token: 0,
+            expires: None,
             key: b"key",
             value: b"value",
         };

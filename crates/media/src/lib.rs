@@ -70,6 +70,6 @@ pub use platform::{
 pub use pool::{
     CAPACITY_MAX, Content, Membership, MembershipCell, OpenMode, Pool, PoolOptions, Repair,
     SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, SHARDS_MAX,
-    header_table, segment_size_default,
+    TimeMark, header_table, segment_size_default,
 };
 pub use region::{MappedPlace, Region, Share};

@@ -17,6 +17,7 @@ use stonecast_kv::{Condition, Metrics, Stat, Written};
 use crate::connector::Connector;
 use crate::entry::{Entry, Record};
 use crate::error::Error;
+use crate::lifetime::Lifetime;
 use crate::local::{self, Connection};
 use crate::write::Write;
 
@@ -143,6 +144,21 @@ impl Client {
     ) -> Result<Written, Error> {
         self.connection
             .run(async |client| client.put_with(key.as_ref(), value.as_ref(), write).await)
+    }
+
+    /// Gives `key` another lifetime, and leaves its value as it is; see [`local::Client::touch`].
+    ///
+    /// # Errors
+    ///
+    /// The same as [`local::Client::put`].
+    pub fn touch(
+        &self,
+        key: impl AsRef<[u8]>,
+        lifetime: Lifetime,
+        version: Option<u64>,
+    ) -> Result<Written, Error> {
+        self.connection
+            .run(async |client| client.touch(key.as_ref(), lifetime, version).await)
     }
 
     /// Removes `key` and returns whether the key was there.

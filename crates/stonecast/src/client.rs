@@ -9,6 +9,7 @@ use crate::connector::Connector;
 use crate::driver::{self, Driver, Job};
 use crate::entry::{Entry, Record};
 use crate::error::{Effect, Error, ErrorKind};
+use crate::lifetime::Lifetime;
 use crate::local;
 use crate::write::{Retry, Write};
 
@@ -165,6 +166,24 @@ impl Client {
         let (key, value) = (key.into(), value.into());
         self.call(Unanswered::of(&write), async move |client| {
             client.put_with(&key, &value, write).await
+        })
+        .await
+    }
+
+    /// Gives `key` another lifetime, and leaves its value as it is; see [`local::Client::touch`].
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Client::put`].
+    pub async fn touch(
+        &self,
+        key: impl Into<Vec<u8>>,
+        lifetime: Lifetime,
+        version: Option<u64>,
+    ) -> Result<Written, Error> {
+        let key = key.into();
+        self.call(Unanswered::WRITE, async move |client| {
+            client.touch(&key, lifetime, version).await
         })
         .await
     }

@@ -12,12 +12,13 @@ use stonecast_config_store::{Bounds, open_within};
 use stonecast_fabric::{BusyPoll, Device, Port};
 use stonecast_kv::{
     CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions,
-    Dial, Metrics, Values, Written,
+    Dial, Metrics, StoreError, Values, Written,
 };
 use stonecast_media::{Durability, SHARDS_MAX};
 
 use crate::connector::{Connector, nanoseconds};
 use crate::error::{Effect, Error, ErrorKind};
+use crate::lifetime::Lifetime;
 use crate::write::Write;
 
 /// The client of the store, whose errors this component translates.
@@ -100,6 +101,10 @@ impl Cluster {
     }
 
     pub async fn put_with(&self, key: &[u8], value: &[u8], write: Write) -> Result<Written, Error> {
+        if write.lifetime != Lifetime::Forever {
+            // No attempt with such a lifetime was ever done.
+            return Err(Error::nothing_done(ErrorKind::Store(StoreError::NoExpiry)));
+        }
         let condition = write.condition();
         let mut token = write.retry.into_token();
         let put = self

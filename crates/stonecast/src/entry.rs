@@ -1,5 +1,7 @@
 //! The entries and records of a store.
 
+use stonecast_kv::Expiry;
+
 /// A value with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -7,6 +9,8 @@ pub struct Entry {
     pub value: Vec<u8>,
     /// The commit sequence number of the write that stored it: of two versions of one key, the larger one is newer.
     pub version: u64,
+    /// The moment from which on the key is absent, by the server's time; `None`: the key does not expire.
+    pub expires: Option<Expiry>,
 }
 
 /// A key with its value and version, as an iteration over the whole store yields it.
@@ -18,6 +22,8 @@ pub struct Record {
     pub value: Vec<u8>,
     /// The version; see [`Entry::version`].
     pub version: u64,
+    /// The moment from which on the key is absent; see [`Entry::expires`].
+    pub expires: Option<Expiry>,
 }
 
 impl From<stonecast_kv::Entry> for Record {
@@ -26,11 +32,13 @@ impl From<stonecast_kv::Entry> for Record {
             key,
             value,
             version,
+            expires,
         } = entry;
         Self {
             key,
             value,
             version,
+            expires,
         }
     }
 }

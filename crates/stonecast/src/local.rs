@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_kv::{
-    CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, Condition, Metrics, Stat, StoreError,
-    Written,
+    CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, Condition, FoundKey, Metrics, PutRules,
+    Stat, StoreError, Written,
 };
 use stonecast_media::Durability;
 
@@ -29,6 +29,7 @@ use crate::cluster::Cluster;
 use crate::connector::{Connector, nanoseconds};
 use crate::entry::{Entry, Record};
 use crate::error::{Error, ErrorKind, Fault};
+use crate::lifetime::Lifetime;
 use crate::open_device::OpenDevice;
 use crate::timed::{Reading, Timed, TimedRead};
 use crate::write::{Retry, Write};
@@ -236,8 +237,24 @@ impl Client {
     /// See [`ErrorKind`]; a read never changes anything.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
         let mut value = Vec::new();
-        let version = self.get_into(key, &mut value).await?;
-        Ok(version.map(|version| Entry { value, version }))
+        let found = match &self.store {
+            Store::Server(server) => {
+                let found = self.timed(server.find(key, &mut value)).await;
+                found.map_err(Fault::of_read)?
+            }
+            Store::Cluster(cluster) => {
+                let version = cluster.get_into(key, &mut value).await?;
+                version.map(|version| FoundKey {
+                    version,
+                    expires: None,
+                })
+            }
+        };
+        Ok(found.map(|FoundKey { version, expires }| Entry {
+            value,
+            version,
+            expires,
+        }))
     }
 
     /// Reads the value of `key` into `value`, in place of its content, and returns the version. Allocates nothing if
@@ -301,23 +318,59 @@ impl Client {
             Store::Cluster(cluster) => return cluster.put_with(key, value, write).await,
         };
         let condition = write.condition();
+        let expires = match self.timed(write.lifetime.end(server)).await {
+            Ok(expires) => expires,
+            Err(fault) => {
+                return Err(match write.retry.into_token() {
+                    None => fault.of_read(),
+                    Some(token) => fault.of_retry(token),
+                });
+            }
+        };
+        let rules = PutRules { condition, expires };
         match write.retry {
             Retry::Never => {
-                let put = server.put_if(key, value, condition);
+                let put = server.put_if(key, value, rules);
                 self.timed(put).await.map_err(|fault| fault.of_write(None))
             }
             Retry::Fresh => {
                 let mut token = server.token();
-                let put = server.put_with(&mut token, key, value, condition);
+                let put = server.put_with(&mut token, key, value, rules);
                 let written = self.timed(put).await;
                 written.map_err(|fault| fault.of_write(Some(token)))
             }
             Retry::Of(mut token) => {
-                let put = server.put_with(&mut token, key, value, condition);
+                let put = server.put_with(&mut token, key, value, rules);
                 let written = self.timed(put).await;
                 written.map_err(|fault| fault.of_retry(token))
             }
         }
+    }
+
+    /// Gives `key` another lifetime, and leaves its value as it is. With `version`, only if the key has this version at the moment of
+    /// the write. A key that is absent is [`Written::Conflict`]`(None)`.
+    ///
+    /// The value is read and stored again, with a new version. A crash leaves the key with the old lifetime or with the new one.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Client::put`].
+    pub async fn touch(
+        &self,
+        key: &[u8],
+        lifetime: Lifetime,
+        version: Option<u64>,
+    ) -> Result<Written, Error> {
+        let server = match &self.store {
+            Store::Server(server) => server,
+            Store::Cluster(_) => return Err(Fault::Store(StoreError::NoExpiry).of_read()),
+        };
+        let touched = async {
+            let expires = lifetime.end(server).await?;
+            server.touch(key, expires, version).await
+        };
+        let touched = self.timed(touched).await;
+        touched.map_err(|fault| fault.of_write(None))
     }
 
     /// Removes `key` and returns whether the key was there. The removal is durable and visible when the call returns.
@@ -392,6 +445,7 @@ impl Client {
                 values.get(index).map(|(value, version)| Entry {
                     value: value.to_vec(),
                     version,
+                    expires: values.expires(index),
                 })
             })
             .collect())

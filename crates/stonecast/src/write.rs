@@ -1,6 +1,10 @@
 //! The options of a write beside its key and value.
 
-use stonecast_kv::{Condition, Token};
+use std::time::Duration;
+
+use stonecast_kv::{Condition, Expiry, Token};
+
+use crate::lifetime::Lifetime;
 
 /// The options of a write beside its key and value: a condition, and whether it can be repeated safely.
 ///
@@ -46,6 +50,7 @@ use stonecast_kv::{Condition, Token};
 pub struct Write {
     pub(crate) condition: Option<Condition>,
     pub(crate) retry: Retry,
+    pub(crate) lifetime: Lifetime,
 }
 
 /// The name of a write for its retries.
@@ -108,6 +113,26 @@ impl Write {
     #[must_use]
     pub fn on(mut self, condition: Condition) -> Self {
         self.condition = Some(condition);
+        self
+    }
+
+    /// Lets the key expire after `time`, rounded up to whole milliseconds. A put without this option stores a key that does not
+    /// expire. A delete ignores the option.
+    #[must_use]
+    pub fn expires_in(self, time: Duration) -> Self {
+        self.living(Lifetime::For(time))
+    }
+
+    /// Lets the key expire at `moment`, by the server's time.
+    #[must_use]
+    pub fn expires_at(self, moment: Expiry) -> Self {
+        self.living(Lifetime::Until(moment))
+    }
+
+    /// Gives the key this lifetime.
+    #[must_use]
+    pub fn living(mut self, lifetime: Lifetime) -> Self {
+        self.lifetime = lifetime;
         self
     }
 

@@ -45,4 +45,6 @@ fn examples_that_bring_their_own_server_end_well() {
     );
     let many = run(env!("CARGO_BIN_EXE_many_gets"), &[]);
     assert_eq!(many.lines().count(), 3, "{many}");
+    let cached = run(env!("CARGO_BIN_EXE_session_cache"), &[]);
+    assert!(cached.ends_with("the session has ended\n"), "{cached}");
 }

@@ -249,6 +249,7 @@ async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
         kind: Kind::Put,
         condition: Condition::None,
         token: 0,
+        expires: None,
         key: b"not a key of ours",
         value: &[9; 64],
     };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use stonecast::Expiry;
 use stonecast::local::Client;
 use tempfile::NamedTempFile;
 
@@ -78,7 +79,8 @@ async fn write_all(client: &Client, output: &mut impl Write) -> Result<(u64, u64
         }
         for entry in &batch {
             line.clear();
-            ndjson::write(&mut line, &entry.key, &entry.value)?;
+            let expires = entry.expires.map(Expiry::ms);
+            ndjson::write(&mut line, (&entry.key, &entry.value), expires)?;
             output.write_all(&line)?;
             count += 1;
             bytes += line.len() as u64;

@@ -178,6 +178,10 @@ impl Runtime for Clock {
         self.now.get()
     }
 
+    fn wall_clock(&self) -> Nanoseconds {
+        unreachable!("no server runs here")
+    }
+
     fn spawn(&self, _: Pin<Box<dyn Future<Output = ()>>>) {
         unreachable!("stories are one task each")
     }

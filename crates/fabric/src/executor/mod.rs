@@ -28,6 +28,7 @@ use std::task::{Context, Poll, Wake as _, Waker};
 use stonecast_base::Nanoseconds;
 
 use self::ready::{Handle, ReadyQueue};
+use crate::boot_time::wall_time;
 use crate::{Port, Runtime, Timer};
 
 mod ready;
@@ -417,6 +418,10 @@ impl Shared {
 impl Runtime for Shared {
     fn now(&self) -> Nanoseconds {
         self.park.now()
+    }
+
+    fn wall_clock(&self) -> Nanoseconds {
+        wall_time()
     }
 
     fn spawn(&self, future: Pin<Box<dyn Future<Output = ()>>>) {

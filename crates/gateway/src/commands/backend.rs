@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 use stonecast::local;
 use stonecast_kv::{
-    Client, ClusterClient, ClusterEntries, Condition, Entry, Metrics, Stat, Values, Written, limits,
+    Client, ClusterClient, ClusterEntries, Condition, Entry, FoundKey, Metrics, PutRules, Stat,
+    StoreError, Values, Written, limits,
 };
 use stonecast_media::SHARDS_MAX;
 
@@ -130,22 +131,40 @@ impl Backend {
         Ok(count)
     }
 
-    pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, Failure> {
+    /// The server's time in milliseconds since 1970. A cluster keeps no expiry, so any time will do.
+    pub async fn time_ms(&self) -> Result<u64, Failure> {
+        let Self::Server(client) = self else {
+            return Ok(0);
+        };
+        match client.server_time_ms().await {
+            Err(StoreError::NoExpiry) => Ok(0),
+            other => Ok(other?),
+        }
+    }
+
+    pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<FoundKey>, Failure> {
         Ok(match self {
-            Self::Server(client) => client.get(key, value).await?,
-            Self::Cluster(client) => client.get(key, value).await?,
+            Self::Server(client) => client.find(key, value).await?,
+            Self::Cluster(client) => {
+                let version = client.get(key, value).await?;
+                version.map(|version| FoundKey {
+                    version,
+                    expires: None,
+                })
+            }
         })
     }
 
-    pub async fn put(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        condition: Condition,
-    ) -> Result<Written, Failure> {
+    pub async fn put(&self, key: &[u8], value: &[u8], rules: PutRules) -> Result<Written, Failure> {
         Ok(match self {
-            Self::Server(client) => client.put_if(key, value, condition).await?,
-            Self::Cluster(client) => client.put_with(&mut None, key, value, condition).await?,
+            Self::Server(client) => client.put_if(key, value, rules).await?,
+            Self::Cluster(_) if rules.expires.is_some() => {
+                return Err(StoreError::NoExpiry.into());
+            }
+            Self::Cluster(client) => {
+                let condition = rules.condition;
+                client.put_with(&mut None, key, value, condition).await?
+            }
         })
     }
 

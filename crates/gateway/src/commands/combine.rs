@@ -25,12 +25,12 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use stonecast_base::hash::xxh3_64;
-use stonecast_kv::{Condition, StoreError, Written};
+use stonecast_kv::{Condition, Expiry, PutRules, StoreError, Written};
 
 use super::error::CommandError;
 use super::reply::Replies;
 use super::store::Store;
-use super::value::Value;
+use super::value::{State, Value};
 use crate::fifo::{Share, Turns};
 
 /// Longest value, in bytes, whose write several tasks may share.
@@ -45,6 +45,7 @@ pub struct Group {
     /// The version that was read; `None` if the key was absent.
     base: Option<u64>,
     value: Option<Vec<u8>>,
+    expires: Option<Expiry>,
     is_changed: bool,
     tasks: usize,
     end: Rc<End>,
@@ -78,8 +79,8 @@ enum Ended {
 /// once: one task would win, and the others would have written a record for nothing.
 pub type KeyTurns = Turns<Group>;
 
-/// The effect of a command on a value: its replies, the new value, and whether the new value has to be written.
-pub type Applied<'a> = (Replies<'a>, Value<'a>, bool);
+/// The effect of commands on a key: their replies, and the new state.
+pub type Applied<'a> = (Replies<'a>, State<'a>);
 
 /// Lets `apply` change the value of `key`, and returns its replies when the change is durable. `apply` is called again
 /// if another client was faster. If `apply` declines a value, nothing is done, and there are no replies.
@@ -87,7 +88,7 @@ pub async fn write<'a>(
     store: &Store,
     turns: &KeyTurns,
     key: &'a [u8],
-    apply: impl Fn(Value<'a>) -> Option<Applied<'a>>,
+    apply: impl Fn(State<'a>) -> Option<Applied<'a>>,
 ) -> Result<Option<Replies<'a>>, CommandError> {
     let mut is_alone = false;
     loop {
@@ -101,17 +102,18 @@ pub async fn write<'a>(
             None => Group::read(store, key).await?,
         };
         let mut applied = apply(group.share());
-        let is_for_itself = |(_, value, _): &Applied<'a>| !is_short(value);
+        let is_for_itself = |(_, state): &Applied<'a>| !is_short(&state.value);
         if group.tasks > 0 && applied.as_ref().is_none_or(is_for_itself) {
             group.write(store).await;
             group = Group::read(store, key).await?;
             applied = apply(group.share());
         }
-        let Some((replies, value, is_changed)) = applied else {
+        let Some((replies, state)) = applied else {
             return Ok(None);
         };
-        group.value = value.map(Cow::into_owned);
-        group.is_changed |= is_changed;
+        group.value = state.value.map(Cow::into_owned);
+        group.expires = state.expires;
+        group.is_changed |= state.is_changed;
         group.tasks += 1;
         let end = group.end.clone();
         if turn.is_awaited() && group.may_grow() && !is_alone {
@@ -137,11 +139,12 @@ fn is_short(value: &Value<'_>) -> bool {
 impl Group {
     async fn read(store: &Store, key: &[u8]) -> Result<Self, CommandError> {
         let mut bytes = Vec::new();
-        let (base, share) = store.get(key, &mut bytes).await?;
+        let (found, share) = store.get(key, &mut bytes).await?;
         Ok(Self {
             key: key.to_vec(),
-            base,
-            value: base.map(|_| bytes),
+            base: found.map(|found| found.version),
+            value: found.map(|_| bytes),
+            expires: found.and_then(|found| found.expires),
             is_changed: false,
             tasks: 0,
             end: Rc::default(),
@@ -149,13 +152,16 @@ impl Group {
         })
     }
 
-    /// The value for the next task; the group keeps it if other tasks depend on it.
-    fn share<'a>(&mut self) -> Value<'a> {
-        match self.tasks {
+    /// The state for the next task; the group keeps the value if other tasks depend on it.
+    fn share<'a>(&mut self) -> State<'a> {
+        let value = match self.tasks {
             0 => self.value.take(),
             _ => self.value.clone(),
+        };
+        State {
+            expires: self.expires,
+            ..State::of(value.map(Cow::Owned))
         }
-        .map(Cow::Owned)
     }
 
     /// Returns whether the next task may continue with the group. A group with nothing to write may not grow: no
@@ -176,8 +182,11 @@ impl Group {
         let outcome = match (&self.value, self.base) {
             _ if !self.is_changed => Ok(Ended::Done),
             (Some(bytes), base) => {
-                let condition = base.map_or(Condition::Absent, Condition::Version);
-                let written = store.put(&self.key, bytes, condition).await;
+                let rules = PutRules {
+                    condition: base.map_or(Condition::Absent, Condition::Version),
+                    expires: self.expires,
+                };
+                let written = store.put(&self.key, bytes, rules).await;
                 written.map(|written| Ended::of(matches!(written, Written::Done(_))))
             }
             (None, Some(base)) => {
@@ -188,7 +197,7 @@ impl Group {
             // its absence until then.
             (None, None) if self.tasks > 1 => {
                 let found = store.get(&self.key, &mut Vec::new()).await;
-                found.map(|(version, _)| Ended::of(version.is_none()))
+                found.map(|(found, _)| Ended::of(found.is_none()))
             }
             (None, None) => Ok(Ended::Done),
         };
@@ -248,6 +257,7 @@ mod tests {
             key: b"k".to_vec(),
             base: Some(1),
             value: None,
+            expires: None,
             is_changed: true,
             tasks: 1,
             end: Rc::default(),

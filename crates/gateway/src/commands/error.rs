@@ -32,6 +32,12 @@ pub enum CommandError {
         /// The option, as the client sent it.
         option: Vec<u8>,
     },
+    /// An option of `EXPIRE` that does not exist.
+    #[error("ERR Unsupported option {}", shown(.0))]
+    UnsupportedOption(Vec<u8>),
+    /// A moment that no key can have.
+    #[error("ERR invalid expire time in '{0}' command")]
+    ExpireTime(&'static str),
     /// Options that contradict each other, or lack their value.
     #[error("ERR syntax error")]
     Syntax,
@@ -216,11 +222,11 @@ mod tests {
         assert!(unknown.to_string().len() < 400, "an error repeats little");
         let option = CommandError::Option {
             command: "SET",
-            option: b"EX".to_vec(),
+            option: b"IFNE".to_vec(),
         };
         assert_eq!(
             option.to_string(),
-            "ERR SET option EX is not supported by this store"
+            "ERR SET option IFNE is not supported by this store"
         );
     }
 

@@ -186,7 +186,7 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
             "rejected_connections",
             sum(|thread| thread.connections_refused.get()).to_string(),
         ),
-        ("expired_keys", "0".to_owned()),
+        ("expired_keys", stat.expired.to_string()),
         ("evicted_keys", "0".to_owned()),
     ];
     let replication = vec![

@@ -16,6 +16,7 @@ mod context;
 mod control;
 mod describe;
 mod error;
+mod expiry;
 mod info;
 mod keyspace;
 mod operation;

@@ -1,8 +1,9 @@
-//! Options of commands. An unsupported option is an error and is never ignored: a client that asks for an expiry must
-//! not believe that the key has one.
+//! Options of commands. An unsupported option is an error and is never ignored: a client that asks for a condition must
+//! not believe that the store has checked it.
 
 use super::describe::NAMES_MAX;
 use super::error::CommandError;
+use super::expiry::NewExpiry;
 use super::operation::{
     Arguments, ClientReport, Control, Credentials, Describe, Hello, Operation, Scan,
 };
@@ -32,14 +33,15 @@ pub fn positive(text: &[u8]) -> Result<i64, CommandError> {
     })
 }
 
-fn is(text: &[u8], word: &str) -> bool {
+pub fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// `SET key value [NX | XX | IFEQ value] [GET]`.
+/// `SET key value [NX | XX | IFEQ value] [GET] [EX seconds | PX ms | EXAT seconds | PXAT ms | KEEPTTL]`.
 pub fn set<'a>(arguments: Arguments<'a>) -> Result<ValueCommand<'a>, CommandError> {
     let mut condition = SetCondition::Always;
     let mut answer = SetAnswer::Done;
+    let mut expiry = None;
     let mut index = 3;
     while let Some(option) = arguments.get(index) {
         index += 1;
@@ -53,11 +55,15 @@ pub fn set<'a>(arguments: Arguments<'a>) -> Result<ValueCommand<'a>, CommandErro
         } else if is(option, "GET") {
             answer = SetAnswer::Before;
             continue;
-        } else if [
-            "EX", "PX", "EXAT", "PXAT", "KEEPTTL", "IFNE", "IFDEQ", "IFDNE",
-        ]
-        .iter()
-        .any(|known| is(option, known))
+        } else if let Some((new, read)) = set_expiry(arguments, index - 1)? {
+            index += read - 1;
+            if expiry.replace(new).is_some() {
+                return Err(CommandError::Syntax);
+            }
+            continue;
+        } else if ["IFNE", "IFDEQ", "IFDNE"]
+            .iter()
+            .any(|known| is(option, known))
         {
             return Err(CommandError::Option {
                 command: "SET",
@@ -75,7 +81,32 @@ pub fn set<'a>(arguments: Arguments<'a>) -> Result<ValueCommand<'a>, CommandErro
         value: arguments.at(2),
         condition,
         answer,
+        expiry: expiry.unwrap_or(NewExpiry::Never),
     })
+}
+
+/// An option of `SET` about expiry, and the number of its arguments.
+fn set_expiry(
+    arguments: Arguments<'_>,
+    index: usize,
+) -> Result<Option<(NewExpiry, usize)>, CommandError> {
+    match is(arguments.at(index), "KEEPTTL") {
+        true => Ok(Some((NewExpiry::Keep, 1))),
+        false => NewExpiry::read(arguments, index, "set"),
+    }
+}
+
+/// `GETEX key [EX seconds | PX ms | EXAT seconds | PXAT ms | PERSIST]`.
+pub fn get_and_expire<'a>(arguments: Arguments<'a>) -> Result<ValueCommand<'a>, CommandError> {
+    let (expiry, read) = match arguments.get(2) {
+        None => return Ok(ValueCommand::Get),
+        Some(option) if is(option, "PERSIST") => (NewExpiry::Never, 1),
+        Some(_) => NewExpiry::read(arguments, 2, "getex")?.ok_or(CommandError::Syntax)?,
+    };
+    match arguments.len() == 2 + read {
+        true => Ok(ValueCommand::GetAndExpire(expiry)),
+        false => Err(CommandError::Syntax),
+    }
 }
 
 /// `AUTH [user] password`.

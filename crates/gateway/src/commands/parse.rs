@@ -7,6 +7,7 @@
 //! This step finds every error that the command itself causes. The later steps can fail only because of the store.
 
 use super::error::CommandError;
+use super::expiry::{ExpireRules, NewExpiry, Report, When};
 use super::operation::{Arguments, Control, Operation};
 use super::options::{self, integer, positive};
 use super::reply::Reply;
@@ -50,8 +51,26 @@ impl<'a> Operation<'a> {
                 value: arguments.at(2),
                 condition,
                 answer,
+                expiry: NewExpiry::Never,
             })
         };
+        let set_until = |in_ms| {
+            let when = When::read_positive(arguments.at(2), (in_ms, true), spec.name)?;
+            value(ValueCommand::Set {
+                value: arguments.at(3),
+                condition: SetCondition::Always,
+                answer: SetAnswer::Done,
+                expiry: NewExpiry::At(when),
+            })
+        };
+        let expire = |in_ms, is_relative| {
+            value(ValueCommand::Expire {
+                when: When::read(arguments.at(2), (in_ms, is_relative), spec.name)?,
+                rules: ExpireRules::read(arguments.from(3))?,
+            })
+        };
+        let report =
+            |in_ms, is_relative| value(ValueCommand::Report(Report { in_ms, is_relative }));
         let rest = arguments.from(1);
         let control = |control| Ok(Self::Control(control));
         match spec.id {
@@ -66,6 +85,18 @@ impl<'a> Operation<'a> {
             Id::SetNx => set(SetCondition::IfAbsent, SetAnswer::Count),
             Id::GetSet => set(SetCondition::Always, SetAnswer::Before),
             Id::GetDel => value(ValueCommand::Take),
+            Id::GetEx => value(options::get_and_expire(arguments)?),
+            Id::SetEx => set_until(false),
+            Id::PSetEx => set_until(true),
+            Id::Expire => expire(false, true),
+            Id::PExpire => expire(true, true),
+            Id::ExpireAt => expire(false, false),
+            Id::PExpireAt => expire(true, false),
+            Id::Ttl => report(false, true),
+            Id::PTtl => report(true, true),
+            Id::ExpireTime => report(false, false),
+            Id::PExpireTime => report(true, false),
+            Id::Persist => value(ValueCommand::Persist),
             Id::Append => value(ValueCommand::Append(arguments.at(2))),
             Id::Incr => value(ValueCommand::Add(1)),
             Id::Decr => value(ValueCommand::Add(-1)),

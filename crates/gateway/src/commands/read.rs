@@ -19,7 +19,7 @@ use super::batch::Run;
 use super::error::CommandError;
 use super::operation::Operation;
 use super::reply::Reply;
-use super::value::ValueCommand;
+use super::value::{State, ValueCommand};
 use crate::outlet::End;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
 
@@ -69,25 +69,32 @@ impl<'a> Run<'_, 'a> {
             let mut values = self.context.take_values();
             let store = &self.context.store;
             let found = store.get_many(&keys, size_max, &mut values).await;
+            let expires = |&found: &usize| (0..found).any(|index| values.expires(index).is_some());
+            let now_ms = match found.as_ref().is_ok_and(expires) {
+                true if operations[done..].iter().any(needs_time) => store.time_ms().await,
+                _ => Ok(0),
+            };
+            let found = now_ms.and_then(|now_ms| Ok((found?, now_ms)));
             let written_before = self.outlet.mark();
             match found {
-                Ok(0) if is_late => {
+                Ok((0, _)) if is_late => {
                     // The reservation must not keep other connections from memory meanwhile.
                     self.outlet.relieve().await?;
                     self.context.thread.reactor.turn().await;
                     has_room = false;
                     continue;
                 }
-                Ok(0) => {
+                Ok((0, _)) => {
                     has_room = self.outlet.room(VALUES_SIZE_MAX).await?;
                     if !has_room {
                         self.fail(&mut progress, CommandError::NoRoomForReplies)?;
                     }
                     continue;
                 }
-                Ok(found) => {
+                Ok((found, now_ms)) => {
                     progress.alone = progress.alone.saturating_sub(found);
-                    self.answer(&mut progress, range.end, &values, found);
+                    let values_found = (&values, found, now_ms);
+                    self.answer(&mut progress, range.end, values_found);
                     self.context.give_values(values);
                 }
                 // The failure of one key must not fail the others.
@@ -156,7 +163,12 @@ impl<'a> Run<'_, 'a> {
 
     /// Answers operations with the first `found` values, as far as the values go. Operations that read no key are
     /// answered as long as their replies together are short.
-    fn answer(&mut self, progress: &mut Progress, end: usize, values: &Values, found: usize) {
+    fn answer(
+        &mut self,
+        progress: &mut Progress,
+        end: usize,
+        (values, found, now_ms): (&Values, usize, u64),
+    ) {
         let (mut next, mut keyless) = (0, 0);
         while progress.operation < end {
             let operation = &self.operations[progress.operation];
@@ -189,7 +201,11 @@ impl<'a> Run<'_, 'a> {
                     }
                     | Operation::GetMany(_) => self.writer().optional(value),
                     Operation::Value { command, .. } => {
-                        let reply = command.apply(&mut value.map(Into::into), &mut false);
+                        let reply = command.apply(&mut State {
+                            expires: values.expires(index),
+                            now_ms,
+                            ..State::of(value.map(Into::into))
+                        });
                         self.reply(&reply);
                     }
                     _ => {}
@@ -232,6 +248,11 @@ impl Progress {
         self.operation += 1;
         (self.key, self.count, self.mark) = (0, 0, mark);
     }
+}
+
+/// Returns whether an operation needs the server's time.
+fn needs_time(operation: &Operation<'_>) -> bool {
+    matches!(operation, Operation::Value { command, .. } if command.needs_time())
 }
 
 fn key_count(operation: &Operation<'_>) -> usize {

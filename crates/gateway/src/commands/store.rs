@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use stonecast_kv::{Condition, Entry, Stat, Values, Written, limits};
+use stonecast_kv::{Condition, Entry, FoundKey, PutRules, Stat, Values, Written, limits};
 
 use super::backend::{Backend, Entries};
 use super::error::{CommandError, Failure};
@@ -112,13 +112,20 @@ impl Store {
         self.counters.add_lookups(lookups);
     }
 
-    /// Reads the value of a key that is to be changed, and the key's version if the key exists. The share counts the
+    /// The server's time in milliseconds since 1970. The client asks the server only now and then.
+    pub async fn time_ms(&self) -> Result<u64, CommandError> {
+        let _under_way = UnderWay::begin(&self.in_flight);
+        let result = Box::pin(self.backend.time_ms()).await;
+        self.checked(result)
+    }
+
+    /// Reads the value of a key that is to be changed, and the key's version and expiry if the key exists. The share counts the
     /// value's bytes among the bytes that this thread changes, as long as the share lives.
     pub async fn get(
         &self,
         key: &[u8],
         value: &mut Vec<u8>,
-    ) -> Result<(Option<u64>, Share), CommandError> {
+    ) -> Result<(Option<FoundKey>, Share), CommandError> {
         let mut share = self.changing.take(limits::VALUE_SIZE_MAX).await;
         let _under_way = UnderWay::begin(&self.in_flight);
         let result = Box::pin(self.backend.get(key, value)).await;
@@ -126,16 +133,16 @@ impl Store {
         Ok((self.checked(result)?, share))
     }
 
-    /// Stores a value if `condition` holds. When this returns, the write is durable as the store has declared.
+    /// Stores a value if the condition of `rules` holds. When this returns, the write is durable as the store has declared.
     pub async fn put(
         &self,
         key: &[u8],
         value: &[u8],
-        condition: Condition,
+        rules: impl Into<PutRules>,
     ) -> Result<Written, CommandError> {
         let _share = self.budget.take(share(key, value)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = Box::pin(self.backend.put(key, value, condition)).await;
+        let result = Box::pin(self.backend.put(key, value, rules.into())).await;
         self.counters
             .conflicts
             .add(u64::from(matches!(result, Ok(Written::Conflict(_)))));

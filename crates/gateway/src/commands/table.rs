@@ -17,10 +17,14 @@ pub enum Id {
     Echo,
     Exec,
     Exists,
+    Expire,
+    ExpireAt,
+    ExpireTime,
     FlushAll,
     FlushDb,
     Get,
     GetDel,
+    GetEx,
     GetRange,
     GetSet,
     Hello,
@@ -31,15 +35,23 @@ pub enum Id {
     MGet,
     MSet,
     Multi,
+    Persist,
+    PExpire,
+    PExpireAt,
+    PExpireTime,
     Ping,
+    PSetEx,
+    PTtl,
     Quit,
     RandomKey,
     Reset,
     Scan,
     Select,
     Set,
+    SetEx,
     SetNx,
     StrLen,
+    Ttl,
     Type,
     Unlink,
     Wait,
@@ -167,10 +179,14 @@ pub const COMMANDS: &[Spec] = commands! {
     "echo" Echo 2 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Returns its argument.";
     "exec" Exec 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Refused with EXECABORT. Later commands are done.";
     "exists" Exists -2 READ ALL_KEYS Generic "1.0.0" "O(N)" "Counts the keys that exist.";
+    "expire" Expire -3 REMOVE ONE_KEY Generic "1.0.0" "O(1)" "Lets a key expire after some seconds. NX, XX, GT and LT are conditions on the moment that the key has.";
+    "expireat" ExpireAt -3 REMOVE ONE_KEY Generic "1.2.0" "O(1)" "Lets a key expire at a moment, in seconds since 1970. Conditions as for EXPIRE.";
+    "expiretime" ExpireTime 2 READ ONE_KEY Generic "7.0.0" "O(1)" "Returns the moment at which a key expires, in seconds since 1970; -1: never, -2: the key is absent.";
     "flushall" FlushAll -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key. There is one database, so the command equals FLUSHDB.";
     "flushdb" FlushDb -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key, one after the other.";
     "get" Get 2 READ ONE_KEY String "1.0.0" "O(1)" "Returns the value of a key.";
     "getdel" GetDel 2 REMOVE ONE_KEY String "6.2.0" "O(1)" "Returns the value of a key and deletes it.";
+    "getex" GetEx -2 WRITE ONE_KEY String "6.2.0" "O(1)" "Returns the value of a key, and changes its expiry with EX, PX, EXAT, PXAT or PERSIST.";
     "getrange" GetRange 4 SLOW_READ ONE_KEY String "2.4.0" "O(N)" "Returns a part of the value of a key.";
     "getset" GetSet 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value and returns the previous value.";
     "hello" Hello -1 BEFORE_PASSWORD NO_KEY Connection "6.0.0" "O(1)" "Chooses the protocol, authenticates, and names the connection.";
@@ -181,15 +197,23 @@ pub const COMMANDS: &[Spec] = commands! {
     "mget" MGet -2 READ ALL_KEYS String "1.0.0" "O(N)" "Returns the values of keys. The values together are no snapshot.";
     "mset" MSet -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys. Each value is stored as a whole, but other clients may see some values before the rest.";
     "multi" Multi 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Refused, together with every later command up to EXEC, DISCARD or RESET.";
+    "persist" Persist 2 REMOVE ONE_KEY Generic "2.2.0" "O(1)" "Lets a key expire no more.";
+    "pexpire" PExpire -3 REMOVE ONE_KEY Generic "2.6.0" "O(1)" "Lets a key expire after some milliseconds. Conditions as for EXPIRE.";
+    "pexpireat" PExpireAt -3 REMOVE ONE_KEY Generic "2.6.0" "O(1)" "Lets a key expire at a moment, in milliseconds since 1970. Conditions as for EXPIRE.";
+    "pexpiretime" PExpireTime 2 READ ONE_KEY Generic "7.0.0" "O(1)" "Returns the moment at which a key expires, in milliseconds since 1970; -1: never, -2: the key is absent.";
     "ping" Ping -1 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Returns PONG, or its argument.";
+    "psetex" PSetEx 4 WRITE ONE_KEY String "2.6.0" "O(1)" "Stores a value that expires after some milliseconds.";
+    "pttl" PTtl 2 READ ONE_KEY Generic "2.6.0" "O(1)" "Returns the milliseconds until a key expires; -1: never, -2: the key is absent.";
     "quit" Quit -1 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Ends the connection.";
     "randomkey" RandomKey 1 SLOW_READ NO_KEY Generic "1.0.0" "O(1)" "Returns a random key.";
     "reset" Reset 1 BEFORE_PASSWORD NO_KEY Connection "6.2.0" "O(1)" "Resets the connection to its initial state.";
     "scan" Scan -2 SLOW_READ NO_KEY Generic "2.8.0" "O(N)" "Returns some keys, and the cursor of the next ones.";
     "select" Select 2 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Chooses database 0, the only one.";
-    "set" Set -3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value. NX, XX and IFEQ are conditions; GET returns the previous value.";
+    "set" Set -3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value. NX, XX and IFEQ are conditions; GET returns the previous value; EX, PX, EXAT and PXAT let the key expire, KEEPTTL keeps its moment.";
+    "setex" SetEx 4 WRITE ONE_KEY String "2.0.0" "O(1)" "Stores a value that expires after some seconds.";
     "setnx" SetNx 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value if the key is absent.";
     "strlen" StrLen 2 READ ONE_KEY String "2.2.0" "O(1)" "Returns the length of the value of a key.";
+    "ttl" Ttl 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns the seconds until a key expires, rounded; -1: never, -2: the key is absent.";
     "type" Type 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns `string`, or `none` if the key is absent.";
     "unlink" Unlink -2 REMOVE ALL_KEYS Generic "4.0.0" "O(N)" "Deletes keys and says how many were there.";
     "wait" Wait 3 BLOCKING NO_KEY Generic "3.0.0" "O(1)" "Returns the number of replicas with the writes of this connection: 0, since there are no replicas.";

@@ -5,7 +5,10 @@
 
 use std::borrow::Cow;
 
+use stonecast_kv::Expiry;
+
 use super::error::CommandError;
+use super::expiry::{ExpireRules, NewExpiry, Passed, Report, When};
 use super::reply::Reply;
 use crate::resp::decimal;
 
@@ -35,6 +38,8 @@ pub enum ValueCommand<'a> {
         condition: SetCondition<'a>,
         /// The kind of reply.
         answer: SetAnswer,
+        /// What becomes of the key's moment.
+        expiry: NewExpiry,
     },
     /// Adds bytes at the end.
     Append(&'a [u8]),
@@ -44,6 +49,19 @@ pub enum ValueCommand<'a> {
     Delete,
     /// Deletes the key and returns its value.
     Take,
+    /// Returns the value, and changes the moment.
+    GetAndExpire(NewExpiry),
+    /// Changes the moment. The reply says whether it was changed: 1 or 0.
+    Expire {
+        /// The new moment.
+        when: When,
+        /// The conditions.
+        rules: ExpireRules,
+    },
+    /// Removes the moment. The reply says whether there was one: 1 or 0.
+    Persist,
+    /// Reports the moment.
+    Report(Report),
 }
 
 /// The condition under which a value is stored.
@@ -73,25 +91,100 @@ pub enum SetAnswer {
 /// The value of a key while commands are applied to it.
 pub type Value<'a> = Option<Cow<'a, [u8]>>;
 
+/// The state of a key while commands are applied to it.
+#[derive(Default)]
+pub struct State<'a> {
+    /// The value.
+    pub value: Value<'a>,
+    /// The moment from which on the key is absent.
+    pub expires: Option<Expiry>,
+    /// Whether the state has to be written.
+    pub is_changed: bool,
+    /// The server's time, if a command needs it.
+    pub now_ms: u64,
+}
+
+impl<'a> State<'a> {
+    /// The state with a value that was read.
+    pub fn of(value: Value<'a>) -> Self {
+        Self {
+            value,
+            ..Self::default()
+        }
+    }
+
+    /// Stores a value.
+    fn set(&mut self, value: Cow<'a, [u8]>) {
+        self.value = Some(value);
+        self.is_changed = true;
+    }
+
+    /// Changes the moment of a value that is there. A moment that has passed deletes the key.
+    fn expire(&mut self, new: Result<Option<Expiry>, Passed>) {
+        self.is_changed |= new != Ok(self.expires);
+        match new {
+            Ok(expires) => self.expires = expires,
+            Err(Passed) => drop(self.take()),
+        }
+    }
+
+    /// Deletes the key, and returns its value.
+    fn take(&mut self) -> Value<'a> {
+        let value = self.value.take();
+        self.is_changed |= value.is_some();
+        self.expires = None;
+        value
+    }
+}
+
 impl<'a> ValueCommand<'a> {
     /// Returns whether the command may change the value.
     pub fn writes(&self) -> bool {
         matches!(
             self,
-            Self::Set { .. } | Self::Append(_) | Self::Add(_) | Self::Delete | Self::Take
+            Self::Set { .. }
+                | Self::Append(_)
+                | Self::Add(_)
+                | Self::Delete
+                | Self::Take
+                | Self::GetAndExpire(_)
+                | Self::Expire { .. }
+                | Self::Persist
         )
     }
 
-    /// Returns whether reply and outcome do not depend on the value before.
+    /// Returns whether reply and outcome do not depend on the value before, and the key does not expire.
     pub fn is_blind(&self) -> bool {
+        let is_for_good = matches!(
+            self,
+            Self::Set {
+                expiry: NewExpiry::Never,
+                ..
+            }
+        );
+        is_for_good && self.ignores_before()
+    }
+
+    /// Returns whether reply and outcome do not depend on the value before and its moment.
+    pub fn ignores_before(&self) -> bool {
         matches!(
             self,
             Self::Set {
                 condition: SetCondition::Always,
                 answer: SetAnswer::Done,
+                expiry: NewExpiry::Never | NewExpiry::At(_),
                 ..
             }
         )
+    }
+
+    /// Returns whether the command needs the server's time.
+    pub fn needs_time(&self) -> bool {
+        match self {
+            Self::Set { expiry, .. } | Self::GetAndExpire(expiry) => expiry.needs_time(),
+            Self::Expire { .. } | Self::Report(_) => true,
+            _ => false,
+        }
     }
 
     /// Returns whether the command's reply depends on the value before, which Redis counts as a hit or a miss.
@@ -102,23 +195,69 @@ impl<'a> ValueCommand<'a> {
             | Self::Type
             | Self::Length
             | Self::Range { .. }
+            | Self::GetAndExpire(_)
+            | Self::Report(_)
             | Self::Take => true,
             Self::Set { answer, .. } => *answer == SetAnswer::Before,
-            Self::Append(_) | Self::Add(_) | Self::Delete => false,
+            Self::Append(_) | Self::Add(_) | Self::Delete | Self::Expire { .. } | Self::Persist => {
+                false
+            }
         }
     }
 
     /// Returns whether the command's reply may be as long as a value.
     pub fn returns_value(&self) -> bool {
         match self {
-            Self::Get | Self::Range { .. } | Self::Take => true,
+            Self::Get | Self::Range { .. } | Self::Take | Self::GetAndExpire(_) => true,
             Self::Set { answer, .. } => *answer == SetAnswer::Before,
             _ => false,
         }
     }
 
-    /// Applies the command and returns its reply. `changed` becomes true if the value has to be written.
-    pub fn apply(&self, value: &mut Value<'a>, changed: &mut bool) -> Reply<'a> {
+    /// Applies the command and returns its reply.
+    pub fn apply(&self, state: &mut State<'a>) -> Reply<'a> {
+        match *self {
+            Self::GetAndExpire(_) | Self::Expire { .. } | Self::Persist | Self::Report(_) => {
+                self.apply_to_moment(state)
+            }
+            _ => self.apply_to_value(state),
+        }
+    }
+
+    /// Applies a command about the moment of a key.
+    fn apply_to_moment(&self, state: &mut State<'a>) -> Reply<'a> {
+        let (is_there, before, now_ms) = (state.value.is_some(), state.expires, state.now_ms);
+        match *self {
+            Self::Report(_) if !is_there => Reply::Integer(-2),
+            Self::Report(report) => Reply::Integer(report.of(before, now_ms)),
+            Self::Persist => {
+                if is_there {
+                    state.expire(Ok(None));
+                }
+                Reply::Integer(before.is_some().into())
+            }
+            Self::GetAndExpire(expiry) => {
+                let value = bulk_of(&state.value);
+                if is_there {
+                    state.expire(expiry.of(before, now_ms));
+                }
+                value
+            }
+            Self::Expire { when, rules } => {
+                let after = when.after(now_ms).ok_or(Passed);
+                let is_done = is_there && rules.allow(before, after);
+                if is_done {
+                    state.expire(after.map(Some));
+                }
+                Reply::Integer(is_done.into())
+            }
+            _ => unreachable!("{self:?} is about a value"),
+        }
+    }
+
+    /// Applies a command about the value of a key.
+    fn apply_to_value(&self, state: &mut State<'a>) -> Reply<'a> {
+        let value = &mut state.value;
         match *self {
             Self::Get => bulk_of(value),
             Self::Exists => Reply::Integer(value.is_some().into()),
@@ -132,6 +271,7 @@ impl<'a> ValueCommand<'a> {
                 value: new,
                 condition,
                 answer,
+                expiry,
             } => {
                 let stored = match condition {
                     SetCondition::Always => true,
@@ -145,8 +285,8 @@ impl<'a> ValueCommand<'a> {
                     Reply::Null
                 };
                 if stored {
-                    *value = Some(Cow::Borrowed(new));
-                    *changed = true;
+                    state.set(Cow::Borrowed(new));
+                    state.expire(expiry.of(state.expires, state.now_ms));
                 }
                 match (answer, stored) {
                     (SetAnswer::Done, true) => Reply::Ok,
@@ -159,31 +299,26 @@ impl<'a> ValueCommand<'a> {
                 if value.is_none() || !more.is_empty() {
                     let whole = value.get_or_insert_default().to_mut();
                     whole.extend_from_slice(more);
-                    *changed = true;
+                    state.is_changed = true;
                 }
-                Reply::Integer(bytes_of(value).len() as i64)
+                Reply::Integer(bytes_of(&state.value).len() as i64)
             }
             Self::Add(delta) => match value.as_deref().map_or(Some(0), decimal) {
                 None => Reply::Error(CommandError::NotAnInteger),
                 Some(number) => match number.checked_add(delta) {
                     None => Reply::Error(CommandError::Overflow),
                     Some(sum) => {
-                        *value = Some(Cow::Owned(sum.to_string().into_bytes()));
-                        *changed = true;
+                        state.set(Cow::Owned(sum.to_string().into_bytes()));
                         Reply::Integer(sum)
                     }
                 },
             },
             Self::Delete => {
-                let was_there = value.take().is_some();
-                *changed |= was_there;
+                let was_there = state.take().is_some();
                 Reply::Integer(was_there.into())
             }
-            Self::Take => {
-                let before = bulk_of(value);
-                *changed |= value.take().is_some();
-                before
-            }
+            Self::Take => state.take().map_or(Reply::Null, Reply::Bulk),
+            _ => unreachable!("{self:?} is about a moment"),
         }
     }
 }
@@ -226,14 +361,10 @@ mod tests {
         before: Option<&'a str>,
         command: ValueCommand<'a>,
     ) -> (Option<String>, bool, String) {
-        let mut value = before.map(|text| Cow::Borrowed(text.as_bytes()));
-        let mut changed = false;
-        let reply = command.apply(&mut value, &mut changed);
-        (
-            value.map(|bytes| String::from_utf8(bytes.into_owned()).unwrap()),
-            changed,
-            reply.to_string(),
-        )
+        let mut state = State::of(before.map(|text| Cow::Borrowed(text.as_bytes())));
+        let reply = command.apply(&mut state);
+        let text = |bytes: Cow<'_, [u8]>| String::from_utf8(bytes.into_owned()).unwrap();
+        (state.value.map(text), state.is_changed, reply.to_string())
     }
 
     fn set(
@@ -245,6 +376,7 @@ mod tests {
             value: value.as_bytes(),
             condition,
             answer,
+            expiry: NewExpiry::Never,
         }
     }
 

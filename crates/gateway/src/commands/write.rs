@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use smallvec::smallvec;
-use stonecast_kv::{Condition, Written};
+use stonecast_kv::{Condition, PutRules, Written};
 
 use super::combine::{self, Applied};
 use super::context::Context;
@@ -26,7 +26,7 @@ use super::error::CommandError;
 use super::operation::{Arguments, Operation};
 use super::reply::{Replies, Reply};
 use super::step::values_returned;
-use super::value::{Value, ValueCommand};
+use super::value::{State, ValueCommand};
 use crate::counters::Lookups;
 use crate::join::in_order;
 use crate::reactor::Reactor;
@@ -64,8 +64,8 @@ pub async fn overwrite<'a>(context: &Context, unit: &[Operation<'a>]) -> Outcome
     let [Operation::Value { key, .. }, ..] = *unit else {
         unreachable!("a unit that overwrites is on one key")
     };
-    let (replies, value, _) = apply(unit, None, &Cell::default());
-    let bytes = value.expect("a unit that overwrites leaves a value");
+    let (replies, state) = apply(unit, State::default(), &Cell::default());
+    let bytes = state.value.expect("a unit that overwrites leaves a value");
     match context.store.put_at_once(key, &bytes).await {
         Ok(true) => Outcome::Answered(replies),
         Ok(false) => Outcome::LeftToNext(replies),
@@ -136,16 +136,24 @@ async fn write_value<'a>(
         unreachable!("a unit of several operations is on one key")
     };
     let (store, lookups, needed) = (&context.store, Cell::default(), Cell::new(0));
-    let apply_within_room = |value| {
-        let applied = apply(unit, value, &lookups);
+    let now_ms = match needs_time(unit) {
+        true => store.time_ms().await?,
+        false => 0,
+    };
+    let apply_within_room = |state: State<'a>| {
+        let applied = apply(unit, State { now_ms, ..state }, &lookups);
         needed.set(applied.0.iter().map(Reply::size).sum());
         (needed.get() <= room).then_some(applied)
     };
-    let replies = if !first.is_blind() {
+    let replies = if !first.ignores_before() {
         combine::write(store, &context.turns, key, apply_within_room).await?
-    } else if let Some((replies, value, _)) = apply_within_room(None) {
-        match value {
-            Some(bytes) => drop(store.put(key, &bytes, Condition::None).await?),
+    } else if let Some((replies, state)) = apply_within_room(State::default()) {
+        let rules = PutRules {
+            condition: Condition::None,
+            expires: state.expires,
+        };
+        match state.value {
+            Some(bytes) => drop(store.put(key, &bytes, rules).await?),
             None => drop(store.delete(key, Condition::None).await?),
         }
         Some(replies)
@@ -159,23 +167,27 @@ async fn write_value<'a>(
     Ok(Outcome::Answered(replies))
 }
 
-/// Applies the commands of a unit to a value. Returns the replies, the value after them, and whether that value has to
-/// be written. Sets `lookups` to the keys that the commands looked up for their replies.
-fn apply<'a>(unit: &[Operation<'a>], mut value: Value<'a>, lookups: &Cell<Lookups>) -> Applied<'a> {
-    let mut changed = false;
+fn needs_time(unit: &[Operation<'_>]) -> bool {
+    let needs = |operation: &Operation<'_>| matches!(operation, Operation::Value { command, .. } if command.needs_time());
+    unit.iter().any(needs)
+}
+
+/// Applies the commands of a unit to a key. Returns the replies, and the state after them. Sets `lookups` to the keys that the
+/// commands looked up for their replies.
+fn apply<'a>(unit: &[Operation<'a>], mut state: State<'a>, lookups: &Cell<Lookups>) -> Applied<'a> {
     let mut found = Lookups::default();
     let replies = unit.iter().map(|operation| {
         let Operation::Value { command, .. } = operation else {
             unreachable!("a unit of several operations is on one key")
         };
         if command.looks_up() {
-            found.note(value.is_some());
+            found.note(state.value.is_some());
         }
-        command.apply(&mut value, &mut changed)
+        command.apply(&mut state)
     });
     let replies = replies.collect();
     lookups.set(found);
-    (replies, value, changed)
+    (replies, state)
 }
 
 async fn set_many<'a>(context: &Context, pairs: Arguments<'a>) -> Result<Reply<'a>, CommandError> {

@@ -7,6 +7,7 @@ mod burden;
 mod conformance;
 mod crash;
 mod differential;
+mod expiry;
 mod fuzz;
 mod idle;
 mod limits;

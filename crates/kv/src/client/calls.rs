@@ -4,13 +4,13 @@ use std::future::Future;
 use std::task::{Context, Poll};
 
 use stonecast_lineage::Term;
-use stonecast_log::{Condition, Draft};
+use stonecast_log::{Condition, Draft, Expiry};
 
 use super::meter::Call;
 use super::publisher::plain_put;
-use super::reader::{Get, Values};
+use super::reader::{FoundKey, Get, Values};
 use super::scan::{Entries, Entry, Scan};
-use super::writer::{Pair, Token, Tried, Written};
+use super::writer::{Pair, PutRules, Token, Tried, Written};
 use super::{Client, Yardstick};
 use crate::error::StoreError;
 use crate::metrics::Metrics;
@@ -93,6 +93,68 @@ impl Client {
         value: &'a mut Vec<u8>,
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + use<'a> {
         Get::new(&self.inner.reader, key, value)
+    }
+
+    /// Reads the value of `key` into `value`, and returns its version and expiry, like [`Client::get`].
+    pub async fn find(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<FoundKey>, StoreError> {
+        let start = self.inner.connection.begin_call();
+        let found = match self.inner.reader.find_in_call_with_expiry(key, value) {
+            Some(found) => {
+                self.inner.connection.port.take_turn().await;
+                Ok(found)
+            }
+            None => self.inner.reader.find(key, value).await,
+        };
+        self.inner.connection.end_call(Call::Read(1), start);
+        found
+    }
+
+    /// The server's time in milliseconds since 1970 in UTC, or a few milliseconds later: a key that is put with that moment and a
+    /// second more is present for a second. The client asks the server if it has not done so within ten seconds.
+    ///
+    /// # Errors
+    /// [`StoreError::NoExpiry`]: the server is of a cluster, which keeps no expiry.
+    pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
+        let connection = &self.inner.connection;
+        loop {
+            if let Some(now_ms) = connection.heard.clock.recent_ms(connection.runtime.now()) {
+                return Ok(now_ms);
+            }
+            connection.ask_time().await?;
+        }
+    }
+
+    /// Changes the expiry of `key`, or with `None` removes it, if the key has the version `version`; `None`: whatever version it
+    /// has. The value stays. Returns the key's new version, or [`Written::Conflict`] with the present one.
+    ///
+    /// The call reads the value and puts it anew.
+    pub async fn touch(
+        &self,
+        key: &[u8],
+        expires: Option<Expiry>,
+        version: Option<u64>,
+    ) -> Result<Written, StoreError> {
+        let mut value = Vec::new();
+        loop {
+            let found = self.find(key, &mut value).await?;
+            let present = found.map(|found| found.version);
+            let Some(found) = found.filter(|found| version.is_none_or(|it| it == found.version))
+            else {
+                return Ok(Written::Conflict(present));
+            };
+            let rules = PutRules {
+                condition: Condition::Version(found.version),
+                expires,
+            };
+            match self.put_if(key, &value, rules).await? {
+                Written::Conflict(_) if version.is_none() => {}
+                written => return Ok(written),
+            }
+        }
     }
 
     /// Does the same as [`Client::get`] without a future, if READs are executed in the call and the key is where most keys are. `None`: the answer needs
@@ -204,16 +266,21 @@ impl Client {
         self.inner.writer.put_many(pairs, outcomes).await;
     }
 
-    /// Like `put`, if `condition` holds at the moment of the write. Of two concurrent writes that name the same version, one
+    /// Like `put`, if the condition of `rules` holds at the moment of the write; the key then has the expiry of `rules`. Of two concurrent writes that name the same version, one
     /// succeeds.
     pub async fn put_if(
         &self,
         key: &[u8],
         value: &[u8],
-        condition: Condition,
+        rules: impl Into<PutRules>,
     ) -> Result<Written, StoreError> {
-        let draft = plain_put(key, value);
-        self.store(&Draft { condition, ..draft }).await
+        let PutRules { condition, expires } = rules.into();
+        let draft = Draft {
+            condition,
+            expires,
+            ..plain_put(key, value)
+        };
+        self.store(&draft).await
     }
 
     /// Like [`Client::put_if`], and safe to retry: with the same token the write takes effect at most once, over any
@@ -223,8 +290,9 @@ impl Client {
         token: &mut Token,
         key: &[u8],
         value: &[u8],
-        condition: Condition,
+        rules: impl Into<PutRules>,
     ) -> Result<Written, StoreError> {
+        let PutRules { condition, expires } = rules.into();
         self.inner.writer.check_sizes(key, value)?;
         if let Some(version) = token.begin_attempt(&self.inner.connection, key).await? {
             return Ok(Written::Done(version));
@@ -232,6 +300,7 @@ impl Client {
         let draft = Draft {
             condition,
             token: token.number(),
+            expires,
             ..plain_put(key, value)
         };
         let written = self.store(&draft).await;

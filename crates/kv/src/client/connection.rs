@@ -18,12 +18,13 @@ use stonecast_fabric::{
     Received, Runtime,
 };
 use stonecast_lineage::Epoch;
-use stonecast_log::LogFormat;
+use stonecast_log::{Expiry, LogFormat};
 
 use super::meter::{Call, Meter};
 use super::pending::{Ended, Pending, RequestHandle};
 use super::resources::{RECEIVES_SPARE, Resources};
 use super::terms::Terms;
+use super::time::{Presence, ServerClock};
 use crate::error::StoreError;
 use crate::wire::limits::ROOM_WAIT_NS;
 use crate::wire::{Answer, Request, Verdict, Welcome, next_answer};
@@ -42,12 +43,18 @@ pub(super) struct Connection {
     pub resources: Resources,
     pub meter: Meter,
     pub terms: Terms,
+    pub heard: Heard,
     /// Receive buffers that are free and not posted.
     reposts: RefCell<Vec<ReceiveRequest>>,
     pending: RefCell<Pending>,
-    /// The latest version that the server has announced.
-    latest: Cell<u64>,
     closed: Cell<bool>,
+}
+
+/// What the server has told this client.
+pub(super) struct Heard {
+    /// The latest version.
+    latest: Cell<u64>,
+    pub clock: ServerClock,
 }
 
 impl Connection {
@@ -68,9 +75,12 @@ impl Connection {
             resources,
             meter: Meter::default(),
             terms: Terms::new(welcome.keys().shards),
+            heard: Heard {
+                latest: Cell::new(welcome.sequence.get()),
+                clock: ServerClock::default(),
+            },
             reposts: RefCell::default(),
             pending: RefCell::new(Pending::new(ring_size)),
-            latest: Cell::new(welcome.sequence.get()),
             closed: Cell::new(false),
         }
     }
@@ -136,7 +146,7 @@ impl Connection {
 
     /// The latest version that this client knows.
     pub fn latest(&self) -> u64 {
-        self.latest.get()
+        self.heard.latest.get()
     }
 
     /// The latest version that this client knows of the writes to `shard`. Each write that this
@@ -152,7 +162,8 @@ impl Connection {
     /// Notes the version that a write was given.
     #[inline]
     pub fn note_version(&self, version: u64) {
-        self.latest.set(self.latest.get().max(version));
+        let latest = &self.heard.latest;
+        latest.set(latest.get().max(version));
     }
 
     /// Whether any operation waits for an answer.
@@ -272,6 +283,42 @@ impl Connection {
             }
             Err(StoreError::Busy)
         })
+    }
+
+    /// Asks the server for its time.
+    pub async fn ask_time(&self) -> Result<(), StoreError> {
+        let asked = self.runtime.now();
+        match self.request(Request::Time).await? {
+            Answer::Time(time) => {
+                self.heard.clock.note(asked, self.runtime.now(), time);
+                Ok(())
+            }
+            Answer::Verdict {
+                verdict: Verdict::NoExpiry,
+                ..
+            } => Err(StoreError::NoExpiry),
+            Answer::Verdict {
+                verdict: Verdict::SpaceFailed,
+                ..
+            } => Err(StoreError::SpaceFailed),
+            _ => Err(StoreError::Protocol {
+                what: "the answer to a question for the time is no time",
+            }),
+        }
+    }
+
+    /// Whether a key with this expiry is present. Asks the server for its time if the moment is near.
+    pub async fn is_present(&self, expires: Option<Expiry>) -> Result<bool, StoreError> {
+        let Some(expires) = expires else {
+            return Ok(true);
+        };
+        loop {
+            match self.heard.clock.judge(expires, self.runtime.now()) {
+                Presence::Present => return Ok(true),
+                Presence::Absent => return Ok(false),
+                Presence::Unsure => self.ask_time().await?,
+            }
+        }
     }
 
     /// Runs `work` in a task of its own, to its end even if the returned future is dropped.

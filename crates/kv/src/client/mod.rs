@@ -12,6 +12,7 @@
 //!       leases     extents that records are written to
 //!     memory       the server's memory: addresses, and READs in the call, soon, or posted
 //!     connection   requests and their answers
+//!       time         of the server, for keys that expire
 //!       terms        in which the server is the primary of a shard
 //!       resources    queue pair and memory, made on the device
 //! ```
@@ -36,6 +37,7 @@ mod reader;
 mod resources;
 mod scan;
 mod terms;
+mod time;
 mod writer;
 mod yardstick;
 
@@ -56,9 +58,9 @@ use writer::Writer;
 pub use connect::ClientOptions;
 pub(crate) use fair_lock::FairLock;
 pub use observer::Observer;
-pub use reader::Values;
+pub use reader::{FoundKey, Values};
 pub use scan::{Entries, Entry};
-pub use writer::{Pair, Token, Written};
+pub use writer::{Pair, PutRules, Token, Written};
 pub use yardstick::Yardstick;
 
 /// A connection to a server. A clone is another handle of the same connection.

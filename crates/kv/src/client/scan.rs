@@ -10,7 +10,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::{Boxed, ReadInto};
-use stonecast_log::{RECORD_START_SIZE, RecordHeader, check_read};
+use stonecast_log::{Expiry, RECORD_START_SIZE, RecordHeader, check_read};
 
 use super::memory::{OpenIndex, ServerMemory};
 use crate::error::StoreError;
@@ -27,6 +27,8 @@ pub struct Entry {
     pub value: Vec<u8>,
     /// The version.
     pub version: u64,
+    /// The moment from which on the key is absent; `None`: the key does not expire.
+    pub expires: Option<Expiry>,
 }
 
 /// The version of a record, its word, and the place of the word.
@@ -365,11 +367,15 @@ impl<'s> Scan<'s> {
                         .generations
                         .believes(&*self.memory.connection.runtime, begun)
                     {
-                        let (key, value) = (record.key.to_vec(), record.value.to_vec());
+                        let expires = record.header.expires();
+                        if !self.memory.connection.is_present(expires).await? {
+                            return Ok(None);
+                        }
                         return Ok(Some(Entry {
-                            key,
-                            value,
+                            key: record.key.to_vec(),
+                            value: record.value.to_vec(),
                             version: record.header.sequence(),
+                            expires,
                         }));
                     }
                     None

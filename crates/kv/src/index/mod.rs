@@ -83,14 +83,14 @@ pub(crate) enum Step {
     Ended,
 }
 
-/// The hash of the key of the record at `position`, and the size of the record. `None` if no record is there. `scratch` is
+/// The hash of the key of the record at `position`, and the header of the record. `None` if no record is there. `scratch` is
 /// reused.
 fn record_at(
     log: &dyn Region,
     keys: KeyMap,
     position: u64,
     scratch: &mut Vec<u8>,
-) -> Option<(KeyHash, u64)> {
+) -> Option<(KeyHash, RecordHeader)> {
     let mut start = [0; RECORD_START_SIZE];
     if position.checked_add(start.len() as u64)? > log.size() {
         return None;
@@ -103,7 +103,7 @@ fn record_at(
     }
     scratch.resize(header.key_size(), 0);
     log.read(key_position, scratch);
-    Some((keys.route(scratch).hash, header.size()))
+    Some((keys.route(scratch).hash, header))
 }
 
 impl Index {
@@ -327,6 +327,23 @@ impl Index {
         self.table = new;
     }
 
+    /// Calls `seen` with the hash of each key, and the header of its record.
+    pub fn each(
+        &self,
+        log: &dyn Region,
+        keys: KeyMap,
+        mut seen: impl FnMut(KeyHash, &RecordHeader),
+    ) {
+        let mut scratch = Vec::new();
+        let words = (0..self.table.buckets()).flat_map(|bucket| self.table.words_of(bucket));
+        for word in words.filter(|&word| word != Word::EMPTY) {
+            let record = record_at(log, keys, word.position(), &mut scratch);
+            if let Some((hash, header)) = record.filter(|&(hash, _)| word.matches(hash)) {
+                seen(hash, &header);
+            }
+        }
+    }
+
     /// Removes all words, and calls `died` with position and size of each record that they named.
     pub fn clear(&mut self, log: &dyn Region, keys: KeyMap, mut died: impl FnMut(u64, u64)) {
         let mut scratch = Vec::new();
@@ -340,8 +357,10 @@ impl Index {
         for (bucket, word) in words {
             let record = record_at(log, keys, word.position(), &mut scratch);
             let record = record.filter(|&(hash, _)| word.matches(hash));
-            let (hash, size) =
-                record.unwrap_or_else(|| (word.hash_of_bucket(bucket, self.table.bits()), 0));
+            let (hash, size) = record.map_or_else(
+                || (word.hash_of_bucket(bucket, self.table.bits()), 0),
+                |(hash, header)| (hash, header.size()),
+            );
             let found = self.find(hash, |found| found == word);
             let found = found.expect("a word lies at its home, or behind it");
             self.remove(hash, found);
@@ -401,7 +420,7 @@ fn copy(
             loop {
                 record = record_at(log, keys, word.position(), &mut scratch)
                     .filter(|&(hash, _)| word.matches(hash));
-                let natural = record.map_or(word, |(_, size)| word.natural(size));
+                let natural = record.map_or(word, |(_, header)| word.natural(header.size()));
                 let is_settled = !claims || word != natural || natural.claimed() == natural;
                 if is_settled || from.exchange(place, natural, natural.claimed()) {
                     word = natural;

@@ -110,6 +110,7 @@ impl World {
             kind: Kind::Put,
             condition: Condition::None,
             token: 0,
+            expires: None,
             key: &key,
             value: &[],
         };

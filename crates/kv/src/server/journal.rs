@@ -18,7 +18,7 @@ use std::rc::Rc;
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_log::{
-    Draft, Kind, LogFormat, Record, RecordHeader, STAMP_SIZE, Stamp, UNIT_SIZE, record_size,
+    Draft, Kind, LogFormat, Record, RecordHeader, STAMP_SIZE, Stamp, UNIT_SIZE, bury, record_size,
     relocate,
 };
 use stonecast_media::{MediaError, PersistentRegion, Pool, Region};
@@ -302,6 +302,31 @@ impl Journal {
         }
     }
 
+    /// Writes the tombstone of an expired record, of the same version, behind the last record of segment `to`, and stamps it like a
+    /// moved record.
+    pub fn bury(&mut self, to: u32, record: Record<'_>) -> Placed {
+        let next_sequence = self.sequences.next();
+        let (unit, generation) = self.end(to);
+        let position = self.format.position(to, unit);
+        let place = (position, generation, self.opening);
+        let tag = bury(&self.format, record, place, next_sequence, &mut self.record);
+        self.log
+            .write(position + STAMP_SIZE as u64, &self.record[STAMP_SIZE..]);
+        let placed = Placed {
+            segment: to,
+            unit,
+            generation,
+            size: record_size(record.key.len(), 0),
+            whole_size: self.record.len() as u64,
+            tag,
+        };
+        let sequence = record.header.sequence();
+        self.write_stamp(&placed, sequence);
+        self.space
+            .note_buried(to, placed.size, sequence, next_sequence);
+        placed
+    }
+
     /// Writes a record into the server's own segment for it, which has room.
     pub fn append(&mut self, draft: &Draft<'_>, purpose: Purpose) -> Placed {
         let segment = self
@@ -317,7 +342,7 @@ impl Journal {
             segment,
             unit,
             generation,
-            size: record_size(draft.key.len(), draft.value.len()),
+            size: draft.size(),
             whole_size: record.len() as u64,
             tag,
         }

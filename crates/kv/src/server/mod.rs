@@ -14,6 +14,8 @@
 //! | [`Shards`] | the keys, each in its shard: index and its tables, outcomes, live bytes | `shards.rs`, `shard/` |
 //! | [`Journal`] | the node's log: space, sequence, what awaits a persist | `journal.rs`, `space/` |
 //! | [`Clients`] | connections: sessions, leases, rights, their ends | `clients/` |
+//! | [`ServerTime`] | the time with which the expiry of keys is compared | `time.rs` |
+//! | [`Expiries`] | the moments of keys that expire | `expiries.rs` |
 //! | [`Cleaner`] | the segment that is being cleaned; [`Sweeper`] takes its steps | `clean/` |
 //! | [`Committer`] | the plan that makes the log durable | `commit.rs` |
 //! | [`Keeper`] | in a pool of a cluster: the ledger, which says what counts of the log | `keeper.rs` |
@@ -28,6 +30,7 @@ mod attendant;
 mod clean;
 mod clients;
 mod commit;
+mod expiries;
 mod journal;
 mod keeper;
 mod leads;
@@ -40,6 +43,7 @@ pub(crate) mod shard;
 mod shards;
 mod shortage;
 pub(crate) mod space;
+mod time;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -69,6 +73,7 @@ use clients::{
     publishing_refusal, settle_returned, wait_for_publishers,
 };
 use commit::Committer;
+use expiries::{Expiries, remove_expired};
 use journal::{Journal, Sequences};
 use keeper::Keeper;
 pub use leads::Offers;
@@ -81,6 +86,7 @@ pub use recovery::verify::{Verification, verify};
 use recovery::{Recovered, Role, recover};
 use report::Reporter;
 use shards::Shards;
+use time::ServerTime;
 
 /// The clients that may write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +167,8 @@ struct State {
     shards: Shards,
     journal: Journal,
     clients: Clients,
+    time: ServerTime,
+    expiries: Expiries,
     cleaner: Cleaner,
     /// `None`: the pool belongs to no cluster.
     keeper: Option<Keeper>,
@@ -172,6 +180,11 @@ impl State {
     /// The state of the node that this server is.
     fn node_mut(&mut self) -> &mut NodeState {
         self.node.as_mut().expect("this server is a node")
+    }
+
+    /// Whether keys have expired that are still in the index.
+    fn has_expired_keys(&self) -> bool {
+        self.expiries.are_due(self.time.running_ms())
     }
 
     /// The keeper of the node that this server is.
@@ -404,6 +417,7 @@ impl Server {
             leading.tend().await?;
         }
         let operations = pipeline.serve(&self.state).await?;
+        remove_expired(&mut self.state.borrow_mut())?;
         self.attendant.tend_log(&self.state).await?;
         Ok(operations)
     }
@@ -511,7 +525,8 @@ impl Server {
     /// The checks of the record are those of a client. For checks of a recovered pool, without a client and its fabric.
     pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         let file = self.pool.backing().name();
-        self.state.borrow().shards.peek(key, value, &file)
+        let state = self.state.borrow();
+        state.shards.peek(key, value, (&file, state.time.now_ms()))
     }
 
     /// Waits for arrivals or events, for a short while so that a stop is noticed, and hardly at all while there is work.
@@ -520,6 +535,7 @@ impl Server {
             let state = self.state.borrow();
             let node = state.node.as_ref();
             state.shards.is_growing()
+                || state.has_expired_keys()
                 || state.cleaner.has_credit()
                 || state.clients.departures.are_under_way()
                 || node.is_some_and(|node| node.elsewhere.waits())
@@ -606,6 +622,11 @@ impl State {
         // Opened by windows alone, to one client each.
         let log_region = device.register_persistent(pool.log(), Access::NONE)?;
         let shards = Shards::new(pool, &world, is_shared, keys, format)?;
+        let time = ServerTime::new(pool, runtime.clone());
+        let mut expiries = Expiries::default();
+        if time.is_used() {
+            shards.note_expiries(&mut expiries);
+        }
         let receives = Receives::new(&*device)?;
         let cleaner = Cleaner::new(space.heritage());
         let journal = Journal::new(pool, runtime.clone(), format, space, sequences);
@@ -623,6 +644,8 @@ impl State {
             shards,
             journal,
             clients,
+            time,
+            expiries,
             cleaner,
             keeper,
             node: None,

@@ -53,6 +53,7 @@ impl Reporter {
             journal,
             clients,
             keeper,
+            expiries,
             ..
         } = state;
         let [
@@ -87,6 +88,7 @@ impl Reporter {
             index_bytes: shards.index_bytes(),
             index_growths: shards.growths(),
             space_failures: journal.failures(),
+            expired: expiries.removed(),
         }
     }
 

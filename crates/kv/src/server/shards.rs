@@ -12,11 +12,12 @@ use stonecast_log::{LogFormat, RECORD_START_SIZE};
 use stonecast_media::{PersistentRegion, Pool};
 use stonecast_persist::Persisted;
 
+use super::expiries::Expiries;
 use super::journal::Journal;
 use super::leads::Leads;
 use super::recovery::rebuild::Keys;
 use super::recovery::survey::keys_of;
-use super::shard::{Change, Move, Shard};
+use super::shard::{Change, Move, Shard, note_expiries};
 use crate::error::StoreError;
 use crate::index::Table;
 use crate::wire::{Answer, KeyMap, Route, Verdict};
@@ -194,8 +195,15 @@ impl Shards {
         &self,
         key: &[u8],
         value: &mut Vec<u8>,
-        file: &str,
+        at: (&str, u64),
     ) -> Result<Option<u64>, StoreError> {
-        self.of(self.route(key).shard).peek(key, value, file)
+        self.of(self.route(key).shard).peek(key, value, at)
+    }
+
+    /// Notes the moments of all keys that expire, as a recovery found them.
+    pub fn note_expiries(&self, expiries: &mut Expiries) {
+        for (number, shard) in (0..).zip(&self.all) {
+            note_expiries(shard, number, expiries);
+        }
     }
 }

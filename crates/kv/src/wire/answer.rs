@@ -45,6 +45,7 @@ verdicts! {
     13 NotPrimary: "epoch of the node", "not the primary: the node does not lead the shard in the term that the client named, nothing was done";
     14 TooFewCopies: "copies of the shard", "too few copies: the policy of the cluster asks for more, nothing was done";
     15 TooLong: "bytes of the longest record", "too long: no copy takes a record of that length, nothing was done";
+    16 NoExpiry: "0", "no expiry: the server is of a cluster, which keeps no expiry, nothing was done";
 }
 
 impl Verdict {
@@ -59,6 +60,7 @@ pub(crate) const TAG_STAT: u8 = 0x41;
 pub(crate) const TAG_ACCESS: u8 = 0x42;
 pub(crate) const TAG_RIGHTS: u8 = 0x43;
 pub(crate) const TAG_READER_LEASE: u8 = 0x44;
+pub(crate) const TAG_TIME: u8 = 0x45;
 
 /// Stands for no shard in a reader's lease.
 const NO_SHARD: u32 = u32::MAX;
@@ -107,6 +109,22 @@ message! {
     held_ns: U64, "nanoseconds, from the moment at which the client sent the request, for which the memory of the covered shards tells the truth";
     lapsed: U32, "a shard that the node does not lead in the term that the client named, and that the client is no longer in; 0xffffffff: none";
     covered: U32, "the covered shards, bit N for shard N";
+}
+
+message! {
+    /// The server's time on the wire.
+    TimeBody, TIME:
+    now_ms: U64, "the server's time, milliseconds since 1970 in UTC";
+    mark_ms: U64, "durable mark: the server's time does not exceed it before the mark is raised, and goes on from the mark or above after a restart";
+}
+
+/// The server's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ServerTimeGrant {
+    /// Milliseconds since 1970.
+    pub now_ms: u64,
+    /// What has expired at the mark has expired after every restart.
+    pub mark_ms: u64,
 }
 
 /// A reader's lease on the shards that the client has entered.
@@ -202,6 +220,7 @@ pub(crate) enum Answer {
     Access(Accesses),
     Rights(RightsGrant),
     ReaderLease(ReaderLeaseGrant),
+    Time(ServerTimeGrant),
 }
 
 impl From<Verdict> for Answer {
@@ -231,6 +250,7 @@ impl AnswerWriter {
             Answer::Access(_) => size_of::<AccessBody>(),
             Answer::Rights(_) => size_of::<RightsBody>(),
             Answer::ReaderLease(_) => size_of::<ReaderLeaseBody>(),
+            Answer::Time(_) => size_of::<TimeBody>(),
         };
         if self.bytes.len() + size > ANSWER_SIZE_MAX {
             return false;
@@ -279,6 +299,14 @@ impl AnswerWriter {
                     covered: U32::new(grant.covered),
                 };
                 self.bytes.push(TAG_READER_LEASE);
+                self.bytes.extend_from_slice(body.as_bytes());
+            }
+            Answer::Time(ServerTimeGrant { now_ms, mark_ms }) => {
+                let body = TimeBody {
+                    now_ms: U64::new(*now_ms),
+                    mark_ms: U64::new(*mark_ms),
+                };
+                self.bytes.push(TAG_TIME);
                 self.bytes.extend_from_slice(body.as_bytes());
             }
             Answer::Rights(grant) => {
@@ -336,6 +364,14 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
                 rkey: rkey.get(),
             };
             (Answer::Lease(grant), rest)
+        }
+        TAG_TIME => {
+            let (body, rest) = TimeBody::read_from_prefix(rest).ok()?;
+            let grant = ServerTimeGrant {
+                now_ms: body.now_ms.get(),
+                mark_ms: body.mark_ms.get(),
+            };
+            (Answer::Time(grant), rest)
         }
         TAG_STAT => {
             let (words, rest) = <[U64; COUNTERS]>::read_from_prefix(rest).ok()?;
@@ -478,6 +514,10 @@ mod tests {
             }),
             Answer::Stat(std::array::from_fn(|i| i as u64)),
             Answer::Access(accesses),
+            Answer::Time(ServerTimeGrant {
+                now_ms: 2_000_000_000_000,
+                mark_ms: u64::MAX,
+            }),
             Answer::ReaderLease(ReaderLeaseGrant {
                 held_ns: 9 << 40,
                 lapsed: None,

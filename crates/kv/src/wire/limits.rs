@@ -6,7 +6,7 @@ pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use crate::error::StoreError;
 
 /// Version of the messages between client and server. A peer of another version is refused.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// Operations of one client that wait for an answer. The client posts a receive buffer for the answer of each, so that the server
 /// always finds one.
@@ -66,6 +66,9 @@ pub const ROOM_WAIT_NS: u64 = 20_000_000_000;
 /// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all clients
 /// learns the outcome of the first attempt. Each of several shards remembers its part, and 1024 at least.
 pub const OUTCOMES_MAX: usize = 32_768;
+/// The server's time goes on as fast as a client's clock but for one part in 2^9 of the time that passes: the server's time
+/// follows the wall clock by one part in 2^11, and each of the two clocks may deviate by 700 millionths.
+pub(crate) const TIME_DRIFT_SHIFT: u32 = 9;
 /// Keys whose places a client remembers by default: 1 MiB, which the caches nearest to a processor hold.
 pub const LOCATIONS: usize = 65_536;
 /// Attempts of a reader that sees a record change during the read, before the reader reports damage. An attempt fails only

@@ -19,7 +19,8 @@ mod tables;
 mod word;
 
 pub(crate) use answer::{
-    Accesses, Answer, AnswerWriter, Grant, ReaderLeaseGrant, RightsGrant, Verdict, next_answer,
+    Accesses, Answer, AnswerWriter, Grant, ReaderLeaseGrant, RightsGrant, ServerTimeGrant, Verdict,
+    next_answer,
 };
 pub(crate) use bucket::{
     BUCKET_WORDS, Bucket, CONTROL_OFFSET, Candidates, INDEX_BITS_MAX, MOVED, table_size,

@@ -44,6 +44,8 @@ pub(crate) enum Request<'a> {
     Publish,
     /// Lease the memory of all shards that the client has entered to the client's reads.
     ReaderLease,
+    /// Ask for the server's time.
+    Time,
 }
 
 /// The lease that a client gives back.
@@ -66,7 +68,7 @@ message! {
 
 /// The kinds and their names, in the order of their numbers, from 1.
 #[cfg(test)]
-pub(crate) const KINDS: [&str; 10] = [
+pub(crate) const KINDS: [&str; 11] = [
     "lease",
     "release",
     "delete",
@@ -77,6 +79,7 @@ pub(crate) const KINDS: [&str; 10] = [
     "outcome",
     "publish",
     "reader's lease",
+    "time",
 ];
 
 const _: () = assert!(size_of::<RequestHeader>() + REPORT_SIZE <= REQUEST_SIZE_MAX);
@@ -142,6 +145,7 @@ impl<'a> Request<'a> {
             }
             Self::Publish => header.kind = 9,
             Self::ReaderLease => header.kind = 10,
+            Self::Time => header.kind = 11,
         }
         into.clear();
         into.extend_from_slice(header.as_bytes());
@@ -190,6 +194,7 @@ impl<'a> Request<'a> {
             }),
             9 if tail.is_empty() => Some(Self::Publish),
             10 if tail.is_empty() => Some(Self::ReaderLease),
+            11 if tail.is_empty() => Some(Self::Time),
             _ => None,
         }
     }
@@ -219,6 +224,7 @@ mod tests {
             ),
             (9, Request::Publish),
             (10, Request::ReaderLease),
+            (11, Request::Time),
             (2, Request::Release(Release { slot: 3 })),
             (
                 3,

@@ -57,6 +57,11 @@ fn answers() -> String {
             size(answer::READER_LEASE),
             "a reader's lease, see below",
         ),
+        (
+            answer::TAG_TIME,
+            size(answer::TIME),
+            "the server's time, see below",
+        ),
     ] {
         writeln!(table, "| {tag:#x} | {bytes} bytes | {meaning} |")
             .expect("a String takes everything");
@@ -90,6 +95,7 @@ fn the_page_of_the_protocol_agrees_with_the_types() {
         ("access", table(answer::ACCESS)),
         ("rights", table(answer::RIGHTS)),
         ("reader's lease", table(answer::READER_LEASE)),
+        ("time", table(answer::TIME)),
         ("report", report()),
     ] {
         let (_, rest) = page

@@ -8,6 +8,7 @@ mod cleaning;
 mod cluster;
 mod crash;
 mod damage;
+mod expiry;
 mod fabric;
 mod fencing;
 mod forged;

@@ -1,9 +1,9 @@
-//! The story of each seeded bug of the store in a cluster finds the bug, and finds nothing without it.
+//! The story of each seeded bug of expiry, and of the store in a cluster, finds the bug, and finds nothing without it.
 
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{cluster, nodes, pools_of_clusters, terms};
+use crate::{cluster, expiry, nodes, pools_of_clusters, terms};
 
 /// The story that finds each bug.
 const STORIES: [(Mutant, fn()); 7] = [
@@ -72,6 +72,43 @@ const STORIES_OF_NODES: [(Mutant, fn()); 8] = [
         nodes::leaving::a_node_that_has_left_a_shard_starts_again_after_a_power_cut,
     ),
 ];
+
+/// The story that finds each bug of keys that expire.
+const STORIES_OF_EXPIRY: [(Mutant, fn()); 7] = [
+    (
+        Mutant::ExpiryIgnoredByReader,
+        expiry::an_expired_key_is_absent_on_every_path,
+    ),
+    (
+        Mutant::DriftIgnored,
+        expiry::a_client_with_a_slow_clock_reads_no_expired_key,
+    ),
+    (
+        Mutant::ExpiredIsPresent,
+        expiry::a_write_on_condition_of_absence_is_done_from_the_moment_on,
+    ),
+    (
+        Mutant::ExpiredLeavesNoTombstone,
+        expiry::an_expired_key_whose_record_is_cleaned_away_does_not_get_its_older_value_back,
+    ),
+    (
+        Mutant::TimeMarkForgotten,
+        expiry::a_clock_that_is_set_back_between_two_runs_resurrects_nothing,
+    ),
+    (
+        Mutant::TimeBeyondMark,
+        expiry::what_was_absent_long_after_the_last_mark_is_absent_after_a_restart,
+    ),
+    (
+        Mutant::WallClockBelieved,
+        expiry::a_clock_that_is_set_back_in_a_run_resurrects_nothing,
+    ),
+];
+
+#[test]
+fn every_seeded_bug_of_expiry_is_found() {
+    by_stories("kv/expiry", &STORIES_OF_EXPIRY);
+}
 
 #[test]
 fn every_seeded_bug_of_the_store_in_a_cluster_is_found() {

@@ -20,8 +20,8 @@ use super::{
 pub const RECORD_BODY_SIZE_MAX: usize =
     super::HEADER_SIZE_MAX - TAGGED_FROM + KEY_SIZE_MAX + VALUE_SIZE_MAX;
 
-/// Bits of the facts below the generation.
-const WITHOUT_GENERATION: u64 = (1 << super::GENERATION_SHIFT) - 1;
+/// Bits of the facts beside the generation.
+const WITHOUT_GENERATION: u64 = !((super::GENERATION_MAX as u64) << super::GENERATION_SHIFT);
 
 /// A record that came as the body of an entry.
 #[derive(Clone, Debug)]
@@ -49,6 +49,9 @@ pub enum BodyFault {
     /// The record names a generation of a segment, which says nothing here.
     #[error("a record of generation {0} as a body")]
     Generation(u32),
+    /// The record has an expiry, which no copy keeps yet.
+    #[error("a record with an expiry as a body")]
+    Expiry,
 }
 
 impl Draft<'_> {
@@ -89,6 +92,9 @@ impl RecordBody {
         if header.generation() != 0 {
             return Err(BodyFault::Generation(header.generation()));
         }
+        if header.expires().is_some() {
+            return Err(BodyFault::Expiry);
+        }
         Ok(Self { header, bytes })
     }
 
@@ -115,6 +121,7 @@ mod tests {
             kind,
             condition: Condition::Version(7),
             token,
+            expires: None,
             key: b"key",
             value,
         }
@@ -166,7 +173,7 @@ mod tests {
         };
         assert_eq!(RecordBody::read(1, &longer).unwrap_err(), size);
         let mut placed = whole;
-        placed[7] = 1;
+        placed[7] = 0x40;
         let refused = RecordBody::read(1, &placed).unwrap_err();
         assert!(matches!(refused, BodyFault::Generation(_)), "{refused}");
     }

@@ -7,6 +7,7 @@
 //! records, but not forged ones. A stamp detects those; see [`crate::Stamp`].
 
 mod body;
+mod expiry;
 mod reading;
 
 use stonecast_base::mutant;
@@ -18,6 +19,7 @@ use crate::layout::layout;
 use crate::stamp::Links;
 
 pub use body::{BodyFault, RECORD_BODY_SIZE_MAX, RecordBody};
+pub use expiry::{Expiry, NoMoment};
 pub use reading::{Reading, read_of_key};
 
 /// Bytes needed to read a header: the first unit of a record.
@@ -28,13 +30,15 @@ pub const STAMP_SIZE: usize = std::mem::offset_of!(StartBytes, tag);
 pub const KEY_SIZE_MAX: usize = 1024;
 /// Bytes of the longest value.
 pub const VALUE_SIZE_MAX: usize = 1 << 20;
-/// The last generation of a segment: records store it in 30 bits.
-pub const GENERATION_MAX: u32 = (1 << 30) - 1;
+/// The last generation of a segment: records store it in 29 bits.
+pub const GENERATION_MAX: u32 = (1 << 29) - 1;
 
 /// Bytes before the key of a record with neither token nor moment.
 const HEADER_SIZE_MIN: usize = std::mem::offset_of!(StartBytes, more);
-/// Bytes before the key of a record with both.
+/// Bytes before the key of a record with both, and no expiry.
 const HEADER_SIZE_MAX: usize = HEADER_SIZE_MIN + 16;
+/// Bytes that an expiry takes.
+const EXPIRY_SIZE: usize = 8;
 /// Start of the tagged bytes, after the stamp and the tag.
 const TAGGED_FROM: usize = std::mem::offset_of!(StartBytes, facts);
 /// Bits of the generation that an index word carries.
@@ -47,12 +51,12 @@ layout! {
     commit_tag: U64, "server", "SipHash-2-4 under the pool's secret; see below";
     links: U64, "server", "previous, durable, opening; see below";
     tag: U64, "writer", "XXH3-64 of bytes 32 to the end of the value; seed: the pool's tag key XOR ((position + opening modulo 2^16 × 2^40) × 0x9e3779b97f4a7c15 mod 2^64)";
-    facts: U64, "writer", "what, size of the key, rule, generation; see below";
-    more: [u8; 24], "writer", "token (8 bytes) if the facts say so, moment (8 bytes) if they say so, key, value";
+    facts: U64, "writer", "what, size of the key, rule, generation, whether there is an expiry; see below";
+    more: [u8; 24], "writer", "token (8 bytes) if the facts say so, moment (8 bytes) if they say so, expiry (8 bytes) if they say so, key, value";
 }
 
 /// Bits of the facts, from the lowest: what the record does, size of its key less 1, whether it has a token, its rule, the
-/// generation.
+/// generation, whether it has an expiry.
 const WHAT_MASK: u64 = (1 << 21) - 1;
 const KEY_SIZE_SHIFT: u32 = 21;
 const KEY_SIZE_MASK: u64 = (1 << 10) - 1;
@@ -60,6 +64,7 @@ const HAS_TOKEN: u64 = 1 << 31;
 const RULE_SHIFT: u32 = 32;
 const RULE_MASK: u64 = 3;
 const GENERATION_SHIFT: u32 = 34;
+const HAS_EXPIRY: u64 = 1 << 63;
 
 /// Effect of a record: codes from [`PUT_FROM`] on are puts whose value has that many bytes more. 0
 /// is no code, so zeros are not a record.
@@ -110,6 +115,9 @@ pub enum RecordFault {
     /// The token is 0, which names no operation.
     #[error("a token of 0")]
     Token,
+    /// The expiry is 0, which is no moment, or that of a delete.
+    #[error("an expiry that no record has")]
+    Expiry,
     /// The value is too long.
     #[error("value of {0} bytes, expected at most {VALUE_SIZE_MAX}")]
     ValueSize(u32),
@@ -155,17 +163,28 @@ pub struct Draft<'a> {
     pub condition: Condition,
     /// Names the operation; 0: the operation is never retried.
     pub token: u64,
+    /// The moment from which on the key is absent; `None` for a delete.
+    pub expires: Option<Expiry>,
     /// 1 to [`KEY_SIZE_MAX`] bytes.
     pub key: &'a [u8],
     /// At most [`VALUE_SIZE_MAX`] bytes; none for a delete.
     pub value: &'a [u8],
 }
 
-/// Bytes that a record takes in the log, in whole units: enough for the longest form of a record of
+/// Bytes that a record without an expiry takes in the log, in whole units: enough for the longest form of such a record of
 /// this key and value, so that moving it takes no more.
 #[inline]
 pub const fn record_size(key_size: usize, value_size: usize) -> u64 {
     ((HEADER_SIZE_MAX + key_size + value_size) as u64).next_multiple_of(UNIT_SIZE)
+}
+
+/// [`record_size`] of a record with the expiry `expires`.
+#[inline]
+pub const fn record_size_until(key_size: usize, value_size: usize, expires: Option<Expiry>) -> u64 {
+    match expires {
+        Some(_) => record_size(key_size, EXPIRY_SIZE + value_size),
+        None => record_size(key_size, value_size),
+    }
 }
 
 /// The facts of a record, without its sizes and whether it has a token.
@@ -174,6 +193,7 @@ struct Facts {
     rule: u64,
     moment: u64,
     token: u64,
+    expires: Option<Expiry>,
     generation: u32,
 }
 
@@ -189,7 +209,7 @@ impl Facts {
         into: &mut Vec<u8>,
     ) -> u64 {
         into.clear();
-        into.reserve(record_size(key.len(), value.len()) as usize);
+        into.reserve(record_size_until(key.len(), value.len(), self.expires) as usize);
         into.extend_from_slice(&[0; TAGGED_FROM]);
         self.write(key, value, into);
         let tag = format.tag(position, opening, &into[TAGGED_FROM..]);
@@ -211,13 +231,21 @@ impl Facts {
             | (key.len() as u64 - 1) << KEY_SIZE_SHIFT
             | if self.token == 0 { 0 } else { HAS_TOKEN }
             | self.rule << RULE_SHIFT
-            | u64::from(self.generation) << GENERATION_SHIFT;
+            | u64::from(self.generation) << GENERATION_SHIFT
+            | if self.expires.is_none() {
+                0
+            } else {
+                HAS_EXPIRY
+            };
         into.extend_from_slice(&facts.to_le_bytes());
         if self.token != 0 {
             into.extend_from_slice(&self.token.to_le_bytes());
         }
         if has_moment(self.rule) {
             into.extend_from_slice(&self.moment.to_le_bytes());
+        }
+        if let Some(expires) = self.expires {
+            into.extend_from_slice(&expires.ms().to_le_bytes());
         }
         into.extend_from_slice(key);
         into.extend_from_slice(value);
@@ -258,6 +286,10 @@ impl Draft<'_> {
             self.kind == Kind::Put || self.value.is_empty(),
             "a delete has no value"
         );
+        assert!(
+            self.kind == Kind::Put || self.expires.is_none(),
+            "a delete has no expiry"
+        );
         let facts = self.facts(generation);
         facts.encode(format, (position, opening), self.key, self.value, into)
     }
@@ -273,14 +305,21 @@ impl Draft<'_> {
             rule,
             moment,
             token: self.token,
+            expires: self.expires,
             generation,
         }
+    }
+
+    /// Bytes that the record takes in the log, in whole units.
+    #[inline]
+    pub const fn size(&self) -> u64 {
+        record_size_until(self.key.len(), self.value.len(), self.expires)
     }
 }
 
 /// Encodes the record `found` for another place, to which it is moved when `next_sequence` is the
-/// next sequence to be given out, and returns its tag; see [`Draft::encode`]. Kind, token, key and
-/// value stay the same; the condition was decided long ago. The record takes the same number of
+/// next sequence to be given out, and returns its tag; see [`Draft::encode`]. Kind, token, expiry, key
+/// and value stay the same; the condition was decided long ago. The record takes the same number of
 /// units.
 pub fn relocate(
     format: &LogFormat,
@@ -295,9 +334,30 @@ pub fn relocate(
         rule: MOVED,
         moment: next_sequence,
         token: header.token(),
+        expires: header.expires(),
         generation,
     };
     facts.encode(format, (position, opening), key, value, into)
+}
+
+/// [`relocate`] of a put whose expiry has come: the copy is a tombstone of the same version, without value and expiry.
+pub fn bury(
+    format: &LogFormat,
+    found: Record<'_>,
+    (position, generation, opening): (u64, u32, u32),
+    next_sequence: u64,
+    into: &mut Vec<u8>,
+) -> u64 {
+    let Record { header, key, .. } = found;
+    let facts = Facts {
+        kind: Kind::Delete,
+        rule: MOVED,
+        moment: next_sequence,
+        token: header.token(),
+        expires: None,
+        generation,
+    };
+    facts.encode(format, (position, opening), key, &[], into)
 }
 
 impl RecordHeader {
@@ -313,6 +373,9 @@ impl RecordHeader {
         }
         if header.has_token() && header.word(0) == 0 {
             return Err(RecordFault::Token);
+        }
+        if header.has_expiry() && (header.expires().is_none() || header.kind() == Kind::Delete) {
+            return Err(RecordFault::Expiry);
         }
         Ok(header)
     }
@@ -356,7 +419,12 @@ impl RecordHeader {
         self.facts() & HAS_TOKEN != 0
     }
 
-    /// The first or second word after the facts.
+    #[inline]
+    fn has_expiry(&self) -> bool {
+        self.facts() & HAS_EXPIRY != 0
+    }
+
+    /// One of the three words after the facts.
     #[inline]
     fn word(&self, index: usize) -> u64 {
         u64::from_le_bytes(self.0.more.as_chunks().0[index])
@@ -371,7 +439,22 @@ impl RecordHeader {
     /// Start of the key: bytes of stamp and header.
     #[inline]
     pub fn key_start(&self) -> usize {
+        self.words_size() + EXPIRY_SIZE * usize::from(self.has_expiry())
+    }
+
+    /// Bytes before the expiry, or before the place where it would be.
+    #[inline]
+    fn words_size(&self) -> usize {
         HEADER_SIZE_MIN + 8 * (usize::from(self.has_token()) + usize::from(has_moment(self.rule())))
+    }
+
+    /// The moment from which on the key is absent.
+    #[inline]
+    pub fn expires(&self) -> Option<Expiry> {
+        let word = (self.words_size() - HEADER_SIZE_MIN) / 8;
+        self.has_expiry()
+            .then(|| Expiry::at_ms(self.word(word)))
+            .flatten()
     }
 
     /// Bytes of the record up to the end of its value: the bytes after it in its last unit mean
@@ -384,7 +467,8 @@ impl RecordHeader {
     /// Bytes that the record takes in the log, in whole units.
     #[inline]
     pub fn size(&self) -> u64 {
-        record_size(self.key_size(), self.value_size())
+        let expiry = EXPIRY_SIZE * usize::from(self.has_expiry());
+        record_size(self.key_size(), self.value_size() + expiry)
     }
 
     /// Units that the record takes.
@@ -448,7 +532,7 @@ impl RecordHeader {
     /// Generation of the segment.
     #[inline]
     pub fn generation(&self) -> u32 {
-        (self.facts() >> GENERATION_SHIFT) as u32
+        (self.facts() >> GENERATION_SHIFT) as u32 & GENERATION_MAX
     }
 
     /// The tag stored in the header.
@@ -504,6 +588,7 @@ impl std::fmt::Debug for RecordHeader {
             .field("key_size", &self.key_size())
             .field("value_size", &self.value_size())
             .field("token", &self.token())
+            .field("expires", &self.expires())
             .field("generation", &self.generation())
             .field("opening", &self.opening())
             .field("tag", &format_args!("{:#018x}", self.tag()))

@@ -7,9 +7,11 @@
 //! beforehand, and is compared at once:
 //!
 //! ```text
-//!   facts   | generation, low 10 of 30 bits | rule | token? | size of the key | what: a value of so many bytes |
-//!             known                                           known             bounds the rest
+//!   facts   | expiry? | generation, low 10 of 29 bits | rule | token? | size of the key | what: a value of so many bytes |
+//!             no        known                                           known             bounds the rest
 //! ```
+//!
+//! A record with an expiry is left to the check as well, so that a record without one costs nothing more.
 //!
 //! Invariant: the function trusts no record before it has compared the tag; before that, the
 //! record's own facts decide only how many of the bytes the tag is computed over.
@@ -18,9 +20,9 @@ use stonecast_base::mutant;
 use zerocopy::FromBytes as _;
 
 use super::{
-    GENERATION_LOW_MASK, GENERATION_SHIFT, HAS_TOKEN, HEADER_SIZE_MIN, KEY_SIZE_MASK, KEY_SIZE_MAX,
-    KEY_SIZE_SHIFT, MOVED, PUT_FROM, RULE_SHIFT, StartBytes, TAGGED_FROM, VALUE_SIZE_MAX, VERSION,
-    WHAT_MASK, has_moment,
+    GENERATION_LOW_MASK, GENERATION_SHIFT, HAS_EXPIRY, HAS_TOKEN, HEADER_SIZE_MIN, KEY_SIZE_MASK,
+    KEY_SIZE_MAX, KEY_SIZE_SHIFT, MOVED, PUT_FROM, RULE_SHIFT, StartBytes, TAGGED_FROM,
+    VALUE_SIZE_MAX, VERSION, WHAT_MASK, has_moment,
 };
 use crate::format::LogFormat;
 use crate::stamp::Links;
@@ -39,8 +41,8 @@ pub struct Reading<'a> {
 }
 
 /// The record of `key`, if `bytes`, at least a unit, start with a stamped whole record that gives
-/// the key a value and belongs at `position` in a segment of a generation with these low bits.
-/// `None`: another record, a damaged one, or none; see [`check_read`](super::check_read).
+/// the key a value for good and belongs at `position` in a segment of a generation with these low bits.
+/// `None`: another record, one with an expiry, a damaged one, or none; see [`check_read`](super::check_read).
 #[inline(always)]
 pub fn read_of_key<'a>(
     format: &LogFormat,
@@ -72,9 +74,9 @@ pub fn read_of_key<'a>(
     let value_size = (facts & WHAT_MASK).wrapping_sub(PUT_FROM) as usize;
     if (facts ^ known)
         & (if is_unchecked {
-            KEY_SIZE
+            KEY_SIZE | HAS_EXPIRY
         } else {
-            KEY_SIZE | GENERATION_LOW
+            KEY_SIZE | HAS_EXPIRY | GENERATION_LOW
         })
         != 0
         || value_size > VALUE_SIZE_MAX

@@ -15,6 +15,7 @@ fn draft<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
         kind: Kind::Put,
         condition: Condition::None,
         token: 11,
+        expires: None,
         key,
         value,
     }
@@ -79,6 +80,90 @@ fn token_and_moment_take_bytes_only_where_there_are_any() {
     assert_eq!(size(1, Condition::None), 48 + 8);
     assert_eq!(size(0, Condition::Version(7)), 48 + 8);
     assert_eq!(size(1, Condition::Version(7)), 56 + 8);
+}
+
+/// Needs the flag in the facts: only a record with an expiry has room for one.
+#[test]
+fn an_expiry_is_read_back_from_every_form_of_a_record_and_stays_when_the_record_is_moved() {
+    let (format, expires) = (format(4096, 2), Expiry::at_ms(2_000_000_000_123));
+    for (token, condition) in [
+        (0, Condition::None),
+        (11, Condition::None),
+        (0, Condition::Version(7)),
+        (11, Condition::Version(7)),
+    ] {
+        for size in 0..70 {
+            let value = vec![7; size];
+            let plain = Draft {
+                token,
+                condition,
+                ..draft(b"key", &value)
+            };
+            let draft = Draft { expires, ..plain };
+            let bytes = encoded(&draft);
+            assert_eq!(bytes.len(), encoded(&plain).len() + 8);
+            let found = check(&format, 256, PLACE, &bytes).unwrap();
+            let header = found.header;
+            assert_eq!((header.expires(), header.generation()), (expires, 3));
+            assert_eq!((found.key, found.value), (draft.key, draft.value));
+            assert_eq!((header.token(), header.condition()), (token, condition));
+            assert_eq!(header.size(), draft.size());
+            let mut moved = Vec::new();
+            relocate(&format, found, (512, GENERATION_MAX, 6), 77, &mut moved);
+            let there = check(&format, 512, (GENERATION_MAX, 6), &moved).unwrap();
+            assert_eq!(there.header.expires(), expires);
+            assert_eq!((there.key, there.value), (draft.key, draft.value));
+            assert_eq!(there.header.size(), header.size());
+            assert!(there.header.whole_size() <= there.header.size());
+            assert_eq!(read_of_key(&format, 256, 3, b"key", &stamped(bytes)), None);
+        }
+    }
+}
+
+/// The record as a reader finds it.
+fn stamped(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[0] = 77;
+    bytes[22] = 5;
+    bytes.resize(bytes.len().max(RECORD_START_SIZE), 0xee);
+    bytes
+}
+
+#[test]
+fn an_expired_record_is_buried_under_a_tombstone_of_its_version() {
+    let format = format(4096, 2);
+    let bytes = encoded(&Draft {
+        expires: Expiry::at_ms(1),
+        ..draft(b"key", &[9; 200])
+    });
+    let found = check(&format, 256, PLACE, &bytes).unwrap();
+    let mut buried = Vec::new();
+    bury(&format, found, (512, 4, 6), 77, &mut buried);
+    let there = check(&format, 512, (4, 6), &buried).unwrap();
+    let header = there.header;
+    assert_eq!((header.kind(), header.token()), (Kind::Delete, 11));
+    assert_eq!((header.expires(), header.moved_at()), (None, Some(77)));
+    assert_eq!((there.key, header.size()), (&b"key"[..], record_size(3, 0)));
+}
+
+#[test]
+fn an_expiry_that_no_record_has_is_a_fault() {
+    let bytes = encoded(&Draft {
+        expires: Expiry::at_ms(1),
+        ..draft(b"key", b"value")
+    });
+    let parse = |bytes: &[u8]| {
+        let mut start = [0; RECORD_START_SIZE];
+        start.copy_from_slice(&bytes[..RECORD_START_SIZE]);
+        RecordHeader::parse(&start).map(drop)
+    };
+    let mut zero = stamped(bytes.clone());
+    zero[48..56].fill(0);
+    assert_eq!(parse(&zero), Err(RecordFault::Expiry));
+    let mut delete = stamped(bytes);
+    let facts = u64::from_le_bytes(*delete[32..].first_chunk().unwrap());
+    let facts = facts & !WHAT_MASK | DELETE;
+    delete[32..40].copy_from_slice(&facts.to_le_bytes());
+    assert_eq!(parse(&delete), Err(RecordFault::Expiry));
 }
 
 /// The cleaner depends on this: the needed records of a segment fit into another one. Needs room
@@ -326,6 +411,7 @@ fn a_reader_finds_the_record_of_a_key_exactly_where_the_check_and_a_comparison_f
                         kind,
                         condition,
                         token,
+                        expires: None,
                         key,
                         value,
                     }

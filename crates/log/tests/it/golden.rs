@@ -55,6 +55,7 @@ fn the_bytes_of_a_few_thousand_records_never_change() {
                     kind,
                     condition,
                     token: random.random(),
+                    expires: None,
                     key: &key,
                     value: &value,
                 };

@@ -60,6 +60,7 @@ fn stamped(sequence: u64, kind: Kind, token: u64) -> RecordHeader {
         kind,
         condition: Condition::Absent,
         token,
+        expires: None,
         key: b"key",
         value: b"",
     };

@@ -168,6 +168,7 @@ impl<'m> Server<'m> {
             kind: Kind::Put,
             condition: Condition::None,
             token: 0,
+            expires: None,
             key,
             value,
         };

@@ -41,6 +41,7 @@ impl<'m> Writer<'m> {
             kind: Kind::Put,
             condition: Condition::None,
             token: 0,
+            expires: None,
             key,
             value,
         };

@@ -11,8 +11,8 @@ use crate::pool::content::Content;
 use crate::pool::geometry::{check_geometry, check_shards};
 use crate::pool::layout::{
     COMPATIBLE, COMPATIBLE_HOME, COMPATIBLE_SHARDS, HeaderBytes, INCOMPATIBLE,
-    INCOMPATIBLE_APPENDED, INCOMPATIBLE_CLUSTER, INCOMPATIBLE_MEMBER, INCOMPATIBLE_PUBLISHED,
-    INCOMPATIBLE_STRUCTURES, MAGIC, SIZE, VERSION, checksum,
+    INCOMPATIBLE_APPENDED, INCOMPATIBLE_CLUSTER, INCOMPATIBLE_EXPIRY, INCOMPATIBLE_MEMBER,
+    INCOMPATIBLE_PUBLISHED, INCOMPATIBLE_STRUCTURES, MAGIC, SIZE, VERSION, checksum,
 };
 use crate::pool::membership::Membership;
 use crate::pool::options::PoolOptions;
@@ -267,6 +267,13 @@ impl Header {
                 offset_of!(HeaderBytes, reserved_lease),
                 bytes.reserved_lease.as_bytes(),
             ),
+            (
+                offset_of!(HeaderBytes, time_mark),
+                match self.time_mark() {
+                    Some(_) => &[],
+                    None => bytes.time_mark.as_bytes(),
+                },
+            ),
             (offset_of!(HeaderBytes, reserved), &bytes.reserved[..]),
         ];
         for (offset, field) in reserved {
@@ -348,6 +355,15 @@ impl Header {
         next
     }
 
+    /// The header of a pool whose server's time may go up to `mark_ms`, and whose records may have an expiry.
+    pub fn timed(&self, mark_ms: u64) -> Self {
+        let mut next = self.changed();
+        let bytes = &mut next.bytes;
+        bytes.incompatible = U64::new(bytes.incompatible.get() | INCOMPATIBLE_EXPIRY);
+        bytes.time_mark = U64::new(mark_ms);
+        next
+    }
+
     /// The header of the pool of a node in that configuration.
     pub fn member(&self, membership: Membership) -> Self {
         let Membership {
@@ -388,6 +404,11 @@ impl Header {
     /// Whether other nodes have ever appended to this pool.
     pub fn is_appended(&self) -> bool {
         self.bytes.incompatible.get() & INCOMPATIBLE_APPENDED != 0
+    }
+    /// The mark of the server's time; `None`: no record of the pool has ever had an expiry.
+    pub fn time_mark(&self) -> Option<u64> {
+        let is_timed = self.bytes.incompatible.get() & INCOMPATIBLE_EXPIRY != 0;
+        is_timed.then(|| self.bytes.time_mark.get())
     }
     pub fn read_only_compatible(&self) -> u64 {
         self.bytes.read_only_compatible.get()

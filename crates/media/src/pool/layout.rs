@@ -19,7 +19,8 @@ pub(super) const INCOMPATIBLE: u64 = INCOMPATIBLE_PUBLISHED
     | INCOMPATIBLE_APPENDED
     | INCOMPATIBLE_CLUSTER
     | INCOMPATIBLE_MEMBER
-    | INCOMPATIBLE_STRUCTURES;
+    | INCOMPATIBLE_STRUCTURES
+    | INCOMPATIBLE_EXPIRY;
 /// Clients have published: the log may hold void records.
 pub(super) const INCOMPATIBLE_PUBLISHED: u64 = 1;
 /// Segments may be filled by appends.
@@ -30,6 +31,8 @@ pub(super) const INCOMPATIBLE_CLUSTER: u64 = 4;
 pub(super) const INCOMPATIBLE_MEMBER: u64 = 8;
 /// The log holds data structures, and no records of keys and values.
 pub(super) const INCOMPATIBLE_STRUCTURES: u64 = 16;
+/// Records may have an expiry, and the header has the mark of the server's time.
+pub(super) const INCOMPATIBLE_EXPIRY: u64 = 32;
 /// The compatible features that this program knows, as bits.
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME | COMPATIBLE_SHARDS;
 /// The header has the home of the pool. A program that does not know the feature leaves the field as it is.
@@ -76,7 +79,8 @@ pub(super) struct HeaderBytes {
     pub lease_tick: U64,
     pub lease_drift: U32,
     pub reserved_lease: U32,
-    pub reserved: [u8; 3848],
+    pub time_mark: U64,
+    pub reserved: [u8; 3840],
 }
 
 /// Bytes of one copy.
@@ -111,7 +115,7 @@ fields! {
     version: "format version, 2",
     size: "bytes of this copy, 4096",
     checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
-    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill. Bit 2: a pool of a cluster, so a ledger says which records count, and `cluster seed` is there. Bit 3: the pool of a node, which must not serve it in an earlier configuration, and the fields from `cluster` to `lease drift` are there. Bit 4: the log holds data structures (`structures.md`), and no keys and values",
+    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill. Bit 2: a pool of a cluster, so a ledger says which records count, and `cluster seed` is there. Bit 3: the pool of a node, which must not serve it in an earlier configuration, and the fields from `cluster` to `lease drift` are there. Bit 4: the log holds data structures (`structures.md`), and no keys and values. Bit 5: records may have an expiry, and `time mark` is there",
     read_only_compatible: "feature bits; a program that does not know one of them reads the pool and writes nothing",
     compatible: "feature bits; a program that does not know one of them keeps it and goes on. Bit 0: `home` is there. Bit 1: `shards` is there",
     generation: "grows by 1 with each change of the header; of two valid copies the one with the higher generation counts",
@@ -140,6 +144,7 @@ fields! {
     lease_tick: "greatest age of the time that a clock shows, under that lease, in ns",
     lease_drift: "greatest deviation of a clock's rate, under that lease, in millionths",
     reserved_lease: "zero",
+    time_mark: "the server's time, in ms since 1970 in UTC, does not exceed this mark, and goes on from the mark or above after a restart; 0 without incompatible bit 5",
     reserved: "zero, unless unknown read-only compatible or compatible bits are set; then kept as found",
 }
 
@@ -160,7 +165,7 @@ const _: () = {
         offset_of!(HeaderBytes, shards) == 168 && offset_of!(HeaderBytes, reserved_shards) == 172
     );
     assert!(
-        offset_of!(HeaderBytes, cluster_seed) == 176 && offset_of!(HeaderBytes, reserved) == 248
+        offset_of!(HeaderBytes, cluster_seed) == 176 && offset_of!(HeaderBytes, time_mark) == 248
     );
     let mut next = 0;
     let mut index = 0;

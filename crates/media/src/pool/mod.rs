@@ -25,6 +25,7 @@ mod header;
 mod layout;
 mod membership;
 mod options;
+mod time_mark;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -48,6 +49,7 @@ pub(crate) use layout::MAGIC as HEADER_MAGIC;
 pub use layout::header_table;
 pub use membership::{Membership, MembershipCell};
 pub use options::PoolOptions;
+pub use time_mark::TimeMark;
 
 /// The purpose of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,6 +352,11 @@ impl Pool {
     /// The place that keeps the configuration of its cluster in which the node of this pool last was.
     pub fn membership(&self) -> MembershipCell {
         MembershipCell::new(self.backing(), self.header.clone())
+    }
+
+    /// The place that keeps the mark of the server's time.
+    pub fn time_mark(&self) -> TimeMark {
+        TimeMark::new(self.backing(), self.header.clone())
     }
 
     /// The platform, as the operator declared it.

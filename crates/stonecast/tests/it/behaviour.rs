@@ -8,6 +8,7 @@ fn entry(value: &str, version: u64) -> Option<Entry> {
     Some(Entry {
         value: value.into(),
         version,
+        expires: None,
     })
 }
 
@@ -120,6 +121,7 @@ fn an_iteration_finds_every_record_in_the_order_of_the_commits() {
             key,
             value,
             version,
+            expires: None,
         });
     }
     client.put("k3", "at the end now").unwrap();

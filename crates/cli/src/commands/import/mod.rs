@@ -19,6 +19,7 @@ use clap::Args;
 use futures_util::{Stream, StreamExt, stream};
 use serde::Serialize;
 use stonecast::local::Client;
+use stonecast::{Expiry, Write, Written};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Runtime;
 
@@ -165,8 +166,17 @@ impl Run<'_> {
                 }
             }
         });
-        let put = |(Entry { key, value }, bytes)| async move {
-            (bytes, self.client.put(&key, &value).await)
+        let put = |(entry, bytes)| async move {
+            let Entry {
+                key,
+                value,
+                expires,
+            } = entry;
+            let put = match expires.and_then(Expiry::at_ms) {
+                None => self.client.put(&key, &value).await,
+                Some(moment) => put_until(self.client, &key, &value, moment).await,
+            };
+            (bytes, put)
         };
         let mut puts = pin!(entries.map(put).buffered(in_flight));
         let mut outcome = Outcome::default();
@@ -212,6 +222,22 @@ impl Run<'_> {
                 Err(_) => {}
             }
         }
+    }
+}
+
+/// Stores an entry that expires.
+async fn put_until(
+    client: &Client,
+    key: &[u8],
+    value: &[u8],
+    moment: Expiry,
+) -> Result<u64, stonecast::Error> {
+    match client
+        .put_with(key, value, Write::new().expires_at(moment))
+        .await?
+    {
+        Written::Done(version) => Ok(version),
+        Written::Conflict(_) => unreachable!("the write has no condition"),
     }
 }
 

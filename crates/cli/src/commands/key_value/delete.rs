@@ -43,6 +43,7 @@ pub fn delete(flags: &Delete) -> Result<(), Failure> {
                 key: Bytes(key),
                 value: None,
                 version: None,
+                expires: None,
             },
             format_args!("{} is deleted", name(key)),
         );

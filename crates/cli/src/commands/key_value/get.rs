@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
-use stonecast::Entry;
+use stonecast::{Entry, Expiry};
 
 use super::{Printed, not_found};
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ Example: a value as it is, as JSON with its version, and into another pool
 pub struct Get {
     /// The key.
     pub key: OsString,
-    /// Prints {"key":..,"value":..,"version":..} instead.
+    /// Prints {"key":..,"value":..,"version":..} instead, and "expires" in ms since 1970 if the key expires.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -39,12 +39,17 @@ pub fn get(flags: &Get) -> Result<(), Failure> {
     let key = flags.key.as_bytes();
     let entry = session.run(async |client| Ok(client.get(key).await?))?;
     session.close();
-    let Entry { mut value, version } = entry.ok_or_else(|| not_found(key))?;
+    let Entry {
+        mut value,
+        version,
+        expires,
+    } = entry.ok_or_else(|| not_found(key))?;
     if flags.json {
         return output::json(&Printed {
             key: Bytes(key),
             value: Some(Bytes(&value)),
             version: Some(version),
+            expires: expires.map(Expiry::ms),
         });
     }
     // On a terminal, the prompt of the shell starts on a line of its own; a program gets only the bytes.

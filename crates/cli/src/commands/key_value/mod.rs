@@ -21,6 +21,9 @@ struct Printed<'a> {
     value: Option<Bytes<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<u64>,
+    /// Milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<u64>,
 }
 
 fn not_found(key: &[u8]) -> Failure {

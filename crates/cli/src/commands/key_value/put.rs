@@ -5,22 +5,24 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
-use stonecast::{Condition, VALUE_SIZE_MAX, Written};
+use stonecast::{Condition, VALUE_SIZE_MAX, Write, Written};
 
 use super::{Printed, name};
 use crate::failure::{Failure, Status};
 use crate::flags::Connection;
 use crate::output;
 use crate::session::Session;
+use crate::values::Period;
 use stonecast_console::ndjson::Bytes;
 
 /// Stores a value under a key. The value is durable when the command returns.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example: a value from the command line, one from a file, and one only if the key is still at version 17
+Example: a value from the command line, one from a file, one only if the key is still at version 17, and one that expires
   stonecast put greeting hello
   stonecast put picture < picture.png
   stonecast put greeting hi --if-version 17
+  stonecast put session ada --expire 30min
   stonecast put temperature -- -5")]
 #[command(visible_alias = "set")]
 pub struct Put {
@@ -35,6 +37,9 @@ pub struct Put {
     /// Stores only if the key is absent.
     #[arg(long)]
     pub if_absent: bool,
+    /// Lets the key expire after this time: 90s, 30min, 7d. Without it, the key does not expire, whatever it did before.
+    #[arg(long, value_name = "TIME")]
+    pub expire: Option<Period>,
     /// Prints {"key":..,"version":..} to stdout.
     #[arg(long)]
     pub json: bool,
@@ -55,7 +60,12 @@ pub fn put(flags: &Put) -> Result<(), Failure> {
         None if flags.if_absent => Condition::Absent,
         None => Condition::None,
     };
-    let written = session.run(async |client| Ok(client.put_if(key, &value, condition).await?))?;
+    let write = match flags.expire {
+        Some(Period(time)) => Write::new().expires_in(time),
+        None => Write::new(),
+    };
+    let write = write.on(condition);
+    let written = session.run(async |client| Ok(client.put_with(key, &value, write).await?))?;
     session.close();
     match written {
         Written::Done(version) if flags.json => output::report(
@@ -63,6 +73,7 @@ pub fn put(flags: &Put) -> Result<(), Failure> {
                 key: Bytes(key),
                 value: None,
                 version: Some(version),
+                expires: None,
             },
             format_args!("{} is stored at version {version}", name(key)),
         ),

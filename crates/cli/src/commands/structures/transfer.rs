@@ -171,6 +171,13 @@ fn next_lines(
     let (mut lines, mut left) = (Vec::new(), LINES_SIZE_MAX);
     while (lines.len() as u64) < count && left > 0 {
         match input.next_entry() {
+            Ok(Some((entry, _))) if entry.expires.is_some() => {
+                let number = input.line();
+                let refused = Failure::operation(format!(
+                    "line {number}: the entry expires, and structures keep no expiry; remove `expires`"
+                ));
+                return (lines, Some(Err(refused)));
+            }
             Ok(Some((entry, size))) => {
                 left = left.saturating_sub(size);
                 let number = input.line();
@@ -225,7 +232,7 @@ fn write_all(found: &[(Bytes, Bytes)], file: Option<&Path>) -> Result<(u64, u64,
     let (mut line, mut bytes) = (Vec::new(), 0);
     for (key, value) in found {
         line.clear();
-        ndjson::write(&mut line, key, value)?;
+        ndjson::write(&mut line, (key, value), None)?;
         output.write_all(&line)?;
         bytes += line.len() as u64;
         progress.advance(1);

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -26,8 +26,9 @@ func main() {
 		must(client.Get(ctx, "nothing").Err() == redis.Nil, "GET of nothing")
 		must(!client.SetNX(ctx, "greeting", "x", 0).Val(), "SETNX")
 		must(client.GetDel(ctx, "greeting").Val() == "hello", "GETDEL")
-		expiry := client.Do(ctx, "SET", "k", "v", "EX", "10").Err()
-		must(expiry != nil && strings.Contains(expiry.Error(), "SET option EX is not supported"), expiry)
+		must(client.Set(ctx, "k", "v", 100*time.Second).Val() == "OK", "SET EX")
+		must(client.TTL(ctx, "k").Val() > 0, "TTL")
+		must(client.Del(ctx, "k").Val() == 1, "DEL")
 		commands, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for index := 0; index < 100; index++ {
 				pipe.Set(ctx, fmt.Sprint("key:", index), index, 0)

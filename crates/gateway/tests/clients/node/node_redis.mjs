@@ -14,7 +14,9 @@ for (const RESP of [2, 3]) {
   assert.equal(await client.get("nothing"), null);
   assert.equal(await client.set("greeting", "x", { condition: "NX" }), null);
   assert.equal(await client.getDel("greeting"), "hello");
-  await assert.rejects(client.set("k", "v", { expiration: { type: "EX", value: 10 } }), /SET option EX is not supported/);
+  assert.equal(await client.set("k", "v", { expiration: { type: "EX", value: 100 } }), "OK");
+  assert.ok((await client.ttl("k")) > 0);
+  assert.equal(await client.del("k"), 1);
   // Commands of one turn go out as one pipeline.
   const sums = await Promise.all(Array.from({ length: 100 }, () => client.incr("counter")));
   assert.deepEqual(sums, Array.from({ length: 100 }, (_, index) => index + 1));

@@ -32,11 +32,20 @@ assert client.mset({"a": 1, "b": 2}) is True
 assert client.mget("a", "nothing", "b") == ["1", None, "2"]
 assert client.delete("a", "b", "nothing") == 2
 
+assert client.set("k", "v", ex=100) and 0 < client.ttl("k") <= 100
+assert client.expire("k", 50, gt=True) == 0 and client.expire("k", 500) == 1
+assert client.getex("k", px=90_000) == "v" and 0 < client.pttl("k") <= 90_000
+assert client.expiretime("k") * 1000 <= client.pexpiretime("k") + 500
+assert client.incr("hits") == 1 and client.pexpire("hits", 60_000) and client.incr("hits") == 2
+assert client.ttl("hits") > 0 and client.persist("hits") and client.ttl("hits") == -1
+assert client.setex("s", 100, "v") and client.psetex("s", 100_000, "w") and client.ttl("nothing") == -2
+assert client.expireat("s", 1) == 1 and client.get("s") is None
+assert client.delete("k", "hits") == 2
 try:
-    client.set("k", "v", ex=10)
-    raise SystemExit("an expiry was accepted")
+    client.execute_command("SET", "k", "v", "IFNE", "w")
+    raise SystemExit("a condition was ignored")
 except redis.ResponseError as error:
-    assert str(error) == "SET option EX is not supported by this store", error
+    assert str(error) == "SET option IFNE is not supported by this store", error
 
 for number in range(100):
     client.set(f"key:{number}", number)

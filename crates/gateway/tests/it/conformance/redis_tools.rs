@@ -42,13 +42,13 @@ fn redis_cli_works() {
     assert!(cli(&["COMMAND", "DOCS", "get"]).contains("Returns the value of a key."));
     assert!(cli(&["-3", "COMMAND", "INFO", "get"]).contains("readonly"));
     let refused =
-        run(Command::new("redis-cli").args(["-p", &port, "-e", "SET", "a", "b", "EX", "10"]))
+        run(Command::new("redis-cli").args(["-p", &port, "-e", "SET", "a", "b", "IFNE", "10"]))
             .unwrap();
     assert!(!refused.status.success());
     let words = [refused.stdout, refused.stderr].concat();
     assert!(
         String::from_utf8_lossy(&words)
-            .contains("ERR SET option EX is not supported by this store")
+            .contains("ERR SET option IFNE is not supported by this store")
     );
 }
 

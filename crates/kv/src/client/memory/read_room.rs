@@ -123,6 +123,10 @@ mod tests {
             self.0.get()
         }
 
+        fn wall_clock(&self) -> Nanoseconds {
+            unreachable!("no server runs here")
+        }
+
         fn spawn(&self, _: Pin<Box<dyn Future<Output = ()>>>) {
             unreachable!("nothing is spawned for room")
         }

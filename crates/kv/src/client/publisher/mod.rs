@@ -57,6 +57,7 @@ pub(super) fn plain_put<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
         kind: Kind::Put,
         condition: Condition::None,
         token: 0,
+        expires: None,
         key,
         value,
     }

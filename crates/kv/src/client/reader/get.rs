@@ -58,6 +58,7 @@ impl<'a> Get<'a> {
         };
         self.stage = Stage::LookedUp(Box::pin(async move {
             let result = reader.find(key, value).await;
+            let result = result.map(|found| found.map(|found| found.version));
             reader.connection.end_call(Call::Read(1), start);
             result
         }));

@@ -24,10 +24,11 @@
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
 
-use super::Reader;
+use super::{FoundKey, Reader};
 use crate::client::memory::Execution;
 use crate::client::meter::Call;
-use crate::index::{LookUp, LookUpStep};
+use crate::client::time::Presence;
+use crate::index::{FoundRecord, LookUp, LookUpStep, WholeRecord};
 use crate::wire::limits::check_key;
 use crate::wire::{FIRST_READ_SIZE_MAX, Route};
 
@@ -71,6 +72,18 @@ impl Reader {
             }
             Execution::Soon => None,
         }
+    }
+
+    /// Like [`Reader::find_in_call`], with the expiry of the key.
+    pub fn find_in_call_with_expiry(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Option<Option<FoundKey>> {
+        self.expires_in_call.set(None);
+        let version = self.find_in_call(key, value)?;
+        let expires = self.expires_in_call.take();
+        Some(version.map(|version| FoundKey { version, expires }))
     }
 
     /// Finds a key by READs that complete soon, or by READs in the call. Each variant is compiled without the code of the
@@ -128,7 +141,14 @@ impl Reader {
                     remote: self.memory.log_address(position),
                     into: &mut *record,
                 }])?;
-                look_up.found(record)?
+                match look_up.found(record) {
+                    Some(found) => found,
+                    None => return self.find_expiring(&look_up, record, value),
+                }
+            }
+            LookUpStep::Found(found) if SOON && found.expires.is_some() => {
+                let record = &record[..];
+                return self.find_expiring(&look_up, record, value);
             }
             LookUpStep::Found(found) => found,
             LookUpStep::Absent => {
@@ -151,6 +171,37 @@ impl Reader {
             self.connection.meter.note_location(false);
         }
         Some(Some(found.version))
+    }
+
+    /// A key whose record has an expiry. `None`: the answer needs a future, perhaps because the server has to be asked for its time.
+    #[cold]
+    #[inline(never)]
+    fn find_expiring(
+        &self,
+        look_up: &LookUp<WholeRecord<'_>>,
+        record: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Option<Option<u64>> {
+        let FoundRecord {
+            version,
+            value: at,
+            expires,
+        } = look_up.found_with_expiry(record)?;
+        let connection = &self.connection;
+        let presence = connection
+            .heard
+            .clock
+            .judge(expires?, connection.runtime.now());
+        if presence == Presence::Unsure || self.generations.have_come_round() {
+            return None;
+        }
+        connection.meter.note_location(look_up.is_recalled());
+        if presence == Presence::Absent {
+            return Some(None);
+        }
+        self.expires_in_call.set(expires);
+        leave_value(&record[at], value);
+        Some(Some(version))
     }
 
     #[inline(always)]

@@ -6,11 +6,13 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
+use stonecast_log::Expiry;
 
-use super::Reader;
+use super::{FoundKey, Reader};
 use crate::client::memory::OpenIndex;
+use crate::client::time::Presence;
 use crate::error::StoreError;
-use crate::index::{FoundRecord, Location, LookUp, LookUpStep, Wanted};
+use crate::index::{FoundRecord, Location, LookUp, LookUpStep};
 use crate::wire::limits::{VALUE_SIZE_MAX, check_key};
 use crate::wire::{KeyHash, Route, Word};
 
@@ -22,7 +24,14 @@ pub struct Values {
     /// The number of `bytes` in use.
     end: usize,
     buckets: Vec<u8>,
-    found: Vec<Option<(Range<usize>, u64)>>,
+    found: Vec<Option<Place>>,
+}
+
+/// A value in [`Values`].
+#[derive(Clone)]
+struct Place {
+    at: Range<usize>,
+    found: FoundKey,
 }
 
 impl Values {
@@ -45,7 +54,13 @@ impl Values {
     pub fn fill<'a>(&mut self, found: impl IntoIterator<Item = Option<(&'a [u8], u64)>>) {
         self.clear();
         for found in found {
-            let placed = found.map(|(value, version)| (self.add(value), version));
+            let placed = found.map(|(value, version)| Place {
+                at: self.add(value),
+                found: FoundKey {
+                    version,
+                    expires: None,
+                },
+            });
             self.found.push(placed);
         }
     }
@@ -69,7 +84,12 @@ impl Values {
     pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
         self.found[index]
             .as_ref()
-            .map(|(range, version)| (&self.bytes[range.clone()], *version))
+            .map(|place| (&self.bytes[place.at.clone()], place.found.version))
+    }
+
+    /// The moment from which on the `index`-th key is absent; `None` if the key does not expire, or is absent.
+    pub fn expires(&self, index: usize) -> Option<Expiry> {
+        self.found[index].as_ref()?.found.expires
     }
 }
 
@@ -126,11 +146,14 @@ impl Reader {
         values.clear();
         let mut value = Vec::new();
         for (index, key) in keys.iter().enumerate() {
-            let version = self.find(key, &mut value).await?;
-            if version.is_some() && !has_room(values, value.len(), size_max) {
+            let found = self.find(key, &mut value).await?;
+            if found.is_some() && !has_room(values, value.len(), size_max) {
                 return Ok(index);
             }
-            let placed = version.map(|version| (values.add(&value), version));
+            let placed = found.map(|found| Place {
+                at: values.add(&value),
+                found,
+            });
             values.found.push(placed);
         }
         Ok(keys.len())
@@ -185,10 +208,14 @@ impl Reader {
                     self.connection.meter.note_location(false);
                     self.locations.forget(asked.hash);
                 }
-                LookUpStep::Found(found) => {
-                    values.found[index] = Some(asked.found(found));
-                    self.connection.meter.note_location(true);
-                }
+                LookUpStep::Found(found) => match self.presence(&found) {
+                    Presence::Unsure => alone.push((index, false)),
+                    presence => {
+                        let is_present = presence == Presence::Present;
+                        values.found[index] = is_present.then(|| asked.found(found));
+                        self.connection.meter.note_location(true);
+                    }
+                },
                 // The remaining reads of this key depend on each other.
                 step => alone.push((index, matches!(step, LookUpStep::Record { .. }))),
             }
@@ -206,14 +233,19 @@ impl Reader {
                 continue;
             };
             let wanted = self.whole_record(keys[index]);
-            match wanted.found(word, &values.bytes[asked.record.clone()]) {
-                Some(found) => {
-                    values.found[index] = Some(asked.found(found));
+            let presence = |found| (self.presence(&found), found);
+            match wanted
+                .whole(word, &values.bytes[asked.record.clone()])
+                .map(presence)
+            {
+                Some((Presence::Unsure, _)) | None => alone.push((index, false)),
+                Some((presence, found)) => {
+                    let is_present = presence == Presence::Present;
+                    values.found[index] = is_present.then(|| asked.found(found));
                     self.connection.meter.note_location(false);
                     self.locations
                         .learn(asked.hash, Location { word, distance: 0 });
                 }
-                None => alone.push((index, false)),
             }
         }
         alone.sort_unstable();
@@ -222,11 +254,12 @@ impl Reader {
             if is_long && !has_room(values, VALUE_SIZE_MAX, size_max) {
                 return Ok(index);
             }
-            if let Some(version) = self.find(keys[index], &mut value).await? {
+            if let Some(found) = self.find(keys[index], &mut value).await? {
                 if !has_room(values, value.len(), size_max) {
                     return Ok(index);
                 }
-                values.found[index] = Some((values.add(&value), version));
+                let at = values.add(&value);
+                values.found[index] = Some(Place { at, found });
             }
         }
         Ok(keys.len())
@@ -239,6 +272,18 @@ fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
 }
 
 impl Reader {
+    /// Whether the key of a record is present.
+    #[inline(always)]
+    fn presence(&self, found: &FoundRecord) -> Presence {
+        let connection = &self.connection;
+        found.expires.map_or(Presence::Present, |expires| {
+            connection
+                .heard
+                .clock
+                .judge(expires, connection.runtime.now())
+        })
+    }
+
     /// All keys, asked of the indexes of one moment. Opens the indexes that are not open yet.
     async fn ask_all(&self, keys: &[&[u8]], asked: &mut Many<Asked>) -> Result<(), StoreError> {
         while let Some(shard) = self.ask_open(keys, asked) {
@@ -309,10 +354,17 @@ impl Reader {
 }
 
 impl Asked {
-    /// The range of the found record's value in `Values::bytes`, and the version.
-    fn found(&self, found: FoundRecord) -> (Range<usize>, u64) {
-        let FoundRecord { version, value } = found;
+    /// The found record's value in `Values::bytes`.
+    fn found(&self, found: FoundRecord) -> Place {
+        let FoundRecord {
+            version,
+            value,
+            expires,
+        } = found;
         let start = self.record.start;
-        (start + value.start..start + value.end, version)
+        Place {
+            at: start + value.start..start + value.end,
+            found: FoundKey { version, expires },
+        }
     }
 }

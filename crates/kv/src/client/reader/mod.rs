@@ -13,16 +13,17 @@
 //! record to fetch together with the bucket; the bucket, which is read in the same batch, decides whether the record is the
 //! key's. `docs/design/0017` explains why this is linearizable in whatever order the two are read.
 
+mod found;
 mod get;
 mod in_call;
 mod many;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::ReadInto;
-use stonecast_log::Condition;
+use stonecast_log::{Condition, Expiry};
 
 use super::connection::Connection;
 use super::locations::{DISTANCE_MAX, Locations};
@@ -32,6 +33,7 @@ use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, Recall, Wanted,
 use crate::wire::limits::{READ_RETRIES_MAX, check_key};
 use crate::wire::{KeyHash, Request, Route, Word};
 
+pub use found::FoundKey;
 pub(super) use get::Get;
 use in_call::Buffers;
 pub use many::Values;
@@ -47,6 +49,8 @@ pub(super) struct Reader {
     pub generations: Generations,
     /// The memory that a GET without a future reads to.
     buffers: RefCell<Buffers>,
+    /// The expiry of the key that was found last in a call: [`Get`] has no room for one.
+    expires_in_call: Cell<Option<Expiry>>,
 }
 
 impl Reader {
@@ -57,11 +61,16 @@ impl Reader {
             locations,
             generations: Generations::default(),
             buffers: RefCell::default(),
+            expires_in_call: Cell::default(),
         }
     }
 
-    /// The version of `key`, whose value is left in `value`; `None` if the key is absent.
-    pub async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+    /// The version and the expiry of `key`, whose value is left in `value`; `None` if the key is absent.
+    pub async fn find(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<FoundKey>, StoreError> {
         check_key(key)?;
         let runtime = &*self.connection.runtime;
         for _ in 0..READ_RETRIES_MAX {
@@ -76,7 +85,11 @@ impl Reader {
         })
     }
 
-    async fn find_once(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+    async fn find_once(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<FoundKey>, StoreError> {
         self.connection.check_open()?;
         let Route { shard, hash } = self.connection.welcome.keys().route(key);
         let wanted = self.whole_record(key);
@@ -91,11 +104,16 @@ impl Reader {
             };
             let end = self.memory.drive(&index, &mut look_up, first, value);
             match end.await? {
-                LookUpStep::Found(FoundRecord { version, value: at }) => {
+                LookUpStep::Found(FoundRecord {
+                    version,
+                    value: at,
+                    expires,
+                }) => {
                     value.truncate(at.end);
                     value.drain(..at.start);
                     self.learn(hash, &look_up);
-                    return Ok(Some(version));
+                    let is_present = self.connection.is_present(expires).await?;
+                    return Ok(is_present.then_some(FoundKey { version, expires }));
                 }
                 LookUpStep::Absent => {
                     self.connection.meter.note_location(false);

@@ -5,6 +5,7 @@
 //! ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves alone go through the server.
 
 mod many;
+mod rules;
 mod token;
 
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,7 @@ use crate::wire::limits::check_key;
 use crate::wire::{Answer, Request, Verdict, Word, immediate};
 
 pub use many::Pair;
+pub use rules::PutRules;
 pub use token::Token;
 
 /// The result of a conditional write.
@@ -128,6 +130,7 @@ impl Writer {
 
     async fn put_draft(&self, draft: &Draft<'_>, tried: Tried) -> Result<Written, StoreError> {
         self.check_sizes(draft.key, draft.value)?;
+        self.check_expiry(draft)?;
         for _ in 0..BUSY_RETRIES_MAX {
             match self.put_record(draft, tried).await? {
                 (Verdict::Done, version) => return Ok(Written::Done(version)),
@@ -202,6 +205,19 @@ impl Writer {
         }
     }
 
+    /// Whether the record of `draft` fits a segment with its expiry.
+    fn check_expiry(&self, draft: &Draft<'_>) -> Result<(), StoreError> {
+        let units = self.connection.format.segment_units() - SEGMENT_HEADER_UNITS;
+        let size = draft.value.len();
+        match draft.size() > u64::from(units) * UNIT_SIZE {
+            true => Err(StoreError::ValueSize {
+                size,
+                max: size.saturating_sub(UNIT_SIZE as usize),
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Longest value for a key of `key_size` bytes: the store's limit, or less in a pool of small segments, because a record lies
     /// in one segment.
     fn value_size_max(&self, key_size: usize) -> usize {
@@ -226,6 +242,7 @@ impl Writer {
                 epoch: Epoch(number),
             },
             Verdict::TooFewCopies => StoreError::TooFewCopies { found: number },
+            Verdict::NoExpiry => StoreError::NoExpiry,
             Verdict::TooLong => StoreError::EntrySize { max: number },
             Verdict::SpaceFailed => StoreError::SpaceFailed,
             _ => StoreError::Protocol {
@@ -243,7 +260,8 @@ impl Writer {
         let may_do_in_call = tried == Tried::Nothing || self.turns.is_locked();
         let turn = self.turns.lock().await;
         self.connection.check_open()?;
-        let is_plain = draft.condition == Condition::None && draft.token == 0;
+        let is_plain =
+            draft.condition == Condition::None && draft.token == 0 && draft.expires.is_none();
         if let Some(publisher) = self.publisher.as_ref().filter(|_| is_plain) {
             if may_do_in_call
                 && let Some(version) = publisher.overwrite_in_call(draft.key, draft.value)
@@ -255,7 +273,7 @@ impl Writer {
                 return Ok((Verdict::Done, version));
             }
         }
-        let size = record_size(draft.key.len(), draft.value.len());
+        let size = draft.size();
         let mut pauses = 0;
         loop {
             if let Some(refused) = self.find_room(size, &mut pauses).await? {

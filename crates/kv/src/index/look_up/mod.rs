@@ -21,7 +21,7 @@
 use std::ops::Range;
 
 use stonecast_base::{LINE_SIZE, mutant};
-use stonecast_log::{LogFormat, RecordHeader, check_read, read_of_key};
+use stonecast_log::{Expiry, LogFormat, RecordHeader, check_read, read_of_key};
 
 use super::Generations;
 use crate::wire::{Bucket, Candidates, KeyHash, Word};
@@ -228,6 +228,14 @@ impl<W: Wanted> LookUp<W> {
         self.wanted.found(self.word, bytes)
     }
 
+    /// The find of a record with an expiry, which [`LookUp::found`] leaves out.
+    pub fn found_with_expiry(&self, bytes: &[u8]) -> Option<W::Found> {
+        match self.wanted.judge(self.word, bytes) {
+            Judged::Found(found) => Some(found),
+            Judged::OtherKey | Judged::Short(_) | Judged::Fault(_) => None,
+        }
+    }
+
     /// The word that was followed last.
     #[inline(always)]
     pub fn word(&self) -> Word {
@@ -311,6 +319,8 @@ pub(crate) struct FoundRecord {
     pub version: u64,
     /// Range of the value in the bytes of the record.
     pub value: Range<usize>,
+    /// The moment from which on the key is absent. A look-up knows no time: its driver judges.
+    pub expires: Option<Expiry>,
 }
 
 impl Wanted for WholeRecord<'_> {
@@ -337,12 +347,22 @@ impl Wanted for WholeRecord<'_> {
         Some(FoundRecord {
             version: reading.sequence,
             value: reading.start..reading.start + reading.value.len(),
+            expires: None,
         })
     }
 }
 
 impl WholeRecord<'_> {
-    /// Judges bytes that are not the key's whole record.
+    /// The record of the key, with an expiry or without, if `bytes` are the whole of it.
+    #[inline(always)]
+    pub fn whole(&self, word: Word, bytes: &[u8]) -> Option<FoundRecord> {
+        match self.judge(word, bytes) {
+            Judged::Found(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    /// Judges bytes that are not the key's whole record, or one with an expiry.
     #[cold]
     fn judge_other(&self, word: Word, bytes: &[u8]) -> Judged<FoundRecord> {
         // The first read of a record of any other class fetches the whole record.
@@ -356,6 +376,16 @@ impl WholeRecord<'_> {
             // A word never points to a record that is not published.
             Ok(record) if record.header.sequence() == 0 => {
                 Judged::Fault("a record without a stamp".to_owned())
+            }
+            Ok(record) if record.key == self.key && record.header.expires().is_some() => {
+                let header = record.header;
+                self.generations.note(header.generation());
+                let start = header.key_start() + record.key.len();
+                Judged::Found(FoundRecord {
+                    version: header.sequence(),
+                    value: start..start + record.value.len(),
+                    expires: header.expires(),
+                })
             }
             Ok(record) if record.key == self.key => {
                 Judged::Fault("a record that gives the key no value".to_owned())

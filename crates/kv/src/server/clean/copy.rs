@@ -1,15 +1,15 @@
 //! Copies the needed records of a segment to a segment of the cleaner's own.
 
 use stonecast_base::{Span, mutant};
-use stonecast_log::{Found, Heritage, Kind, Record, UNIT_SIZE, walk_some};
+use stonecast_log::{Found, Heritage, Kind, Record, UNIT_SIZE, record_size, walk_some};
 
 use super::{Cleaner, Copied, Step, Victim};
-use crate::server::journal::Journal;
+use crate::server::journal::{Journal, Placed};
 use crate::server::keeper::Keeper;
-use crate::server::shard::Move;
+use crate::server::shard::{Move, Shard};
 use crate::server::shards::Shards;
 use crate::server::space::Purpose;
-use crate::wire::{Route, Word};
+use crate::wire::{KeyHash, Route, Word};
 
 /// Facts beside the indexes that decide whether a record is needed.
 #[derive(Clone, Copy)]
@@ -18,12 +18,16 @@ pub(super) struct Needs<'a> {
     pub keeper: Option<&'a Keeper>,
     /// Tombstones below are not needed.
     pub horizon: u64,
+    /// The server's time: what has expired is a tombstone.
+    pub now_ms: u64,
 }
 
 /// The fate of a record.
 enum Fate {
     /// The record is needed: the index names the record by this word, or the record is a tombstone.
     Needed(Option<Word>),
+    /// The record has expired, and is needed as a tombstone.
+    Expired,
     Dead,
     DroppedTombstone,
 }
@@ -126,6 +130,7 @@ impl Cleaner {
                 Fate::Needed(old) => self
                     .copy(journal, step, (route, old), found)
                     .map_err(|NoRoom| unit)?,
+                Fate::Expired => self.bury(journal, step, found).map_err(|NoRoom| unit)?,
                 fate => {
                     if found.header.token() != 0 {
                         victim.tokens_lost = victim.tokens_lost.max(found.header.sequence());
@@ -151,29 +156,11 @@ impl Cleaner {
         found: &Found<'_>,
     ) -> Result<(), NoRoom> {
         let size = found.header.size();
-        let units = (size / UNIT_SIZE) as u32;
-        let own = self.own;
-        let to = match own.filter(|&number| journal.space.room(number) >= units) {
-            Some(number) => number,
-            None => self.take_for_moves(journal, step, units)?,
-        };
-        if step.copied > 0 && step.copied > journal.space.spare_for_gap(to, step.copied) {
-            // The next step copies this record, once the copies so far are durable.
-            return Err(NoRoom);
-        }
-        step.copied += size;
+        let to = self.place(journal, step, size)?;
         let next_sequence = journal.sequences.next();
-        let record = Record {
-            header: found.header,
-            key: found.key,
-            value: found.value,
-        };
-        let placed = journal.write_moved(to, record, next_sequence);
+        let placed = journal.write_moved(to, record_of(found), next_sequence);
         journal.stamp_moved(&placed, &found.header, next_sequence);
-        note_span(step, journal.format().position(to, placed.unit), size);
-        if step.segments.last() != Some(&to) {
-            step.segments.push(to);
-        }
+        note_copy(step, journal, &placed);
         if let Some(old) = old {
             step.moves.push(Move {
                 route,
@@ -187,6 +174,38 @@ impl Cleaner {
         self.counters.moved_records += 1;
         self.counters.moved_bytes += size;
         Ok(())
+    }
+
+    /// Writes a tombstone of the version of an expired record to the cleaner's segment, and stamps it.
+    fn bury(
+        &mut self,
+        journal: &mut Journal,
+        step: &mut Step,
+        found: &Found<'_>,
+    ) -> Result<(), NoRoom> {
+        let size = record_size(found.key.len(), 0);
+        let to = self.place(journal, step, size)?;
+        let placed = journal.bury(to, record_of(found));
+        note_copy(step, journal, &placed);
+        self.counters.moved_records += 1;
+        self.counters.moved_bytes += size;
+        Ok(())
+    }
+
+    /// The cleaner's segment with room for a copy of `size` bytes.
+    fn place(&mut self, journal: &mut Journal, step: &mut Step, size: u64) -> Result<u32, NoRoom> {
+        let units = (size / UNIT_SIZE) as u32;
+        let own = self.own;
+        let to = match own.filter(|&number| journal.space.room(number) >= units) {
+            Some(number) => number,
+            None => self.take_for_moves(journal, step, units)?,
+        };
+        if step.copied > 0 && step.copied > journal.space.spare_for_gap(to, step.copied) {
+            // The next step copies this record, once the copies so far are durable.
+            return Err(NoRoom);
+        }
+        step.copied += size;
+        Ok(to)
     }
 
     /// Switches to another segment of the cleaner's own with room for `units`.
@@ -216,6 +235,27 @@ fn units_of(bytes: u64) -> u32 {
 /// There is no room for a copy at the moment.
 struct NoRoom;
 
+fn record_of<'f>(found: &Found<'f>) -> Record<'f> {
+    Record {
+        header: found.header,
+        key: found.key,
+        value: found.value,
+    }
+}
+
+/// Notes a copy that the step has to make durable.
+fn note_copy(step: &mut Step, journal: &Journal, placed: &Placed) {
+    let to = placed.segment;
+    note_span(
+        step,
+        journal.format().position(to, placed.unit),
+        placed.size,
+    );
+    if step.segments.last() != Some(&to) {
+        step.segments.push(to);
+    }
+}
+
 /// Adds a copy to the span that is persisted: copies lie one behind the other, so they need only one span.
 fn note_span(step: &mut Step, position: u64, size: u64) {
     match step.spans.last_mut() {
@@ -243,18 +283,28 @@ fn fate(shards: &mut Shards, route: Route, found: &Found<'_>, needs: Needs<'_>) 
         Kind::Put if mutant!(RepublishedUnchecked) => shard
             .word_of_key(hash, found.key)
             .map_or(Fate::Dead, |word| Fate::Needed(Some(word))),
-        Kind::Put => shard
-            .word_of_record(hash, found)
-            .map_or(Fate::Dead, |word| Fate::Needed(Some(word))),
-        Kind::Delete => {
-            let sequence = header.sequence();
-            let dropped = sequence < needs.horizon
-                || mutant!(TombstoneDroppedEarly)
-                || shard.has_later(hash, found.key, sequence);
-            match dropped {
-                true => Fate::DroppedTombstone,
-                false => Fate::Needed(None),
+        Kind::Put => {
+            let expires = header.expires();
+            let has_expired = expires.is_some_and(|expires| expires.has_come(needs.now_ms));
+            match shard.word_of_record(hash, found) {
+                // The record is removed from the index first, so that nothing names what is dropped.
+                Some(word) => Fate::Needed(Some(word)),
+                None if !has_expired || mutant!(ExpiredLeavesNoTombstone) => Fate::Dead,
+                None if is_dropped(shard, hash, found, needs) => Fate::DroppedTombstone,
+                None => Fate::Expired,
             }
         }
+        Kind::Delete => match is_dropped(shard, hash, found, needs) {
+            true => Fate::DroppedTombstone,
+            false => Fate::Needed(None),
+        },
     }
+}
+
+/// Whether a tombstone, or an expired record, is not needed: no older version of its key can be in the log, or the key has a newer one.
+fn is_dropped(shard: &mut Shard, hash: KeyHash, found: &Found<'_>, needs: Needs<'_>) -> bool {
+    let sequence = found.header.sequence();
+    sequence < needs.horizon
+        || mutant!(TombstoneDroppedEarly)
+        || shard.has_later(hash, found.key, sequence)
 }

@@ -91,11 +91,13 @@ impl Sweeper {
                     journal,
                     shards,
                     keeper,
+                    time,
                     ..
                 } = &mut *state.borrow_mut();
                 let needs = Needs {
                     keeper: keeper.as_ref(),
                     horizon: due.horizon,
+                    now_ms: time.now_ms(),
                 };
                 cleaner.copy_some(shards, journal, budget, needs, &mut step)
             };

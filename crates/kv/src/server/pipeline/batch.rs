@@ -2,7 +2,7 @@
 
 use stonecast_fabric::QueuePair;
 use stonecast_lineage::Term;
-use stonecast_log::{Condition, Kind, record_size};
+use stonecast_log::{Condition, Expiry, Kind, record_size_until};
 
 use crate::metrics::ClientPath;
 use crate::server::journal::Placed;
@@ -43,6 +43,7 @@ pub(super) struct Write {
     pub kind: Kind,
     pub condition: Condition,
     pub token: u64,
+    pub expires: Option<Expiry>,
     pub route: Route,
     /// Key and value in `Batch::bytes`.
     pub key: (usize, usize),
@@ -50,11 +51,27 @@ pub(super) struct Write {
     pub verdict: Verdict,
     /// The new version if done, or the present version after a conflict.
     pub version: u64,
+    pub words: Words,
+    pub on_node: OnNode,
+}
+
+/// The words of the index that a write concerns.
+pub(super) struct Words {
     /// The word that names the record, and the segment of the record, once stamped.
-    pub place: (Word, u32),
+    pub own: Word,
+    pub segment: u32,
     /// The earlier word, if this write has claimed it.
     pub claimed: Option<Word>,
-    pub on_node: OnNode,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self {
+            own: Word::EMPTY,
+            segment: 0,
+            claimed: None,
+        }
+    }
 }
 
 /// The part of a write that a node has a say in.
@@ -111,13 +128,13 @@ impl Write {
             kind,
             condition,
             token,
+            expires: None,
             route,
             key,
             value,
             verdict: Verdict::Done,
             version: 0,
-            place: (Word::EMPTY, 0),
-            claimed: None,
+            words: Words::default(),
             on_node: OnNode::default(),
         }
     }
@@ -128,9 +145,9 @@ impl Write {
             kind: self.kind,
             route: self.route,
             version: self.version,
-            word: self.place.0,
-            segment: self.place.1,
-            size: record_size(self.key_size(), self.value_size()),
+            word: self.words.own,
+            segment: self.words.segment,
+            size: record_size_until(self.key_size(), self.value_size(), self.expires),
         }
     }
 
@@ -139,6 +156,11 @@ impl Write {
         self.verdict == Verdict::Done
             && self.route == route
             && bytes[self.key.0..self.key.1] == *key
+    }
+
+    /// The version that this write, which is done, leaves to the key, and the moment from which on the key is absent.
+    pub fn leaves(&self) -> Option<(u64, Option<Expiry>)> {
+        (self.kind == Kind::Put).then_some((self.version, self.expires))
     }
 
     /// Size of the key.

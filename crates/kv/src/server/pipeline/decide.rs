@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::Runtime;
-use stonecast_log::{Condition, Draft, Kind, UNIT_SIZE, record_size};
+use stonecast_log::{Condition, Draft, Expiry, Kind, UNIT_SIZE};
 
 use super::batch::{Batch, Source, Write};
 use super::flight::Flights;
@@ -150,8 +150,8 @@ impl Stamped {
             (write.verdict, write.version) = (verdict, version);
             return Ok(());
         }
-        if write.claimed.is_none() {
-            write.claimed = state.shards.of_mut(shard).claim(hash, key);
+        if write.words.claimed.is_none() {
+            write.words.claimed = state.shards.of_mut(shard).claim(hash, key);
         }
         let mut adds = write.kind == Kind::Put;
         // While the index has room for the whole batch, an unconditional put needs no look at what is there.
@@ -161,11 +161,13 @@ impl Stamped {
                 .iter()
                 .rposition(|other| other.is_done_on(bytes, write.route, key));
             let other = before.map(|index| &earlier[index]);
-            let present = match other.or_else(|| flights.newest_of(state, write.route, key)) {
-                Some(other) => (other.kind == Kind::Put).then_some(other.version),
+            let found = match other.or_else(|| flights.newest_of(state, write.route, key)) {
+                Some(other) => other.leaves(),
                 None => state.shards.of_mut(shard).version_of(hash, key),
             };
-            adds &= present.is_none();
+            adds &= found.is_none();
+            let present = found.filter(|&(_, expires)| !has_expired(state, expires));
+            let present = present.map(|(version, _)| version);
             write.version = present.unwrap_or(0);
             let has_place = !adds || self.room.has_place(state.shards.of(shard), shard);
             write.verdict = judge(write, present, has_place);
@@ -188,6 +190,7 @@ impl Stamped {
             kind: write.kind,
             condition: write.condition,
             token: write.token,
+            expires: write.expires,
             key,
             value: &bytes[write.value.0..write.value.1],
         };
@@ -218,6 +221,11 @@ impl Stamped {
     }
 }
 
+/// Whether a key whose record has this expiry is absent.
+fn has_expired(state: &State, expires: Option<Expiry>) -> bool {
+    expires.is_some_and(|expires| state.time.has_come(expires)) && !mutant!(ExpiredIsPresent)
+}
+
 /// The verdict on a write whose key has the version `present`.
 fn judge(write: &Write, present: Option<u64>, has_place: bool) -> Verdict {
     match (write.condition, present) {
@@ -232,8 +240,7 @@ fn judge(write: &Write, present: Option<u64>, has_place: bool) -> Verdict {
 
 /// Writes a record into a segment of the server's own.
 fn append(state: &mut State, draft: &Draft<'_>) -> Result<Placed, NoPlace> {
-    let size = record_size(draft.key.len(), draft.value.len());
-    let units = (size / UNIT_SIZE) as u32;
+    let units = (draft.size() / UNIT_SIZE) as u32;
     let purpose = match draft.kind {
         Kind::Delete => Purpose::Delete,
         Kind::Put => Purpose::Put,
@@ -263,7 +270,7 @@ fn stamp(
     // Two records of one batch that claim the same place: the client breaks the rules.
     let overlaps = || NotStamped::NoPlace(NoPlace::Refused(Verdict::Invalid));
     let word = state.journal.word(placed, write.route.hash);
-    write.place = (word, placed.segment);
+    (write.words.own, write.words.segment) = (word, placed.segment);
     if let Some(leading) = leading {
         if placed.unit < state.journal.end(placed.segment).0 {
             return Err(overlaps());
@@ -305,7 +312,7 @@ fn await_refusal(state: &mut State, leading: &Leading, write: &mut Write) {
 
 /// Gives the word of a key back to clients, because the key is not written after all.
 fn give_back(shards: &Shards, write: &mut Write) {
-    if let Some(word) = write.claimed.take() {
+    if let Some(word) = write.words.claimed.take() {
         let Route { shard, hash } = write.route;
         shards.of(shard).give_back(hash, word);
     }

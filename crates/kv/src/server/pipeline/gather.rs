@@ -126,7 +126,10 @@ impl Gather {
                         Err(refused) => Owed::Answer(refused),
                         Ok(term) => {
                             write.on_node.term = term;
-                            batch.push(write)
+                            match requests::refusal_of_expiry(state, &write) {
+                                Some(refused) => Owed::Answer(refused),
+                                None => batch.push(write),
+                            }
                         }
                     },
                     None => {

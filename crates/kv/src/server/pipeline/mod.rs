@@ -333,12 +333,18 @@ impl Pipeline {
 /// durable.
 fn publish(state: &mut State, batch: &Batch, writes: Range<usize>, persisted: &Persisted) {
     let State {
-        shards, journal, ..
+        shards,
+        journal,
+        expiries,
+        ..
     } = state;
     let writes = batch.writes[writes].iter();
     for write in writes.filter(|write| write.verdict == Verdict::Done) {
         let key = &batch.bytes[write.key.0..write.key.1];
         shards.publish(&write.change(), key, journal, persisted);
+        if let Some(expires) = write.expires {
+            expiries.note(write.route, expires);
+        }
     }
 }
 

@@ -68,13 +68,15 @@ pub(super) fn take_record(
         }),
         None => Source::Copied,
     };
-    Some(Write::new(
+    let mut write = Write::new(
         source,
         (Kind::Put, header.condition(), header.token()),
         state.shards.route(record.key),
         (key_start, value_start),
         (value_start, value_start + record.value.len()),
-    ))
+    );
+    write.expires = header.expires();
+    Some(write)
 }
 
 /// The place of the `size` bytes that a client says it wrote. `None`: the client may not write there.

@@ -10,7 +10,7 @@ use crate::metrics::Report;
 use crate::server::State;
 use crate::server::clients::{Clients, grant_lease, grant_rights};
 use crate::server::report::Reporter;
-use crate::wire::{Answer, Request, Verdict};
+use crate::wire::{Answer, Request, ServerTimeGrant, Verdict};
 
 /// Takes a message of the client of `qp`. Returns the answer that the batch owes for it.
 pub(super) fn take_message(
@@ -27,6 +27,7 @@ pub(super) fn take_message(
         Request::Lease { size, publishes } => grant_lease(state, qp, size, publishes),
         Request::Publish => grant_rights(state, qp),
         Request::ReaderLease => lease_to_reader(state, qp),
+        Request::Time => tell_time(state),
         Request::Release(release) => return Owed::Release(release.slot),
         Request::Stat { page } => Answer::Stat(reporter.metrics(state).page(page)),
         Request::Report(bytes) => take_report(state, qp, bytes).into(),
@@ -97,6 +98,27 @@ pub(super) fn refusal(state: &State, qp: QueuePair, shard: u32) -> Result<Term, 
     match state.shards.refusal(shard, named) {
         Some(refused) => Err(refused),
         None => Ok(named),
+    }
+}
+
+/// The reason why a write with an expiry is refused, if it has one. The mark of the time is in the pool before the first such record.
+pub(super) fn refusal_of_expiry(state: &State, write: &Write) -> Option<Answer> {
+    write.expires?;
+    match tell_time(state) {
+        Answer::Time(_) => None,
+        refused => Some(refused),
+    }
+}
+
+/// The server's time. A pool of a cluster keeps no expiry: its copies do not agree on one.
+fn tell_time(state: &State) -> Answer {
+    if state.keeper.is_some() {
+        return Verdict::NoExpiry.into();
+    }
+    match state.time.ask() {
+        Ok((now_ms, mark_ms)) => Answer::Time(ServerTimeGrant { now_ms, mark_ms }),
+        // Nothing was done: no record with an expiry is stamped without a mark.
+        Err(_) => Verdict::SpaceFailed.into(),
     }
 }
 

@@ -6,10 +6,12 @@
 //!   publish.rs  words: of writes, of moved records, of what clients published
 //!   tables.rs   growth of the index while clients read it
 //!   peek.rs     reads in the server's own process
+//!   expiry.rs   keys that expire
 //! ```
 //!
 //! The records lie in the node's log, which all shards of a node share.
 
+mod expiry;
 pub(crate) mod outcomes;
 mod peek;
 mod publish;
@@ -18,7 +20,7 @@ mod tables;
 use std::rc::Rc;
 
 use stonecast_fabric::{DeviceError, Port, Runtime};
-use stonecast_log::{Found, LogFormat};
+use stonecast_log::{Expiry, Found, LogFormat};
 use stonecast_media::{PersistentRegion, Pool};
 
 use super::journal::Journal;
@@ -26,6 +28,7 @@ use super::recovery::rebuild::{Keys, resident};
 use crate::index::Index;
 use crate::wire::{KeyHash, KeyMap, Word};
 
+pub(super) use expiry::{has_expiry, note_expiries, remove_expired};
 use outcomes::Outcomes;
 pub(super) use publish::{Change, Move};
 pub(super) use tables::SharedTable;
@@ -106,13 +109,13 @@ impl Shard {
         self.index.len() as i64 + inserted < self.index.capacity() as i64
     }
 
-    /// The version of a key.
-    pub fn version_of(&mut self, hash: KeyHash, key: &[u8]) -> Option<u64> {
+    /// The version of the record that the index names for a key, and the moment from which on the key is absent nevertheless.
+    pub fn version_of(&mut self, hash: KeyHash, key: &[u8]) -> Option<(u64, Option<Expiry>)> {
         let mut version = None;
         self.index.find(hash, |word| {
             let resident = resident(&*self.log, word.position(), key, &mut self.scratch)
                 .filter(|resident| resident.same_key);
-            version = resident.map(|resident| resident.header.sequence());
+            version = resident.map(|found| (found.header.sequence(), found.header.expires()));
             version.is_some()
         });
         version

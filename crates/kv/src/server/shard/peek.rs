@@ -9,12 +9,12 @@ use crate::wire::limits::check_key;
 
 impl Shard {
     /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent. The checks of the record are
-    /// those of a client. `file` names the log in the error for a damaged record.
+    /// those of a client. `file` names the log in the error for a damaged record. A key that has expired at `now_ms` is absent.
     pub fn peek(
         &self,
         key: &[u8],
         value: &mut Vec<u8>,
-        file: &str,
+        (file, now_ms): (&str, u64),
     ) -> Result<Option<u64>, StoreError> {
         check_key(key)?;
         let hash = self.keys.route(key).hash;
@@ -39,7 +39,14 @@ impl Shard {
                     self.log.read(position, value);
                     look_up.record(value)
                 }
-                LookUpStep::Found(FoundRecord { version, value: at }) => {
+                LookUpStep::Found(FoundRecord { expires, .. })
+                    if expires.is_some_and(|expires| expires.has_come(now_ms)) =>
+                {
+                    return Ok(None);
+                }
+                LookUpStep::Found(FoundRecord {
+                    version, value: at, ..
+                }) => {
                     value.truncate(at.end);
                     value.drain(..at.start);
                     return Ok(Some(version));

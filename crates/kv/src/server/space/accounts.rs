@@ -60,6 +60,13 @@ impl Space {
         }
     }
 
+    /// Notes a tombstone of `size` bytes that was written in place of the expired record `sequence`.
+    pub fn note_buried(&mut self, number: u32, size: u64, sequence: u64, next_sequence: u64) {
+        let occupancy = self.occupancy_mut(number);
+        occupancy.written_at = next_sequence;
+        occupancy.note_tombstone(size, sequence);
+    }
+
     /// Notes a record of another node of `size` bytes that was stamped in a segment like a moved one. Its word comes later.
     pub fn note_arrived(&mut self, number: u32, size: u64) {
         self.segments[number as usize].awaited_words += 1;
@@ -82,6 +89,16 @@ impl Space {
         if let Some(segment) = self.segments.get_mut(number as usize) {
             segment.occupancy.note_death(size, sequence);
             self.flow.died += size;
+        }
+    }
+
+    /// Notes that the record of `header` at `position` has expired, and counts as a tombstone of `size` bytes from now on.
+    pub fn note_expired(&mut self, position: u64, header: &RecordHeader, size: u64) {
+        let (number, _) = self.format.locate(position);
+        if let Some(segment) = self.segments.get_mut(number as usize) {
+            segment.occupancy.live -= header.size() as i64;
+            segment.occupancy.note_tombstone(size, header.sequence());
+            self.flow.died += header.size() - size.min(header.size());
         }
     }
 

@@ -80,6 +80,7 @@ mod tests {
                 kind,
                 condition: Condition::None,
                 token: 0,
+                expires: None,
                 key: b"key",
                 value: b"",
             };

@@ -41,6 +41,7 @@ fn bytes_that_appends_put_into_a_segment_are_never_a_record() {
         kind: Kind::Put,
         condition: Condition::None,
         token: 0,
+        expires: None,
         key: b"key",
         value: b"value",
     };

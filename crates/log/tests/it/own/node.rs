@@ -124,6 +124,7 @@ impl Node {
             kind: Kind::Put,
             condition: Condition::None,
             token: 0,
+            expires: None,
             key,
             value,
         };
