@@ -240,8 +240,8 @@ fn the_admin_port_shows_a_back_end_alone_and_beside_keys_and_values() {
             .contains("--resp is for a pool of keys and values")
     );
 
-    let both = flags.iter().chain(&["--structures", text(&data)]);
-    let mut server = Server::start(&keys, both.copied());
+    let both = [&flags[..], &["--structures", text(&data)]].concat();
+    let mut server = Server::start(&keys, both);
     let admin = address(&mut server, "http://").to_string();
     let told = server.client(&["stat", "--admin", &admin, "--json"]).json();
     assert_eq!(told["structures"]["domains"][0]["name"], "words");

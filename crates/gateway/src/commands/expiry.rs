@@ -12,7 +12,7 @@ use super::options::{integer, is};
 /// A moment as a command names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
-    /// Milliseconds.
+    /// Milliseconds, since the begin of 1970 or from now on.
     ms: i64,
     /// Whether they count from now; otherwise from the begin of 1970.
     is_relative: bool,
