@@ -23,7 +23,7 @@
 //!              fabric  -->  media
 //!             ^   ^   ^
 //!   fabric-sim  fabric-shm  fabric-verbs
-//!        lineage      base  <- every crate       lineage: below log, cluster and replication
+//!        lineage      base  <- every crate       lineage: below log, cluster and replication; structures: also below published
 //! ```
 //!
 //! Cargo refuses an import that is not in `[dependencies]`, so checking those tables checks the
@@ -124,7 +124,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "media",
         ],
     ),
-    ("published", &["persist", "session", "fabric", "media"]),
+    (
+        "published",
+        &["persist", "session", "fabric", "media", "structures"],
+    ),
     ("workload", &[]),
 ];
 

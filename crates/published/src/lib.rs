@@ -1,6 +1,6 @@
 //! Published designs as their papers describe them: Erda and the two schemes with which it was
 //! compared, Redo Logging and Read After Write; Rowan-KV and its rivals ([`rowan`]), and a store
-//! like Clover ([`clover`]). They exist to be measured and to show their flaws;
+//! like Clover ([`clover`]); AsymNVM ([`asymnvm`]). They exist to be measured and to show their flaws;
 //! **do not keep data in them**. Their flaws stay on purpose (`docs/figures/erda.md` and the tests
 //! list them); where the paper and its artefact differ, this crate follows the paper.
 //!
@@ -16,6 +16,7 @@
 //! Source: X. Liu, Y. Hua, X. Li, Q. Liu, *Write-Optimized and Consistent RDMA-based NVM Systems*.
 #![forbid(unsafe_code)]
 
+pub mod asymnvm;
 mod baseline;
 pub mod clover;
 mod erda;

@@ -1,5 +1,8 @@
 //! The published designs in the simulated world: their behaviour and their flaws.
 
+mod asymnvm;
+mod asymnvm_flaws;
+mod asymnvm_scene;
 mod baselines;
 mod erda;
 mod flaws;

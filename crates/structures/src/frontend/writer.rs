@@ -204,6 +204,15 @@ impl DomainWriter {
         Some(record.expect("each operation has reserved the room"))
     }
 
+    /// Forgets what it knows of the pool's memory, for a caller that has a cache of its own: it puts published words that are not applied over what it reads.
+    ///
+    /// # Panics
+    /// If an operation is staged and not published.
+    pub fn forget(&mut self) {
+        assert_eq!(self.waiting(), 0, "staged words are known here alone");
+        self.state.workspace_mut().forget();
+    }
+
     /// Notes that everything published is applied. Without staged operations the pool and the writer's words agree.
     pub fn note_applied(&mut self, operation: u64) {
         let chain = self.log.chain();

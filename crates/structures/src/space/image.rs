@@ -248,6 +248,13 @@ impl Image {
         }
     }
 
+    /// Forgets everything. Words that are staged and not applied have to be known elsewhere.
+    pub fn forget(&mut self) {
+        self.pages.clear();
+        self.numbers.clear();
+        self.staged.clear();
+    }
+
     fn page(&mut self, number: u64) -> &mut Page {
         let mut spare = None;
         if !self.pages.contains_key(&number) {

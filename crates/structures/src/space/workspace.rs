@@ -208,6 +208,11 @@ impl Workspace {
         self.image.note_applied();
     }
 
+    /// Forgets the words of the pool, those that are staged included: the caller puts these over what it reads from now on.
+    pub fn forget(&mut self) {
+        self.image.forget();
+    }
+
     /// Adds a slab that the back-end has given, all of whose units are free.
     pub fn add_empty_slab(&mut self, slab: u64) {
         self.allocator.add_empty_slab(slab);

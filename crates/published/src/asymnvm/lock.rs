@@ -1,0 +1,108 @@
+//! The locks as published: Algorithm 2, a spin lock with a lock-ahead log, and Algorithm 3, retries by the sequence number.
+
+use stonecast_base::Span;
+
+use super::layout::Word;
+use super::session::AsymSession;
+use crate::PublishedError;
+
+/// What a reader waits for before it reads (Algorithm 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SnRule {
+    /// An odd sequence number, as the text has it: the back-end is changing the structure.
+    AsPrinted,
+    /// An even one.
+    Even,
+}
+
+/// Looks at the sequence number before a reader gives up.
+const LOOKS_MAX: u32 = 64;
+
+impl AsymSession {
+    /// Takes the write lock: a record of the lock-ahead log, then CAS until the lock was free.
+    ///
+    /// # Errors
+    /// [`PublishedError`].
+    pub async fn write_lock(&mut self, owner: u64) -> Result<(), PublishedError> {
+        self.lock_ahead(owner).await?;
+        while !self.try_lock(owner).await? {}
+        Ok(())
+    }
+
+    /// Writes the record of the lock-ahead log.
+    ///
+    /// # Errors
+    /// [`PublishedError`].
+    pub async fn lock_ahead(&mut self, owner: u64) -> Result<(), PublishedError> {
+        let (layout, instance) = (self.layout, self.instance);
+        let records = self.word(Word::LockRecords).await?;
+        let place = layout.lock_record(instance, records);
+        let count = layout.word(instance, Word::LockRecords);
+        let writes = [
+            (place, owner.to_le_bytes().to_vec()),
+            (count, (records + 1).to_le_bytes().to_vec()),
+        ];
+        self.post(&writes).await?;
+        self.settle(0).await
+    }
+
+    /// One CAS of the lock; whether it was free.
+    ///
+    /// # Errors
+    /// [`PublishedError`].
+    pub async fn try_lock(&mut self, owner: u64) -> Result<bool, PublishedError> {
+        let place = self.layout.word(self.instance, Word::Lock);
+        Ok(self.compare_and_swap(place, 0, owner).await? == 0)
+    }
+
+    /// The position at which the owner of the lock appends (LPN).
+    ///
+    /// # Errors
+    /// [`PublishedError`].
+    pub async fn fetch_tail(&mut self) -> Result<u64, PublishedError> {
+        let tail = self.word(Word::Tail).await?;
+        self.set_tail(tail);
+        Ok(tail)
+    }
+
+    /// Releases the write lock: a record, and a WRITE of 0, whoever holds it. (The text has a READ, which releases nothing.)
+    ///
+    /// # Errors
+    /// [`PublishedError`].
+    pub async fn write_unlock(&mut self) -> Result<(), PublishedError> {
+        self.lock_ahead(0).await?;
+        let place = self.layout.word(self.instance, Word::Lock);
+        self.post(&[(place, vec![0; 8])]).await?;
+        self.settle(0).await
+    }
+
+    /// The sequence number with which a reader begins; `None`: the rule was not met for many looks.
+    ///
+    /// # Errors
+    /// [`PublishedError`].
+    pub async fn reader_lock(&mut self, rule: SnRule) -> Result<Option<u64>, PublishedError> {
+        for _ in 0..LOOKS_MAX {
+            let number = self.word(Word::Sequence).await?;
+            let is_odd = number % 2 == 1;
+            if is_odd == (rule == SnRule::AsPrinted) {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the sequence number is still that with which the reader began.
+    ///
+    /// # Errors
+    /// [`PublishedError`].
+    pub async fn reader_unlock(&mut self, began_with: u64) -> Result<bool, PublishedError> {
+        Ok(self.word(Word::Sequence).await? == began_with)
+    }
+
+    pub(super) async fn word(&mut self, word: Word) -> Result<u64, PublishedError> {
+        let place = Span::new(self.layout.word(self.instance, word), 8);
+        let bytes = self.read(&[place]).await?;
+        let word = bytes[0].first_chunk().expect("a word has 8 bytes");
+        Ok(u64::from_le_bytes(*word))
+    }
+}
