@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod domain;
+mod flaws;
 mod golden;
 #[path = "../../../log/tests/it/memory.rs"]
 mod memory;

@@ -27,7 +27,7 @@ const GEOMETRY: PoolGeometry = PoolGeometry {
     slab_count: 12,
 };
 const ADDRESS: &str = "sim:back-end";
-const LEASE_NS: u64 = 50_000_000;
+pub const LEASE_NS: u64 = 50_000_000;
 /// A platform without a plan that spares the back-end.
 const ANSWERED: DeclaredPlatform = platform(PersistenceDomain::Dmp, Ddio::On);
 /// Every platform on which something survives a power cut.
@@ -53,7 +53,7 @@ pub struct Scene {
     platform: DeclaredPlatform,
     machine: Machine,
     module: Rc<Module>,
-    back_end: Process,
+    pub back_end: Process,
 }
 
 impl Scene {
@@ -113,8 +113,19 @@ impl Scene {
     }
 
     /// Kills the back-end, and starts another one.
-    async fn restart(&mut self) {
+    pub async fn restart(&mut self) {
         self.back_end.kill();
+        self.back_end = self.world.process(self.machine);
+        self.serve().await;
+    }
+
+    /// Cuts the power of the back-end's machine, and starts another back-end. Nothing survives that need not.
+    pub async fn lose_power(&mut self) {
+        let wreck = self.world.wreck(self.machine, &self.module);
+        let nothing = Fate { stores: 0, torn: 0 };
+        let survivor = wreck.survivor(&vec![nothing; wreck.undecided()]);
+        self.world.cut_power(self.machine);
+        self.module.restart(survivor);
         self.back_end = self.world.process(self.machine);
         self.serve().await;
     }
@@ -133,7 +144,7 @@ impl Scene {
     }
 
     /// The next tenure of a domain, once the one before has ended.
-    async fn writer(&self, back_end: &Rc<BackEnd>, domain: u32) -> Writer {
+    pub async fn writer(&self, back_end: &Rc<BackEnd>, domain: u32) -> Writer {
         for _ in 0..1_000 {
             match back_end.writer(domain).await {
                 Ok(writer) => return writer,

@@ -1,0 +1,214 @@
+//! The flaws of AsymNVM as published, under the schedules that show them there (`crates/published/tests/it/asymnvm_flaws.rs`): `structures` holds. A1 needs
+//! mirrors, which are not built.
+
+use std::rc::Rc;
+
+use stonecast_structures::shapes::{Structure, StructureKind};
+use stonecast_structures::{BackEnd, FrontEndError, Key as _, StructureReader, Verb, Writer};
+
+use crate::sessions::{LEASE_NS, Scene, create, insert, keys, operation};
+
+/// A domain with a tree, its writer, and its front-end.
+async fn tree_of(scene: &Scene) -> (Rc<BackEnd>, u32, Writer, u32) {
+    scene.create().await;
+    scene.serve().await;
+    let (_process, front_end) = scene.front_end().await;
+    let domain = front_end.create_domain(3).await.expect("there is room");
+    let mut writer = front_end.writer(domain).await.expect("the domain is free");
+    let tree = create(&mut writer, StructureKind::BTree).await;
+    writer.publish().await.expect("the tenure lasts");
+    (front_end, domain, writer, tree)
+}
+
+fn tell(story: impl AsyncFnOnce(&mut Scene)) {
+    let mut scene = Scene::new(3);
+    let world = scene.world.clone();
+    world.block_on(async move { story(&mut scene).await });
+}
+
+async fn store(writer: &mut Writer, tree: u32, key: u64, value: &[u8]) {
+    let key = key.encoded();
+    let change = operation(tree, Verb::Insert, &key, value);
+    let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+}
+
+/// DDIO is on. Records become durable by the processor of the back-end.
+#[test]
+fn a2_what_was_acknowledged_survives_the_power() {
+    tell(async |scene| {
+        let (_front_end, domain, mut writer, tree) = tree_of(scene).await;
+        for key in 0..20 {
+            insert(&mut writer, tree, key).await;
+            writer.flush().await.expect("the tenure lasts");
+        }
+        scene.lose_power().await;
+        let (_process, other) = scene.front_end().await;
+        let found = keys(&other, domain, tree, 30).await;
+        assert_eq!(found, (0..20).collect::<Vec<_>>());
+    });
+}
+
+/// A front-end dies while it asks for the domain of another.
+#[test]
+fn a3_a_front_end_that_dies_while_it_asks_ends_the_tenure_of_nobody() {
+    tell(async |scene| {
+        let (_front_end, domain, mut writer, tree) = tree_of(scene).await;
+        let (dying, other) = scene.front_end().await;
+        let asking = other.clone();
+        dying.runtime().spawn(Box::pin(async move {
+            // It is refused, or dies before.
+            let _ = asking.writer(domain).await;
+        }));
+        scene.rest(500).await;
+        dying.kill();
+        scene.rest(LEASE_NS / 4).await;
+        let (_process, third) = scene.front_end().await;
+        let refused = third.writer(domain).await.err().expect("one writer");
+        assert!(matches!(refused, FrontEndError::Held { .. }), "{refused}");
+        insert(&mut writer, tree, 7).await;
+        writer.publish().await.expect("its tenure lasts");
+        assert_eq!(keys(&third, domain, tree, 10).await, [7]);
+    });
+}
+
+/// The first writer is silent for longer than its lease. What it then appends counts nowhere, and its release releases nothing.
+#[test]
+fn a4_and_a5_a_writer_that_wakes_up_neither_overwrites_nor_releases() {
+    tell(async |scene| {
+        let (_front_end, domain, mut writer, tree) = tree_of(scene).await;
+        scene.rest(2 * LEASE_NS).await;
+        let (_process, second) = scene.front_end().await;
+        let mut successor = scene.writer(&second, domain).await;
+        insert(&mut successor, tree, 2).await;
+        successor.flush().await.expect("the tenure lasts");
+
+        let late = operation(tree, Verb::Insert, &[0; 8], &[9; 8]);
+        let over = match writer.stage(&late).await {
+            Ok(_) => writer.flush().await.expect_err("the tenure is over"),
+            Err(error) => error,
+        };
+        assert!(
+            matches!(over, FrontEndError::Over { .. } | FrontEndError::Gone),
+            "{over}"
+        );
+        writer.release().await.expect_err("nothing is released");
+        let refused = second.writer(domain).await.err().expect("one writer");
+        assert!(matches!(refused, FrontEndError::Held { .. }), "{refused}");
+        insert(&mut successor, tree, 3).await;
+        successor.publish().await.expect("the tenure lasts");
+        assert_eq!(keys(&second, domain, tree, 5).await, [2, 3]);
+    });
+}
+
+/// Each value is the same byte again and again, and as long as many lines.
+#[test]
+fn a6_a_reader_beside_changes_finds_whole_values() {
+    tell(async |scene| {
+        let (_front_end, domain, mut writer, tree) = tree_of(scene).await;
+        store(&mut writer, tree, 7, &[0; 250]).await;
+        writer.publish().await.expect("the tenure lasts");
+        let (writing, _) = scene.front_end().await;
+        writing.runtime().spawn(Box::pin(async move {
+            for round in 1..200_u8 {
+                store(&mut writer, tree, 7, &[round; 250]).await;
+                writer.publish().await.expect("the tenure lasts");
+            }
+        }));
+        let (_process, other) = scene.front_end().await;
+        let mut reader = other.reader(domain).await.expect("there is the domain");
+        let roots = reader.roots().await.expect("the table is whole");
+        let (mut last, mut seen) = (0, 0);
+        for _ in 0..400 {
+            let found = reader.get(&roots, tree, &7_u64.encoded()).await;
+            let value = found.expect("it is whole").expect("it was there before");
+            assert!(value.iter().all(|byte| *byte == value[0]), "{value:?}");
+            assert!(value[0] >= last, "never back");
+            seen += u32::from(value[0] > last);
+            last = value[0];
+        }
+        assert!(seen > 10, "the value changed meanwhile");
+    });
+}
+
+#[test]
+fn a7_a_reader_with_a_cache_finds_what_was_published() {
+    tell(async |scene| {
+        let (_front_end, domain, mut writer, tree) = tree_of(scene).await;
+        for key in 0..300 {
+            insert(&mut writer, tree, key).await;
+        }
+        writer.publish().await.expect("the tenure lasts");
+        let (_process, other) = scene.front_end().await;
+        let reader = other.reader(domain).await.expect("there is the domain");
+        let mut reader = reader.remembering(1 << 20);
+        let roots = reader.roots().await.expect("the table is whole");
+        for round in 0..20_u64 {
+            store(&mut writer, tree, 7, &round.to_le_bytes()).await;
+            writer.publish().await.expect("the tenure lasts");
+            let found = reader.get(&roots, tree, &7_u64.encoded()).await;
+            assert_eq!(
+                found.expect("it is whole"),
+                Some(round.to_le_bytes().to_vec())
+            );
+        }
+    });
+}
+
+/// The tree is dropped under a reader, and its blocks are used again by another structure.
+#[test]
+fn a8_a_reader_that_takes_its_time_never_takes_a_stranger_for_its_node() {
+    tell(async |scene| {
+        let (_front_end, domain, mut writer, tree) = tree_of(scene).await;
+        for key in 0..300 {
+            insert(&mut writer, tree, key).await;
+        }
+        writer.publish().await.expect("the tenure lasts");
+        let (_process, other) = scene.front_end().await;
+        let reader = other.reader(domain).await.expect("there is the domain");
+        let mut reader = StructureReader::open(reader.remembering(1 << 20), "BTree")
+            .await
+            .expect("it was created");
+        let key = 7_u64.encoded();
+        let find = |structure: &Structure| structure.find(&key).expect("it has keys");
+        let found = reader.end_of(find).await.expect("it is whole");
+        assert_eq!(found, Some(21_u64.to_le_bytes().into()));
+        let end = operation(0, Verb::Drop, b"BTree", &[]);
+        let (_, _ticket) = writer.stage(&end).await.expect("there is room");
+        let table = create(&mut writer, StructureKind::HashTable).await;
+        for key in 0..300 {
+            insert(&mut writer, table, key).await;
+            writer.publish().await.expect("the tenure lasts");
+        }
+        let gone = reader.end_of(find).await.expect_err("it was dropped");
+        assert!(matches!(gone, FrontEndError::NoStructure), "{gone}");
+    });
+}
+
+/// The log begins again several times, and a back-end that starts again applies what is left of it.
+#[test]
+fn a9_and_a10_a_log_that_began_again_brings_nothing_back_and_nothing_else() {
+    tell(async |scene| {
+        let (front_end, domain, mut writer, tree) = tree_of(scene).await;
+        for round in 0..600_u64 {
+            let value = [round.to_le_bytes(); 20].concat();
+            store(&mut writer, tree, round % 3, &value).await;
+            match round % 2 {
+                0 => writer.publish().await.expect("the tenure lasts"),
+                _ => writer.flush().await.expect("the tenure lasts"),
+            }
+        }
+        let stat = front_end.stat(domain).await.expect("there is the domain");
+        assert!(600 * 200 > stat.log_size, "the log has begun again");
+        for _ in 0..2 {
+            scene.restart().await;
+            let (_process, other) = scene.front_end().await;
+            let mut reader = other.reader(domain).await.expect("there is the domain");
+            let roots = reader.roots().await.expect("the table is whole");
+            for key in 0..3_u64 {
+                let found = reader.get(&roots, tree, &key.encoded()).await;
+                let last = [(597 + key).to_le_bytes(); 20].concat();
+                assert_eq!(found.expect("it is whole"), Some(last));
+            }
+        }
+    });
+}
