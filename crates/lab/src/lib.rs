@@ -6,6 +6,7 @@
 //! | `papers` | the registry of papers and their figures, and how figures are shown |
 //! | `erda` | Erda and its baselines as published, beside the store |
 //! | `rowan` | appends of many senders to one machine, beside WRITEs into a log for each |
+//! | `asymnvm` | AsymNVM as published, beside data structures of a back-end |
 //! | `remotelog` | appends to a log in remote memory, made durable as each platform requires |
 //! | `peers`, `figures` | LMDB and redis-server, and the ratios of the README |
 //! | `structures` | a B+tree of a back-end beside LMDB |
@@ -14,6 +15,7 @@
 //! A figure is a ratio of two measurements of the same run, because machines differ and are shared.
 #![forbid(unsafe_code)]
 
+pub mod asymnvm;
 pub mod erda;
 pub mod figures;
 pub mod nodes;

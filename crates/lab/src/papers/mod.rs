@@ -25,6 +25,7 @@ use stonecast_kv::ClusterError;
 use stonecast_media::MediaError;
 use stonecast_published::PublishedError;
 
+use crate::asymnvm::AsymError;
 use crate::erda::ContestError;
 use crate::plot::PlotError;
 use crate::remotelog::RemotelogError;
@@ -40,10 +41,11 @@ pub use runs::Runs;
 pub use table::{MEAN, table};
 
 /// All papers.
-pub static PAPERS: [&Paper; 3] = [
+pub static PAPERS: [&Paper; 4] = [
     &crate::erda::PAPER,
     &crate::remotelog::PAPER,
     &crate::rowan::PAPER,
+    &crate::asymnvm::PAPER,
 ];
 
 /// The error of a figure that could not be measured, drawn or written.
@@ -58,6 +60,9 @@ pub enum FigureError {
     /// A store of Rowan's comparison failed.
     #[error(transparent)]
     Contestant(#[from] ContestantError),
+    /// A store of AsymNVM's comparison failed.
+    #[error(transparent)]
+    Asymnvm(#[from] AsymError),
     /// A call on `kv` failed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),

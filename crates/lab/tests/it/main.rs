@@ -1,6 +1,8 @@
 //! Tests of the measurements.
 
+mod asymnvm;
 mod costs;
+mod documented;
 mod failover;
 mod nodes;
 mod peers;

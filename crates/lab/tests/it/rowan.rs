@@ -3,42 +3,12 @@
 //! The documented figures take minutes. The tests measure some of their points again, to the last digit, and compare the page
 //! with all documented points.
 
-use std::path::{Path, PathBuf};
-
 use stonecast_fabric_sim::MachineProfile;
-use stonecast_lab::papers::{Point, Points, Runs, page};
+use stonecast_lab::papers::{Points, Runs, page};
 use stonecast_lab::rowan::{Design, KvLoad, Load, PAPER, SENDERS, measure, measure_kv};
 use stonecast_published::rowan::Replication;
 
-fn documented(file: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
-    folder.join(file)
-}
-
-fn text_of(file: &str) -> String {
-    std::fs::read_to_string(documented(file)).unwrap()
-}
-
-/// The documented points of all figures.
-fn documented_points() -> Points {
-    let mut points = Points::default();
-    for figure in PAPER.figures() {
-        let lines = text_of(&format!("{}.jsonl", figure.axes.name));
-        let point = |line: &str| {
-            let fields: serde_json::Value = serde_json::from_str(line).unwrap();
-            let text = |name: &str| fields[name].as_str().unwrap().to_owned();
-            Point {
-                figure: text("figure"),
-                series: text("series"),
-                x: text("x"),
-                y: fields["y"].as_f64().unwrap(),
-                unit: text("unit"),
-            }
-        };
-        points.extend(lines.lines().map(point).collect());
-    }
-    points
-}
+use crate::documented::{documented, points_of, text_of};
 
 /// The numbers of a design with all senders.
 #[derive(Debug)]
@@ -99,7 +69,7 @@ fn load(design: &str, clients: u32) -> KvLoad {
 /// Needs a run that follows from the load alone: the documented points were measured beside others, in another process.
 #[test]
 fn a_point_of_the_key_value_figures_is_measured_again_to_the_last_digit() {
-    let documented = documented_points();
+    let documented = points_of(&PAPER);
     for (series, clients) in [("rowan-kv", 144), ("rwrite-kv", 144)] {
         let outcome = measure_kv(&load(series, clients)).unwrap();
         let figure = |name: &str| documented.at(name, series, &clients.to_string()).unwrap();
@@ -115,7 +85,7 @@ fn a_point_of_the_key_value_figures_is_measured_again_to_the_last_digit() {
 
 #[test]
 fn the_page_of_the_documentation_shows_the_documented_points() {
-    let page = page(&PAPER, &documented_points());
+    let page = page(&PAPER, &points_of(&PAPER));
     if std::env::var_os("STONECAST_WRITE_PAGE").is_some() {
         std::fs::write(documented("rowan.md"), &page).unwrap();
     }

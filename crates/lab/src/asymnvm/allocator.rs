@@ -1,0 +1,88 @@
+//! The allocator (Table 1).
+
+use stonecast_fabric_sim::World;
+use stonecast_published::asymnvm::{BlockClient, TwoTier, Variant};
+use stonecast_structures::shapes::StructureKind;
+
+use super::cases::rounded;
+use super::load::{AsymError, AsymLoad, AsymStore, machine};
+use super::published::{layout, serve, session};
+use crate::papers::{Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section};
+
+pub(super) const ALLOCATOR: &str = "asymnvm-allocator";
+/// Bytes of a piece: a block of 128 bytes holds four, as the published ratio of 4 to the RPC allocator has it.
+const PIECE: u64 = 32;
+const PIECES: u64 = 4096;
+
+/// The figure.
+pub(super) static FIGURES: [Figure; 1] = [Figure {
+    axes: Axes {
+        name: ALLOCATOR,
+        title: "Allocations of 32 bytes (Table 1), one at a time",
+        x_title: "call",
+        unit: "Mop/s",
+        series: &["rpc", "two-tier 128", "two-tier 1024"],
+        published,
+    },
+    measure: Measure::Time(measure),
+    picture: Picture::None,
+    section: Section::Standard,
+}];
+
+pub(super) fn published(series: &str, x: &str) -> Option<f64> {
+    Some(match (series, x) {
+        ("rpc", "allocate") => 0.33,
+        ("rpc", "free") => 0.88,
+        ("two-tier 128", "allocate") => 1.33,
+        ("two-tier 128", "free") => 2.41,
+        ("two-tier 1024", "allocate") => 6.42,
+        ("two-tier 1024", "free") => 13.9,
+        _ => return None,
+    })
+}
+
+fn measure(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let mut samples = Vec::new();
+    for (series, block) in [
+        ("rpc", PIECE),
+        ("two-tier 128", 128),
+        ("two-tier 1024", 1024),
+    ] {
+        let name = format!("asymnvm allocator {block}");
+        let rates = runs.once(name, || rates(block))?;
+        for (x, y) in ["allocate", "free"].into_iter().zip(rates) {
+            let x = x.to_owned();
+            let y = rounded(y);
+            samples.push(Sample { series, x, y });
+        }
+    }
+    Ok(samples)
+}
+
+/// Millions of allocations, and of frees, a second.
+fn rates(block: u64) -> Result<[f64; 2], AsymError> {
+    let world = World::new(1);
+    let rcb = AsymStore::Published(Variant::Rcb);
+    let load = AsymLoad::inserts(rcb, StructureKind::Stack);
+    let (_memory, _back_end) = serve(&world, &load, layout(1))?;
+    let process = world.process(machine(&world, load.platform()));
+    let client = BlockClient::new(session(&world, &process, 0)?);
+    let mut allocator = TwoTier::new(client, block, PIECE);
+    let runtime = process.runtime();
+    let crowd = stonecast_bench::crowd::Crowd::new();
+    crowd.spawn(&*process.runtime(), async move {
+        let begin = runtime.now();
+        let mut pieces = Vec::new();
+        for _ in 0..PIECES {
+            pieces.push(allocator.allocate().await?);
+        }
+        let middle = runtime.now();
+        for piece in pieces {
+            allocator.free(piece).await?;
+        }
+        let rate = |duration_ns: u64| PIECES as f64 * 1000.0 / duration_ns.max(1) as f64;
+        Ok::<_, AsymError>([rate(middle - begin), rate(runtime.now() - middle)])
+    });
+    let mut ends = world.block_on(crowd.ends());
+    ends.pop().expect("one task was started")
+}

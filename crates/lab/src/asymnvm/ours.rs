@@ -1,0 +1,238 @@
+//! `structures` under the loads of the paper: a domain for each writer.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stonecast_fabric_sim::{Process, World};
+use stonecast_media::{Durability, PersistentRegion};
+use stonecast_published::asymnvm::Change;
+use stonecast_structures::shapes::{Answer, Roots};
+use stonecast_structures::{
+    BackEnd, FRONT_END_COMPLETIONS, FrontEndError, LogKey, Medium, Operation, PoolGeometry, Reader,
+    SERVICE_COMPLETIONS, Service, StructurePool, Verb, Writer,
+};
+
+use super::load::{AsymError, AsymLoad, Contestant, FrontEnd, Look, Step, machine, memory};
+
+const ADDRESS: &str = "sim:structures";
+const LEASE_NS: u64 = 10_000_000_000;
+const SLAB_SIZE: u64 = 4 << 20;
+/// Slabs of a domain.
+const SLABS: u32 = 24;
+/// The structure of a domain.
+const STRUCTURE: u32 = 1;
+/// Bytes of inner nodes that a reader remembers.
+const REMEMBERED: u64 = 16 << 20;
+
+/// A back-end of `structures` in its world.
+pub(super) struct Ours {
+    load: AsymLoad,
+    world: World,
+    back_end: Process,
+    first_domain: RefCell<Option<u32>>,
+}
+
+fn geometry(writers: u32) -> PoolGeometry {
+    PoolGeometry {
+        domains: writers + 1,
+        slab_size: SLAB_SIZE,
+        slab_count: u64::from(writers * (SLABS + 4)) + 4,
+    }
+}
+
+impl Ours {
+    pub fn new(load: &AsymLoad) -> Result<Self, AsymError> {
+        let world = World::new(1);
+        let platform = load.platform();
+        let machine = machine(&world, platform);
+        let geometry = geometry(load.writers);
+        let (_module, memory) = memory(&world, machine, platform, geometry.pool_size());
+        let medium = medium(load, memory);
+        let back_end = world.process(machine);
+        let made = StructurePool::create(medium.clone(), geometry);
+        world.block_on(made).expect("the medium is sound");
+        let port = back_end.port(SERVICE_COMPLETIONS);
+        let port = port.map_err(FrontEndError::from)?;
+        let runtime = back_end.runtime();
+        let service = Service::start(port, runtime.clone(), medium, (ADDRESS, LEASE_NS));
+        let mut service = world.block_on(service)?;
+        runtime.spawn(Box::pin(async move {
+            service.run().await.expect("nothing disturbs the back-end");
+        }));
+        Ok(Self {
+            load: load.clone(),
+            world,
+            back_end,
+            first_domain: RefCell::default(),
+        })
+    }
+
+    fn connect(&self) -> Result<(Process, Rc<BackEnd>), AsymError> {
+        let process = self
+            .world
+            .process(machine(&self.world, self.load.platform()));
+        let port = process.port(FRONT_END_COMPLETIONS);
+        let port = port.map_err(FrontEndError::from)?;
+        let back_end = self.world.block_on(BackEnd::connect(&port, ADDRESS))?;
+        Ok((process, back_end))
+    }
+}
+
+fn medium(load: &AsymLoad, memory: Rc<dyn PersistentRegion>) -> Rc<Medium> {
+    let declared = (load.platform(), Durability::Power);
+    let medium = Medium::new(memory, declared, LogKey(77), 5);
+    Rc::new(medium.expect("the declaration fits the platform"))
+}
+
+impl Contestant for Ours {
+    type Writer = OurWriter;
+    type Reader = OurReader;
+
+    fn world(&self) -> &World {
+        &self.world
+    }
+
+    fn back_end(&self) -> &Process {
+        &self.back_end
+    }
+
+    fn writer(&self, _number: u32) -> Result<(Process, OurWriter), AsymError> {
+        let (process, back_end) = self.connect()?;
+        let writer = self.world.block_on(async {
+            let domain = back_end.create_domain(SLABS).await?;
+            self.first_domain.borrow_mut().get_or_insert(domain);
+            let mut writer = OurWriter {
+                writer: back_end.writer(domain).await?,
+                batch: self.load.batch as u64,
+                in_flight: self.load.in_flight,
+            };
+            writer.fill(&self.load).await?;
+            Ok::<_, FrontEndError>(writer)
+        })?;
+        Ok((process, writer))
+    }
+
+    fn reader(&self) -> Result<(Process, OurReader), AsymError> {
+        let (process, back_end) = self.connect()?;
+        let domain = *self.first_domain.borrow();
+        let domain = domain.ok_or(FrontEndError::NoStructure)?;
+        let reader = self.world.block_on(async {
+            let reader = back_end.reader(domain).await?;
+            let mut reader = reader.remembering(REMEMBERED);
+            let roots = reader.roots().await?;
+            Ok::<_, FrontEndError>(OurReader {
+                back_end,
+                reader,
+                roots,
+                is_versioned: self.load.kind.is_versioned(),
+                reads: 0,
+            })
+        })?;
+        Ok((process, reader))
+    }
+}
+
+/// A writer of `structures`.
+pub(super) struct OurWriter {
+    writer: Writer,
+    batch: u64,
+    in_flight: usize,
+}
+
+impl OurWriter {
+    async fn fill(&mut self, load: &AsymLoad) -> Result<(), FrontEndError> {
+        let create = Operation {
+            token: 0,
+            structure: 0,
+            verb: Verb::Create,
+            key: b"structure",
+            value: &load.description().encode(),
+        };
+        let (answer, _ticket) = self.writer.stage(&create).await?;
+        assert_eq!(answer, Answer::Created(STRUCTURE));
+        for change in load.loaded() {
+            self.stage(&change).await?;
+            if self.writer.waiting() >= 512 {
+                self.writer.publish().await?;
+            }
+        }
+        self.writer.publish().await
+    }
+
+    async fn stage(&mut self, change: &Change) -> Result<(), FrontEndError> {
+        let operation = Operation {
+            token: 0,
+            structure: STRUCTURE,
+            verb: change.verb,
+            key: &change.key,
+            value: &change.value,
+        };
+        // The flush behind a chunk waits for all of its tickets.
+        let (_answer, _ticket) = self.writer.stage(&operation).await?;
+        Ok(())
+    }
+}
+
+impl FrontEnd for OurWriter {
+    async fn run(&mut self, steps: &[Step]) -> Result<(), AsymError> {
+        let keys = steps.iter().filter_map(|step| match step {
+            Step::Change(change) if !change.key.is_empty() => Some(change.key.clone()),
+            _ => None,
+        });
+        let keys: Vec<Vec<u8>> = keys.collect();
+        let structure = self.writer.roots().structure(STRUCTURE);
+        let structure = structure.ok_or(FrontEndError::NoStructure)?;
+        if self.in_flight > 1 && !keys.is_empty() {
+            self.writer.look_ahead(&structure, &keys).await?;
+        }
+        for step in steps {
+            if let Step::Change(change) = step {
+                self.stage(change).await?;
+            }
+        }
+        match self.writer.waiting() >= self.batch {
+            true => self.writer.publish().await?,
+            false => self.writer.flush().await?,
+        }
+        for step in steps {
+            if let Step::Get(key) = step {
+                let structure = self.writer.roots().structure(STRUCTURE);
+                let structure = structure.ok_or(FrontEndError::NoStructure)?;
+                self.writer.get(&structure, key).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self) -> Result<(), AsymError> {
+        Ok(self.writer.flush().await?)
+    }
+
+    fn counts(&self) -> [u64; 4] {
+        [0; 4]
+    }
+}
+
+/// A reader of `structures` that remembers inner nodes.
+pub(super) struct OurReader {
+    back_end: Rc<BackEnd>,
+    reader: Reader,
+    roots: Roots,
+    is_versioned: bool,
+    reads: u64,
+}
+
+impl Look for OurReader {
+    async fn get(&mut self, key: &[u8]) -> Result<(), AsymError> {
+        if self.is_versioned {
+            self.roots = self.reader.roots().await?;
+        }
+        self.reader.get(&self.roots, STRUCTURE, key).await?;
+        self.reads += 1;
+        Ok(())
+    }
+
+    fn counts(&self) -> [u64; 2] {
+        [self.reads, self.back_end.retries()]
+    }
+}

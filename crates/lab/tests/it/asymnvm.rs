@@ -1,0 +1,65 @@
+//! AsymNVM's evaluation: the published variants beside `structures`, and the page of the documentation.
+//!
+//! The documented figures take minutes. The tests measure some of their points again, to the last digit, and compare the page
+//! with all documented points.
+
+use stonecast_lab::asymnvm::{AsymLoad, AsymStore, PAPER, measure};
+use stonecast_lab::papers::{Runs, page};
+use stonecast_published::asymnvm::Variant;
+use stonecast_structures::shapes::StructureKind;
+
+use crate::documented::{documented, points_of, text_of};
+
+/// Needs a run that follows from the load alone: the documented points were measured beside others, in another process.
+#[test]
+fn some_points_of_the_table_are_measured_again_to_the_last_digit() {
+    let documented = points_of(&PAPER);
+    for (series, store) in [
+        ("rcb", AsymStore::Published(Variant::Rcb)),
+        ("structures", AsymStore::Ours),
+    ] {
+        let load = AsymLoad::inserts(store, StructureKind::HashTable);
+        let outcome = measure(&load).unwrap();
+        let found = documented.at("asymnvm-structures-1", series, "hash-table");
+        assert_eq!(
+            Some((outcome.kops * 100.0).round() / 100.0),
+            found,
+            "{series}"
+        );
+    }
+}
+
+#[test]
+fn the_allocator_is_measured_again_to_the_last_digit() {
+    let mut figures = PAPER.figures();
+    let figure = figures.find(|figure| figure.axes.name == "asymnvm-allocator");
+    let points = figure.unwrap().points(&mut Runs::default(), None).unwrap();
+    let points = stonecast_lab::papers::Points::from(points);
+    let lines = points.lines("asymnvm-allocator");
+    assert_eq!(text_of("asymnvm-allocator.jsonl"), lines);
+}
+
+#[test]
+fn the_page_of_the_documentation_shows_the_documented_points() {
+    let page = page(&PAPER, &points_of(&PAPER));
+    if std::env::var_os("STONECAST_WRITE_PAGE").is_some() {
+        std::fs::write(documented("asymnvm.md"), &page).unwrap();
+    }
+    assert_eq!(
+        text_of("asymnvm.md"),
+        page,
+        "STONECAST_WRITE_PAGE=1 writes the page of the documented points; stonecast-lab figure asymnvm --out docs/figures measures \
+         them again"
+    );
+}
+
+#[test]
+fn the_same_load_is_the_same_run_to_the_last_event() {
+    let load = AsymLoad {
+        in_flight: 16,
+        operations: 512,
+        ..AsymLoad::inserts(AsymStore::Published(Variant::Rcb), StructureKind::HashTable)
+    };
+    let run = || measure(&load).unwrap();
+    assert_eq!(run(), run());
+}
