@@ -99,7 +99,8 @@ fn measure(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     )
 }
 
-/// The program's time for each structure: that of the published symmetric setting, less the measured one. There the network waits for nobody.
+/// The program's time for each structure: that of the published symmetric setting, less the measured one. There the
+/// network waits for nobody.
 fn with_program(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     let symmetric = AsymStore::Published(Variant::Symmetric);
     let loads = STRUCTURES.map(|(_, kind)| inserts(symmetric, kind, 1));

@@ -1,4 +1,5 @@
-//! Several front-ends: readers of one structure (Figure 9), writers of their own (Figure 10), and the processors (Figure 11).
+//! Several front-ends: readers of one structure (Figure 9), writers of their own (Figure 10), and the processors
+//! (Figure 11).
 
 use stonecast_published::asymnvm::Variant;
 use stonecast_structures::shapes::StructureKind;

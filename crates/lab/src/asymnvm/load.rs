@@ -189,7 +189,8 @@ pub(super) enum Step {
     Get(Vec<u8>),
 }
 
-/// The operations of a writer: half of the updates are of keys that are not there yet; stacks and queues are pushed and popped in turn, at random.
+/// The operations of a writer: half of the updates are of keys that are not there yet; stacks and queues are pushed
+/// and popped in turn, at random.
 pub(super) struct Steps {
     random: Random,
     chooser: Chooser,

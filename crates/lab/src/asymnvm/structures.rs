@@ -1,4 +1,5 @@
-//! All structures by all variants (Table 2), beside `structures`, and the ratio of `structures` to RCB with 1, 16 and 1,024 operations in flight.
+//! All structures by all variants (Table 2), beside `structures`, and the ratio of `structures` to RCB with 1, 16 and
+//! 1,024 operations in flight.
 
 use std::fmt::Write as _;
 
@@ -137,7 +138,8 @@ fn rates(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     samples(runs, cases, |outcome| outcome.kops)
 }
 
-/// A round trip of a READ of 64 bytes on these machines, in microseconds: what one operation that needs nothing else takes.
+/// A round trip of a READ of 64 bytes on these machines, in microseconds: what one operation that needs nothing else
+/// takes.
 fn round_trip_us(outcome: &AsymOutcome) -> f64 {
     1000.0 / outcome.kops / (outcome.trips + outcome.writes)
 }

@@ -1,6 +1,7 @@
 //! AsymNVM's evaluation: the published variants beside `structures`, and the page of the documentation.
 //!
-//! The documented figures take minutes. The tests measure some of their points again, to the last digit, and compare the page
+//! The documented figures take minutes. The tests measure some of their points again, to the last digit, and compare
+//! the page
 //! with all documented points.
 
 use stonecast_lab::asymnvm::{AsymLoad, AsymStore, PAPER, measure};

@@ -221,8 +221,10 @@ impl AsymBackEnd {
         Ok(true)
     }
 
-    /// Recovers an instance after a crash: applies the transactions in front of the commit word, and the one behind it if its checksum is right, since a
-    /// crash may have taken the commit word alone. Returns the number of transactions, and the operations whose memory logs never came.
+    /// Recovers an instance after a crash: applies the transactions in front of the commit word, and the one behind
+    /// it if its checksum is right, since a
+    /// crash may have taken the commit word alone. Returns the number of transactions, and the operations whose
+    /// memory logs never came.
     ///
     /// # Errors
     /// [`PublishedError`].
@@ -247,7 +249,8 @@ impl AsymBackEnd {
         Ok((count, read_operations(&*self.memory, ring, covered)))
     }
 
-    /// Ends the lock of a front-end that is taken for dead: if the lock-ahead log's last record names one, the lock is reset.
+    /// Ends the lock of a front-end that is taken for dead: if the lock-ahead log's last record names one, the lock
+    /// is reset.
     ///
     /// # Errors
     /// [`PublishedError`].

@@ -1,4 +1,5 @@
-//! The two-tier allocator: blocks of the back-end with a persistent bitmap, asked for by RFP, and finer pieces at the front-end.
+//! The two-tier allocator: blocks of the back-end with a persistent bitmap, asked for by RFP, and finer pieces at the
+//! front-end.
 //!
 //! ```text
 //!   request    WRITE: size (8) │ block or 0 (8) │ number (8)        answer    READ until it has the number: block (8) │ number (8)

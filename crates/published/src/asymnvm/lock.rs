@@ -1,4 +1,5 @@
-//! The locks as published: Algorithm 2, a spin lock with a lock-ahead log, and Algorithm 3, retries by the sequence number.
+//! The locks as published: Algorithm 2, a spin lock with a lock-ahead log, and Algorithm 3, retries by the sequence
+//! number.
 
 use stonecast_base::Span;
 
@@ -65,7 +66,8 @@ impl AsymSession {
         Ok(tail)
     }
 
-    /// Releases the write lock: a record, and a WRITE of 0, whoever holds it. (The text has a READ, which releases nothing.)
+    /// Releases the write lock: a record, and a WRITE of 0, whoever holds it. (The text has a READ, which releases
+    /// nothing.)
     ///
     /// # Errors
     /// [`PublishedError`].

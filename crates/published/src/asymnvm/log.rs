@@ -101,7 +101,8 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Where `size` bytes go that follow `position`, and whether a mark has to send readers there. Nothing lies across the end.
+    /// Where `size` bytes go that follow `position`, and whether a mark has to send readers there. Nothing lies
+    /// across the end.
     pub fn place(&self, position: u64, size: u64) -> (u64, bool) {
         let inside = position % self.size;
         match inside + size + END_SIZE as u64 <= self.size {

@@ -308,7 +308,8 @@ impl AsymSession {
         Ok(u64::from_le_bytes(found))
     }
 
-    /// The WRITE of an operation. Returns the place of its bytes in the operation log, for memory logs that point to them.
+    /// The WRITE of an operation. Returns the place of its bytes in the operation log, for memory logs that point to
+    /// them.
     pub(super) fn operation_write(&mut self, operation: &OperationLog) -> ((u64, Vec<u8>), Span) {
         let bytes = operation.encode();
         let ring = self.operation_ring();

@@ -1,4 +1,5 @@
-//! The memory of an instance as a front-end sees it: its cache, what it has published and what is not applied, and the back-end.
+//! The memory of an instance as a front-end sees it: its cache, what it has published and what is not applied, and
+//! the back-end.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

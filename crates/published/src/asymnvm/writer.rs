@@ -140,7 +140,8 @@ pub struct AsymWriter {
 }
 
 impl AsymWriter {
-    /// The writer of a structure that was loaded ([`AsymWriter::load`]). `local`: the memory of the symmetric setting, and its plan.
+    /// The writer of a structure that was loaded ([`AsymWriter::load`]). `local`: the memory of the symmetric
+    /// setting, and its plan.
     ///
     /// # Errors
     /// [`PublishedError`].

@@ -16,7 +16,8 @@ const KEYED: [StructureKind; 6] = [
     StructureKind::MvBTree,
 ];
 
-/// Needs the words that are published and not applied, the order of both logs, and the ring: the logs begin again several times.
+/// Needs the words that are published and not applied, the order of both logs, and the ring: the logs begin again
+/// several times.
 #[test]
 fn every_variant_finds_what_it_has_written_and_readers_find_it_when_it_is_applied() {
     for kind in KEYED {

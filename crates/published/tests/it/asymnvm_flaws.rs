@@ -1,5 +1,6 @@
 //! The flaws of AsymNVM as published, each with a schedule that shows it (`docs/design/0043-asymnvm-as-published.md`).
-//! `crates/structures/tests/it/flaws.rs` runs the same schedules on `structures`. A1 needs mirrors, which are not built.
+//! `crates/structures/tests/it/flaws.rs` runs the same schedules on `structures`. A1 needs mirrors, which are not
+//! built.
 
 use stonecast_base::Span;
 use stonecast_media::Ddio;
@@ -102,7 +103,8 @@ fn a5_a_release_by_a_plain_write_releases_the_lock_of_another() {
     });
 }
 
-/// Counts the reads of two words that are always written together, as far as the rule lets them count, and those of them that differ.
+/// Counts the reads of two words that are always written together, as far as the rule lets them count, and those of
+/// them that differ.
 fn pairs_that_differ(rule: SnRule) -> (u32, u32) {
     let scene = AsymScene::new(Ddio::Off);
     let back_end = scene.open();
@@ -197,7 +199,8 @@ fn a8_a_reader_that_takes_its_time_reads_memory_that_was_given_to_another() {
     });
 }
 
-/// The back-end is slow, and the operation log begins again: its operations are in the memory log, so nothing keeps them.
+/// The back-end is slow, and the operation log begins again: its operations are in the memory log, so nothing keeps
+/// them.
 #[test]
 fn a9_a_memory_log_that_points_to_the_operation_log_writes_what_came_later() {
     let scene = AsymScene::new(Ddio::Off);
