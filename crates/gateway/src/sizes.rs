@@ -28,7 +28,7 @@ pub const SHORT_BATCH_ARGUMENTS: usize = 64;
 /// Bytes of a command while its batch is under way: the command itself and its reply.
 pub const COMMAND_SIZE: usize = 256;
 /// Bytes of a write that waits for its turn.
-pub const WRITE_SIZE: usize = 1536;
+pub const WRITE_SIZE: usize = 1792;
 
 /// Bytes that a batch takes beside its request.
 pub fn batch_size(commands: usize, arguments: usize) -> usize {

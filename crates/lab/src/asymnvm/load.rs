@@ -76,7 +76,7 @@ pub enum AsymStore {
 /// The cache of a published front-end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cached {
-    /// Bytes.
+    /// Bytes of its pages.
     pub size: u64,
     /// The policy.
     pub policy: Policy,

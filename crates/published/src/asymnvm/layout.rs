@@ -17,7 +17,7 @@ pub(super) const LOCK_AHEAD_RECORDS: u64 = 16;
 /// The sizes of a back-end's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AsymLayout {
-    /// Instances.
+    /// Structures that the memory has room for.
     pub instances: u32,
     /// Bytes of each log.
     pub log_size: u64,

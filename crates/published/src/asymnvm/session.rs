@@ -55,11 +55,11 @@ struct Ends {
 /// Counts of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionCounts {
-    /// READs.
+    /// READs that were posted.
     pub reads: u64,
     /// Batches of READs that were waited for: round trips.
     pub trips: u64,
-    /// WRITEs.
+    /// WRITEs that were posted.
     pub writes: u64,
     /// Bytes written.
     pub written: u64,

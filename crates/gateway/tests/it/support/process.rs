@@ -153,6 +153,10 @@ fn server_process() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
         return;
     };
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .without_time()
+        .init();
     let directory = Path::new(&directory);
     let durability = match std::env::var(DURABILITY).unwrap().as_str() {
         "power" => Durability::Power,
