@@ -145,7 +145,7 @@ mutants! {
     /// A server decides writes as if nothing had expired.
     ExpiredIsPresent in "kv/expiry", "an expired key is absent";
     /// The cleaner drops an expired record while older versions of its key are still in the log.
-    ExpiredLeavesNoTombstone in "kv/expiry", "E11";
+    ExpiredLeavesNoTombstone in "kv/expired", "E11";
     /// The server's time does not begin at the mark of the last run.
     TimeMarkForgotten in "kv/expiry", "time does not go back";
     /// The server's time goes on beyond its mark.

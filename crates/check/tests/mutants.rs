@@ -28,7 +28,7 @@ const DIRECTED_SEEDS_MAX: u64 = 200;
 const CONTROL_MIN: u64 = 500;
 /// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of
 /// `appends` and `power`, tests of `member` those of `clocks`.
-const ELSEWHERE: [&str; 18] = [
+const ELSEWHERE: [&str; 19] = [
     "append-log",
     "appends",
     "backup",
@@ -36,6 +36,7 @@ const ELSEWHERE: [&str; 18] = [
     "cluster",
     "fabric-shm",
     "kv/cluster",
+    "kv/expired",
     "kv/expiry",
     "kv/node",
     "kv/resigned",

@@ -60,7 +60,7 @@ pub struct Show {
 Example:
   stonecast structures stat --connect shm:/srv/structures/socket")]
 pub struct Stat {
-    /// Prints {"front_ends":..,"tenures_granted":..,"retries":..,"quota_bytes":..,"domains":[{"name":..,"staged":..,"log_used":..,"memory":..},..],..}.
+    /// Prints one JSON object, with the lock domains as a list under `domains`.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

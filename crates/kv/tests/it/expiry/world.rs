@@ -138,6 +138,12 @@ impl Stage {
             .unwrap()
     }
 
+    /// Lets the server stand still from now on. Clients read its memory meanwhile.
+    pub fn pause(&self, time_ns: u64) {
+        let running = self.running.borrow();
+        running.as_ref().expect("a server runs").pause(time_ns);
+    }
+
     /// Lets time pass.
     pub async fn pass(&self, time_ns: u64) {
         self.world.observer().sleep(time_ns).await;
