@@ -183,7 +183,7 @@ mod tests {
     /// `docs/design/0041` have the details.
     const NOT_RUN: [&str; 2] = [
         "every_seeded_bug_of_a_resigned_primary_is_found",
-        "every_seeded_bug_of_tombstones_of_expired_keys_is_found",
+        "every_seeded_bug_of_expired_records_is_found",
     ];
 
     /// The names of the hunts in the Rust files of a folder and its folders.
