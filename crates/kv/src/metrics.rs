@@ -243,7 +243,7 @@ impl Report {
 impl PathMetrics {
     /// The calls since `before`, an earlier report of the same server, and the clients of now.
     ///
-    /// Where the server was started again in between, its counts are lower: those are 0 here.
+    /// A count that fell, because the server was started again in between, is 0 here.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             clients: self.clients,

@@ -18,7 +18,7 @@ pub struct When {
     is_relative: bool,
 }
 
-/// What becomes of the moment of a key.
+/// The change to the moment of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewExpiry {
     /// The key does not expire.

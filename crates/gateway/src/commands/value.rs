@@ -38,7 +38,7 @@ pub enum ValueCommand<'a> {
         condition: SetCondition<'a>,
         /// The kind of reply.
         answer: SetAnswer,
-        /// What becomes of the key's moment.
+        /// The change to the moment of the key.
         expiry: NewExpiry,
     },
     /// Adds bytes at the end.

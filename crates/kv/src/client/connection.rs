@@ -50,7 +50,7 @@ pub(super) struct Connection {
     closed: Cell<bool>,
 }
 
-/// What the server has told this client.
+/// The server's time as it was told to this client.
 pub(super) struct Heard {
     /// The latest version.
     latest: Cell<u64>,

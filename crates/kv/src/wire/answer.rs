@@ -123,7 +123,7 @@ message! {
 pub(crate) struct ServerTimeGrant {
     /// Milliseconds since 1970.
     pub now_ms: u64,
-    /// What has expired at the mark has expired after every restart.
+    /// A key that has expired at the mark has expired after every restart.
     pub mark_ms: u64,
 }
 

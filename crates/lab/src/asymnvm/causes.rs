@@ -1,4 +1,4 @@
-//! What decides the numbers of Table 2: one respect changed at a time.
+//! The causes of the numbers of Table 2: one respect changed at a time.
 
 use std::fmt::Write as _;
 

@@ -24,7 +24,7 @@ pub(super) struct Blocks {
     layout: AsymLayout,
     /// The number of the request that was served last, and the block, for each instance.
     served: Vec<(u64, u64)>,
-    /// Where the search for a free block begins.
+    /// The place at which the search for a free block begins.
     next: Vec<u64>,
 }
 

@@ -7,7 +7,7 @@ use super::layout::Word;
 use super::session::AsymSession;
 use crate::PublishedError;
 
-/// What a reader waits for before it reads (Algorithm 3).
+/// The condition for which a reader waits before it reads (Algorithm 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SnRule {
     /// An odd sequence number, as the text has it: the back-end is changing the structure.
