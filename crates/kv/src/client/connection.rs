@@ -50,7 +50,7 @@ pub(super) struct Connection {
     closed: Cell<bool>,
 }
 
-/// The server's time as it was told to this client.
+/// The facts that the server has told this client.
 pub(super) struct Heard {
     /// The latest version.
     latest: Cell<u64>,
@@ -307,13 +307,19 @@ impl Connection {
         }
     }
 
+    /// Whether a key that expires at that moment is present now, as far as this client knows the server's time.
+    #[inline]
+    pub fn presence(&self, expires: Expiry) -> Presence {
+        self.heard.clock.judge(expires, self.runtime.now())
+    }
+
     /// Whether a key with this expiry is present. Asks the server for its time if the moment is near.
     pub async fn is_present(&self, expires: Option<Expiry>) -> Result<bool, StoreError> {
         let Some(expires) = expires else {
             return Ok(true);
         };
         loop {
-            match self.heard.clock.judge(expires, self.runtime.now()) {
+            match self.presence(expires) {
                 Presence::Present => return Ok(true),
                 Presence::Absent => return Ok(false),
                 Presence::Unsure => self.ask_time().await?,

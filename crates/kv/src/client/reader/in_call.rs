@@ -188,10 +188,7 @@ impl Reader {
             expires,
         } = look_up.found_with_expiry(record)?;
         let connection = &self.connection;
-        let presence = connection
-            .heard
-            .clock
-            .judge(expires?, connection.runtime.now());
+        let presence = connection.presence(expires?);
         if presence == Presence::Unsure || self.generations.have_come_round() {
             return None;
         }

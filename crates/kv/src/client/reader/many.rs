@@ -275,13 +275,8 @@ impl Reader {
     /// Whether the key of a record is present.
     #[inline(always)]
     fn presence(&self, found: &FoundRecord) -> Presence {
-        let connection = &self.connection;
-        found.expires.map_or(Presence::Present, |expires| {
-            connection
-                .heard
-                .clock
-                .judge(expires, connection.runtime.now())
-        })
+        let presence = |expires| self.connection.presence(expires);
+        found.expires.map_or(Presence::Present, presence)
     }
 
     /// All keys, asked of the indexes of one moment. Opens the indexes that are not open yet.
