@@ -5,7 +5,8 @@ cd target/packaging
 dpkg --install stonecast_*.deb
 stonecast --version
 test -f /usr/share/man/man1/stonecast-serve.1.gz
-pool=/tmp/packaged
+# The example promises durability through a power failure, and /tmp is volatile memory here.
+pool=/var/lib/packaged
 stonecast serve --config /etc/stonecast/stonecast.toml --data "$pool" --listen "shm:$pool/socket" --capacity 64MiB \
     --resp 127.0.0.1:0 --admin 127.0.0.1:0 --ready-file /tmp/packaged.ready &
 server=$!
@@ -18,7 +19,8 @@ test "$(stonecast get greeting --connect "shm:$pool/socket")" = hello
 kill -TERM "$server"
 wait "$server"
 dpkg --purge stonecast
-test ! -e /usr/bin/stonecast && test ! -e /etc/stonecast/stonecast.toml
+test ! -e /usr/bin/stonecast
+test ! -e /etc/stonecast/stonecast.toml
 
 # The image: each name is a hash of its content, and the binary finds its libraries in the layer alone.
 mkdir /tmp/image /tmp/container
