@@ -28,9 +28,9 @@ use super::{FoundKey, Reader};
 use crate::client::memory::Execution;
 use crate::client::meter::Call;
 use crate::client::time::Presence;
-use crate::index::{FoundRecord, LookUp, LookUpStep, WholeRecord};
+use crate::index::{FoundRecord, LookUp, LookUpStep};
 use crate::wire::limits::check_key;
-use crate::wire::{FIRST_READ_SIZE_MAX, Route};
+use crate::wire::{FIRST_READ_SIZE_MAX, Route, Word};
 
 /// Memory that READs are executed to. The bucket begins at a cache line: a load of bytes just stored takes longer if the load
 /// crosses lines.
@@ -143,12 +143,15 @@ impl Reader {
                 }])?;
                 match look_up.found(record) {
                     Some(found) => found,
-                    None => return self.find_expiring(&look_up, record, value),
+                    None => {
+                        let found = (look_up.word(), false);
+                        return self.find_expiring(key, found, record, value);
+                    }
                 }
             }
             LookUpStep::Found(found) if SOON && found.expires.is_some() => {
-                let record = &record[..];
-                return self.find_expiring(&look_up, record, value);
+                let found = (look_up.word(), look_up.is_recalled());
+                return self.find_expiring(key, found, &record[..], value);
             }
             LookUpStep::Found(found) => found,
             LookUpStep::Absent => {
@@ -173,12 +176,14 @@ impl Reader {
         Some(Some(found.version))
     }
 
-    /// A key whose record has an expiry. `None`: the answer needs a future, perhaps because the server has to be asked for its time.
+    /// A key whose record, behind `word`, may have an expiry. `None`: the answer needs a future, perhaps because the server has to be
+    /// asked for its time. The look-up itself is no argument: a look-up whose address is taken does not stay in registers.
     #[cold]
     #[inline(never)]
     fn find_expiring(
         &self,
-        look_up: &LookUp<WholeRecord<'_>>,
+        key: &[u8],
+        (word, is_recalled): (Word, bool),
         record: &[u8],
         value: &mut Vec<u8>,
     ) -> Option<Option<u64>> {
@@ -186,13 +191,13 @@ impl Reader {
             version,
             value: at,
             expires,
-        } = look_up.found_with_expiry(record)?;
+        } = self.whole_record(key).whole(word, record)?;
         let connection = &self.connection;
         let presence = connection.presence(expires?);
         if presence == Presence::Unsure || self.generations.have_come_round() {
             return None;
         }
-        connection.meter.note_location(look_up.is_recalled());
+        connection.meter.note_location(is_recalled);
         if presence == Presence::Absent {
             return Some(None);
         }

@@ -12,7 +12,7 @@ use super::{FoundKey, Reader};
 use crate::client::memory::OpenIndex;
 use crate::client::time::Presence;
 use crate::error::StoreError;
-use crate::index::{FoundRecord, Location, LookUp, LookUpStep};
+use crate::index::{FoundRecord, Location, LookUp, LookUpStep, Wanted as _};
 use crate::wire::limits::{VALUE_SIZE_MAX, check_key};
 use crate::wire::{KeyHash, Route, Word};
 
@@ -232,21 +232,19 @@ impl Reader {
             let Some(word) = asked.next else {
                 continue;
             };
-            let wanted = self.whole_record(keys[index]);
-            let presence = |found| (self.presence(&found), found);
-            match wanted
-                .whole(word, &values.bytes[asked.record.clone()])
-                .map(presence)
-            {
-                Some((Presence::Unsure, _)) | None => alone.push((index, false)),
-                Some((presence, found)) => {
-                    let is_present = presence == Presence::Present;
-                    values.found[index] = is_present.then(|| asked.found(found));
-                    self.connection.meter.note_location(false);
-                    self.locations
-                        .learn(asked.hash, Location { word, distance: 0 });
-                }
-            }
+            let record = &values.bytes[asked.record.clone()];
+            let place = match self.whole_record(keys[index]).found(word, record) {
+                Some(found) => Some(Some(asked.found(found))),
+                None => self.expiring(keys[index], asked, word, record),
+            };
+            let Some(place) = place else {
+                alone.push((index, false));
+                continue;
+            };
+            values.found[index] = place;
+            self.connection.meter.note_location(false);
+            self.locations
+                .learn(asked.hash, Location { word, distance: 0 });
         }
         alone.sort_unstable();
         for (index, is_long) in alone {
@@ -277,6 +275,24 @@ impl Reader {
     fn presence(&self, found: &FoundRecord) -> Presence {
         let presence = |expires| self.connection.presence(expires);
         found.expires.map_or(Presence::Present, presence)
+    }
+
+    /// The value of `key`, whose record, behind `word`, may have an expiry; `Some(None)`: it has expired. `None`: the key has to be looked up
+    /// alone.
+    #[cold]
+    fn expiring(
+        &self,
+        key: &[u8],
+        asked: &Asked,
+        word: Word,
+        record: &[u8],
+    ) -> Option<Option<Place>> {
+        let found = self.whole_record(key).whole(word, record)?;
+        match self.presence(&found) {
+            Presence::Unsure => None,
+            Presence::Absent => Some(None),
+            Presence::Present => Some(Some(asked.found(found))),
+        }
     }
 
     /// All keys, asked of the indexes of one moment. Opens the indexes that are not open yet.

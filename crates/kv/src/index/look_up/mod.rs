@@ -228,14 +228,6 @@ impl<W: Wanted> LookUp<W> {
         self.wanted.found(self.word, bytes)
     }
 
-    /// The find of a record with an expiry, which [`LookUp::found`] leaves out.
-    pub fn found_with_expiry(&self, bytes: &[u8]) -> Option<W::Found> {
-        match self.wanted.judge(self.word, bytes) {
-            Judged::Found(found) => Some(found),
-            Judged::OtherKey | Judged::Short(_) | Judged::Fault(_) => None,
-        }
-    }
-
     /// The word that was followed last.
     #[inline(always)]
     pub fn word(&self) -> Word {
