@@ -143,9 +143,9 @@ mutants! {
     /// A client carries the server's time forward as if no clock drifted.
     DriftIgnored in "kv/expiry", "an expired key is absent";
     /// A server decides writes as if nothing had expired.
-    ExpiredIsPresent in "kv/expired", "an expired key is absent";
+    ExpiredIsPresent in "kv/expiry", "an expired key is absent";
     /// The cleaner drops an expired record while older versions of its key are still in the log.
-    ExpiredLeavesNoTombstone in "kv/expired", "E11";
+    ExpiredLeavesNoTombstone in "kv/expiry", "E11";
     /// The server's time does not begin at the mark of the last run.
     TimeMarkForgotten in "kv/expiry", "time does not go back";
     /// The server's time goes on beyond its mark.

@@ -28,7 +28,7 @@ const DIRECTED_SEEDS_MAX: u64 = 200;
 const CONTROL_MIN: u64 = 500;
 /// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of
 /// `appends` and `power`, tests of `member` those of `clocks`.
-const ELSEWHERE: [&str; 19] = [
+const ELSEWHERE: [&str; 18] = [
     "append-log",
     "appends",
     "backup",
@@ -36,7 +36,6 @@ const ELSEWHERE: [&str; 19] = [
     "cluster",
     "fabric-shm",
     "kv/cluster",
-    "kv/expired",
     "kv/expiry",
     "kv/node",
     "kv/resigned",

@@ -74,7 +74,7 @@ const STORIES_OF_NODES: [(Mutant, fn()); 8] = [
 ];
 
 /// The story that finds each bug of keys that expire.
-const STORIES_OF_EXPIRY: [(Mutant, fn()); 5] = [
+const STORIES_OF_EXPIRY: [(Mutant, fn()); 7] = [
     (
         Mutant::ExpiryIgnoredByReader,
         expiry::an_expired_key_is_absent_on_every_path,
@@ -95,6 +95,14 @@ const STORIES_OF_EXPIRY: [(Mutant, fn()); 5] = [
         Mutant::WallClockBelieved,
         expiry::a_clock_that_is_set_back_in_a_run_resurrects_nothing,
     ),
+    (
+        Mutant::ExpiredIsPresent,
+        expiry::a_write_on_condition_of_absence_is_done_from_the_moment_on,
+    ),
+    (
+        Mutant::ExpiredLeavesNoTombstone,
+        expiry::an_expired_key_whose_record_is_cleaned_away_does_not_get_its_older_value_back,
+    ),
 ];
 
 #[test]
@@ -110,24 +118,6 @@ fn every_seeded_bug_of_the_store_in_a_cluster_is_found() {
 #[test]
 fn every_seeded_bug_of_the_store_of_a_node_is_found() {
     by_stories("kv/node", &STORIES_OF_NODES);
-}
-
-/// Bugs that their stories do not find: the open points of `docs/design/0041` have the details.
-const STORIES_OF_EXPIRED: [(Mutant, fn()); 2] = [
-    (
-        Mutant::ExpiredIsPresent,
-        expiry::a_write_on_condition_of_absence_is_done_from_the_moment_on,
-    ),
-    (
-        Mutant::ExpiredLeavesNoTombstone,
-        expiry::an_expired_key_whose_record_is_cleaned_away_does_not_get_its_older_value_back,
-    ),
-];
-
-/// No command runs this hunt.
-#[test]
-fn every_seeded_bug_of_expired_records_is_found() {
-    by_stories("kv/expired", &STORIES_OF_EXPIRED);
 }
 
 /// No command runs this hunt, which does not find its bug: the open points of `docs/design/0037` have the details.

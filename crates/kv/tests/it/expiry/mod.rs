@@ -2,7 +2,8 @@
 
 mod world;
 
-use stonecast_kv::{Condition, StoreError, Values, Written};
+use futures_util::future::join_all;
+use stonecast_kv::{Condition, Expiry, PutRules, StoreError, Values, Written};
 
 use crate::fabric::on_every_provider;
 use crate::world::{World, in_cluster, key, value};
@@ -49,21 +50,29 @@ pub fn an_expired_key_is_absent_on_every_path() {
     });
 }
 
-/// A key is decided on before the server has removed it. The seeded bug `ExpiredIsPresent`.
+/// So many keys expire at once that the server decides on writes before it has removed them. The seeded bug `ExpiredIsPresent`.
 #[test]
 pub fn a_write_on_condition_of_absence_is_done_from_the_moment_on() {
     Stage::tell(16, async |stage| {
         let client = stage.client().await;
-        for number in 0..10 {
-            let name = key(number);
-            put_for(&client, &name, b"1", 1000).await;
-            // The server decides on the write before it removes the key.
-            stage.pause(2 * SECOND);
-            stage.pass(1100 * MS).await;
-            let written = client.put_if(&name, b"2", Condition::Absent).await.unwrap();
-            assert!(matches!(written, Written::Done(_)), "{number}: {written:?}");
-            assert!(is_there(&client, &name).await, "the new value stays");
+        let names: Vec<_> = (0..1000).map(key).collect();
+        let now_ms = client.server_time_ms().await.unwrap();
+        let rules = PutRules {
+            condition: Condition::None,
+            expires: Some(Expiry::at_ms(now_ms + 60_000).unwrap()),
+        };
+        for name in &names {
+            client.put_if(name, b"1", rules).await.unwrap();
         }
+        stage.pass(59 * SECOND).await;
+        stage.pause(2 * SECOND);
+        stage.pass(1100 * MS).await;
+        let writes = names.iter().rev().map(async |name| {
+            let written = client.put_if(name, b"2", Condition::Absent).await.unwrap();
+            assert!(matches!(written, Written::Done(_)), "{written:?}");
+        });
+        join_all(writes).await;
+        assert!(is_there(&client, &names[0]).await, "the new value stays");
     });
 }
 
@@ -191,33 +200,48 @@ pub fn a_clock_that_is_set_back_in_a_run_resurrects_nothing() {
     });
 }
 
-/// The first version lies in a segment that is hardly ever worth cleaning. The seeded bug `ExpiredLeavesNoTombstone`.
+/// The older values lie in segments that are hardly ever worth cleaning. The seeded bug `ExpiredLeavesNoTombstone`.
 #[test]
 pub fn an_expired_key_whose_record_is_cleaned_away_does_not_get_its_older_value_back() {
-    Stage::tell(16, async |stage| {
+    Stage::tell(32, async |stage| {
         let client = stage.client().await;
-        client.put(b"key", b"older").await.unwrap();
-        // The rest of the segment is needed for good.
-        for number in 0..130 {
-            client
-                .put(&key(number), &value(number, 2000))
-                .await
-                .unwrap();
+        let names: Vec<_> = (1000..1010).map(key).collect();
+        for (number, name) in (0..).zip(&names) {
+            client.put(name, b"older").await.unwrap();
+            // The rest of the segment is needed for good.
+            for needed in 0..120 {
+                let needed = number * 120 + needed;
+                let bytes = value(needed, 2000);
+                client.put(&key(needed), &bytes).await.unwrap();
+            }
         }
-        put_for(&client, b"key", b"newer", 1000).await;
-        stage.pass(1100 * MS).await;
-        let cleaned = || stage.server().cleaning().segments;
-        let mut round = 0;
-        while cleaned() < 24 {
-            for number in 200..300 {
+        let churn = async |round| {
+            for number in 2000..2120 {
                 let fresh = value(round, 2000);
                 client.put(&key(number), &fresh).await.unwrap();
             }
-            round += 1;
+        };
+        churn(0).await;
+        for name in &names {
+            put_for(&client, name, b"newer", 1000).await;
+        }
+        churn(1).await;
+        stage.pass(1100 * MS).await;
+        // All later segments keep two records, so the one with the expired records is the best to clean.
+        let cleaned = || stage.server().cleaning().segments;
+        let mut rounds = 2..;
+        while cleaned() < 8 {
+            let round = rounds.next().expect("a range without an end");
+            for kept in [4000 + round, 5000 + round] {
+                client.put(&key(kept), &value(kept, 2000)).await.unwrap();
+            }
+            churn(round).await;
         }
         stage.restart(End::Kill, 0).await;
         let client = stage.client().await;
-        assert!(!is_there(&client, b"key").await);
+        for name in &names {
+            assert!(!is_there(&client, name).await);
+        }
         assert!(is_there(&client, &key(7)).await);
     });
 }
