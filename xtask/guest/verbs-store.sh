@@ -1,6 +1,6 @@
 # Plans, the log of REMOTELOG and the store, over two soft-RoCE devices at the ends of one link: rxe1 has the memory, rxe0 posts.
-stonecast=/programs/stonecast-verbs
-lab=/programs/stonecast-lab-verbs
+stonecast=/programs/stonecast
+lab=/programs/stonecast-lab
 load_nvdimm
 case_ "a devdax namespace is made" devdax 0
 case_ "two soft-RoCE devices are made" soft_roce
@@ -8,14 +8,14 @@ case_ "a disk is mounted" disk /disk
 export STONECAST_RDMA_DEVICES=rxe0,rxe1 STONECAST_DAX=/dev/dax0.0 TMPDIR=/disk
 
 # Every plan of the planner, on persistent memory.
-/programs/persist-verbs-it --test-threads 1 verbs:: --skip a_flush
+/programs/persist-it --test-threads 1 verbs:: --skip a_flush
 # Memory of files: temporary files lie on the disk.
 /programs/fabric-verbs-it --test-threads 1 files::
 # The stories of the store, on files of a disk, whose pages devices may read and not write.
-/programs/kv-verbs-it --test-threads 1 basics:: fencing::puts growing::an_ metrics::both port:: rights::the_ \
+/programs/kv-it --test-threads 1 basics:: fencing::puts growing::an_ metrics::both port:: rights::the_ \
     sharing::a_client sharing::a_peer sharing::clients sharing::operations tokens::a_
 # The same store, as if the device had no memory windows: each client in a protection domain of its own.
-STONECAST_RDMA_WITHOUT_WINDOWS=1 /programs/kv-verbs-it --test-threads 1 basics::v basics::w rights::the_ \
+STONECAST_RDMA_WITHOUT_WINDOWS=1 /programs/kv-it --test-threads 1 basics::v basics::w rights::the_ \
     sharing::clients_that_meet
 # REMOTELOG: the responder's log is the device.
 remotelog="$lab remotelog --fabric verbs --data /dev/dax0.0 --rdma-device rxe1 --requester-device rxe0 --json"
@@ -136,7 +136,7 @@ cat /tmp/says.output
 case_ "the server on the disk closes in order" stop
 case_ "the pool on the disk verifies" $stonecast verify /disk/pool
 export STONECAST_LOSSY=1
-/programs/persist-verbs-it --test-threads 1 --nocapture verbs::a_flush
+/programs/persist-it --test-threads 1 --nocapture verbs::a_flush
 case_ "with lost packets: REMOTELOG repeats appends of unknown outcome" says '"retried":[1-9]' $remotelog --appends 20
 for end in end0 end1; do
     case_ "packets were lost that $end sent ($(dropped $end))" test "$(dropped $end)" -gt 0

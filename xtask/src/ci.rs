@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::metadata::Metadata;
-use crate::selection::{PROGRAMS, TESTS};
+use crate::selection;
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, hand_on, of_budget};
 use crate::{
@@ -90,7 +90,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "verbs",
-        what: "lints and tests of the crates that the feature `verbs` changes",
+        what: "lints of the crates that the feature `verbs` changes, and tests that the step `tests` does not run",
         budget_minutes: 2,
         run: verbs,
     },
@@ -288,7 +288,7 @@ fn doc_tables(at: &Surroundings) -> Result<Outcome> {
 
 fn unit_tests(at: &Surroundings) -> Result<Outcome> {
     ensure_for_tests("tests");
-    let mut command = at.cargo(TESTS);
+    let mut command = at.cargo(&selection::tests());
     command.arg("--no-fail-fast");
     tests(command, &at.not_run)
 }
@@ -309,8 +309,10 @@ fn verbs(at: &Surroundings) -> Result<Outcome> {
         .collect();
     let mut lint = at.cargo(&clippy);
     lint.args(["--", "-D", "warnings"]);
-    if !check(lint)?.is_success() {
-        return Ok(Outcome::of_check(false));
+    let linted = check(lint)?;
+    // The step `tests` runs these tests, too.
+    if !linted.is_success() || at.runs("tests") {
+        return Ok(linted);
     }
     tests(
         at.cargo(&[
@@ -449,7 +451,7 @@ fn simulate(at: &Surroundings) -> Result<Outcome> {
 
 fn end_to_end(at: &Surroundings) -> Result<Outcome> {
     ensure_for_tests("end-to-end");
-    let mut command = at.cargo(PROGRAMS);
+    let mut command = at.cargo(&selection::programs());
     command.arg("--no-fail-fast");
     tests(command, &at.not_run)
 }
@@ -479,7 +481,7 @@ impl Surroundings {
     /// built, and the filter must match no test of the others.
     fn gateway_tests(&self) -> Command {
         match self.runs("tests") {
-            true => self.cargo(TESTS),
+            true => self.cargo(&selection::tests()),
             false => self.cargo(&["test", "--package", GATEWAY_PACKAGE, "--locked"]),
         }
     }

@@ -4,8 +4,25 @@
 //! most of their common dependencies twice. A step that needs some packages of an earlier step names all packages of that step,
 //! and runs its own part.
 
-/// The packages whose tests the step `tests` runs: all but the binaries.
-pub const TESTS: &[&str] = &[
+use crate::needs;
+
+/// The packages whose tests the step `tests` runs, all but the binaries, with the feature `verbs` where its tools are there:
+/// the guest needs the tests with it.
+pub fn tests() -> Vec<&'static str> {
+    with_verbs(
+        TESTS,
+        "stonecast-fabric-verbs/verbs,stonecast-persist/verbs,stonecast-kv/verbs",
+    )
+}
+
+/// The release build of both binaries and their tests, for the steps `simulate`, `end-to-end` and `guest`, with the feature
+/// `verbs` where its tools are there: the guest needs the binaries with it. The step `fresh` builds and runs the binary
+/// without it.
+pub fn programs() -> Vec<&'static str> {
+    with_verbs(PROGRAMS, "stonecast-cli/verbs,stonecast-lab/verbs")
+}
+
+const TESTS: &[&str] = &[
     "test",
     "--workspace",
     "--exclude",
@@ -15,8 +32,7 @@ pub const TESTS: &[&str] = &[
     "--locked",
 ];
 
-/// The release build of both binaries and their tests, for the step `end-to-end`.
-pub const PROGRAMS: &[&str] = &[
+const PROGRAMS: &[&str] = &[
     "test",
     "--release",
     "--package",
@@ -25,3 +41,12 @@ pub const PROGRAMS: &[&str] = &[
     "stonecast-lab",
     "--locked",
 ];
+
+/// One build with the feature takes half the time of two builds, one with it and one without.
+fn with_verbs(arguments: &[&'static str], features: &'static str) -> Vec<&'static str> {
+    let mut arguments = arguments.to_vec();
+    if needs::ensure("verbs").is_ok() {
+        arguments.extend(["--features", features]);
+    }
+    arguments
+}

@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::metadata::Metadata;
-use crate::selection::PROGRAMS;
+use crate::selection::programs;
 use crate::step::cargo;
 use crate::tally::minutes;
 
@@ -213,7 +213,7 @@ impl Binary {
 
     /// Builds the binary beside the product and the tests of both, for a run that needs these, too.
     pub fn build_with_tests(metadata: &Metadata) -> Result<Self> {
-        let mut command = cargo(&metadata.workspace_root, PROGRAMS);
+        let mut command = cargo(&metadata.workspace_root, &programs());
         Self::of(metadata, command.arg("--no-run"))
     }
 

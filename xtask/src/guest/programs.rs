@@ -2,7 +2,7 @@
 //! sees.
 //!
 //! ```text
-//!   programs/stonecast       the binary, release build; stonecast-verbs with the feature `verbs`
+//!   programs/stonecast       the binary, release build, with the feature `verbs` where its tools are there
 //!   programs/NAME            the test binary NAME of a package, as `cargo xtask ci` builds it
 //!   programs/links           paths under which programs expect each other, which the guest links to /programs
 //! ```
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::metadata::Metadata;
-use crate::selection::{PROGRAMS, TESTS};
+use crate::selection::{programs, tests};
 use crate::step::cargo;
 use crate::tools::{output_of, run};
 
@@ -29,74 +29,73 @@ pub enum Set {
     Binary,
     /// The tests of the other packages.
     Tests,
-    /// The binary with verbs, and tests over verbs. The build needs a C toolchain.
+    /// The binaries, and tests, over verbs. The build needs a C toolchain.
     Verbs,
 }
 
+/// A call of cargo, and the programs that it builds for the guest.
 struct Build {
-    set: Set,
-    arguments: &'static [&'static str],
-    /// `(package, target, name in the guest)`.
-    wanted: &'static [(&'static str, &'static str, &'static str)],
+    arguments: fn() -> Vec<&'static str>,
+    wanted: &'static [Wanted],
+}
+
+struct Wanted {
+    package: &'static str,
+    target: &'static str,
+    /// The name in the guest.
+    name: &'static str,
+    sets: &'static [Set],
 }
 
 const BUILDS: &[Build] = &[
     Build {
-        set: Set::Binary,
-        arguments: PROGRAMS,
+        arguments: programs,
         wanted: &[
-            ("stonecast-cli", "stonecast", "stonecast"),
-            ("stonecast-cli", "it", "cli-it"),
+            wanted(
+                "stonecast-cli",
+                "stonecast",
+                "stonecast",
+                &[Set::Binary, Set::Verbs],
+            ),
+            wanted("stonecast-cli", "it", "cli-it", &[Set::Binary]),
+            wanted(
+                "stonecast-lab",
+                "stonecast-lab",
+                "stonecast-lab",
+                &[Set::Verbs],
+            ),
         ],
     },
     Build {
-        set: Set::Tests,
-        arguments: TESTS,
+        arguments: tests,
         wanted: &[
-            ("stonecast-media", "it", "media-it"),
-            ("stonecast-fabric-shm", "it", "fabric-shm-it"),
-            ("stonecast-kv", "it", "kv-it"),
-        ],
-    },
-    Build {
-        set: Set::Verbs,
-        arguments: &[
-            "test",
-            "--package",
-            "stonecast-fabric-verbs",
-            "--package",
-            "stonecast-persist",
-            "--package",
-            "stonecast-kv",
-            "--features",
-            "stonecast-fabric-verbs/verbs,stonecast-persist/verbs,stonecast-kv/verbs",
-            "--locked",
-        ],
-        wanted: &[
-            ("stonecast-fabric-verbs", "it", "fabric-verbs-it"),
-            ("stonecast-persist", "it", "persist-verbs-it"),
-            ("stonecast-kv", "it", "kv-verbs-it"),
-        ],
-    },
-    Build {
-        set: Set::Verbs,
-        arguments: &[
-            "build",
-            "--package",
-            "stonecast-cli",
-            "--package",
-            "stonecast-lab",
-            "--features",
-            "stonecast-cli/verbs,stonecast-lab/verbs",
-            "--locked",
-            "--release",
-        ],
-        wanted: &[
-            ("stonecast-cli", "stonecast", "stonecast-verbs"),
-            ("stonecast-lab", "stonecast-lab", "stonecast-lab-verbs"),
+            wanted("stonecast-media", "it", "media-it", &[Set::Tests]),
+            wanted("stonecast-fabric-shm", "it", "fabric-shm-it", &[Set::Tests]),
+            wanted("stonecast-kv", "it", "kv-it", &[Set::Tests, Set::Verbs]),
+            wanted(
+                "stonecast-fabric-verbs",
+                "it",
+                "fabric-verbs-it",
+                &[Set::Verbs],
+            ),
+            wanted("stonecast-persist", "it", "persist-it", &[Set::Verbs]),
         ],
     },
 ];
+
+const fn wanted(
+    package: &'static str,
+    target: &'static str,
+    name: &'static str,
+    sets: &'static [Set],
+) -> Wanted {
+    Wanted {
+        package,
+        target,
+        name,
+        sets,
+    }
+}
 
 /// A program that cargo built, from its output.
 #[derive(Deserialize)]
@@ -135,17 +134,13 @@ impl Programs {
             .with_context(|| format!("creating {}", programs.display()))?;
         let scratch = metadata.target_directory.join("tmp");
         let mut links = format!("{SCRATCH} {}\n", scratch.display());
-        for build in BUILDS.iter().filter(|build| sets.contains(&build.set)) {
-            for (name, built) in made_by(metadata, build, release)? {
+        for build in BUILDS {
+            for (name, built) in made_by(metadata, build, sets, release)? {
                 run(Command::new("strip")
                     .arg("-o")
                     .arg(programs.join(name))
                     .arg(&built))?;
-                // The first of two programs with the same path counts: tests expect the binary with which they were
-                // built.
-                if !links.contains(&format!(" {}\n", built.display())) {
-                    links += &format!("/programs/{name} {}\n", built.display());
-                }
+                links += &format!("/programs/{name} {}\n", built.display());
             }
         }
         fs::write(programs.join("links"), &links).context("writing the guest's links")?;
@@ -169,24 +164,24 @@ impl Programs {
     }
 }
 
-/// Runs a build. Returns the wanted programs with their names in the guest.
+/// Runs a build if it has programs of `sets`. Returns these with their names in the guest.
 fn made_by(
     metadata: &Metadata,
     build: &Build,
+    sets: &[Set],
     release: bool,
 ) -> Result<Vec<(&'static str, PathBuf)>> {
-    let arguments: Vec<&str> = build
-        .arguments
-        .iter()
-        .copied()
+    let is_wanted = |wanted: &&Wanted| wanted.sets.iter().any(|set| sets.contains(set));
+    let wanted: Vec<_> = build.wanted.iter().filter(is_wanted).collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let arguments: Vec<&str> = (build.arguments)()
+        .into_iter()
         .filter(|argument| release || *argument != "--release")
         .collect();
-    let no_run: &[&str] = if arguments[0] == "test" {
-        &["--no-run"]
-    } else {
-        &[]
-    };
-    println!("$ cargo {}", [&arguments[..], no_run].concat().join(" "));
+    let no_run = ["--no-run"];
+    println!("$ cargo {}", [&arguments[..], &no_run].concat().join(" "));
     let mut command = cargo(&metadata.workspace_root, &arguments);
     command
         .args(no_run)
@@ -197,7 +192,13 @@ fn made_by(
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
     let mut made = Vec::new();
-    for (package, target, name) in build.wanted {
+    for Wanted {
+        package,
+        target,
+        name,
+        ..
+    } in wanted
+    {
         let is_it = |artifact: &&Artifact| {
             // Cargo builds a binary twice: as itself, and as a test of itself.
             let is_binary = artifact.target.kind.iter().any(|kind| kind == "bin");
