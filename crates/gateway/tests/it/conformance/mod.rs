@@ -13,6 +13,7 @@ mod redis_tools;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::support::not_run;
@@ -106,10 +107,15 @@ fn need(test: &str, programs: &[&str]) -> bool {
     missing.is_none()
 }
 
+/// Tests of one client share its folder.
+static INSTALLING: Mutex<()> = Mutex::new(());
+
 /// Returns a folder for a client's program in the target folder, with the program's files. The `steps` install into the
 /// folder once, until a file of the program changes. Returns `None` if the program cannot be installed; `test` is then
 /// reported as not run.
 fn installed(test: &str, name: &str, steps: impl Fn(&Path) -> Vec<Command>) -> Option<PathBuf> {
+    // A test that failed while it installed has left no mark.
+    let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("conformance")
         .join(name);

@@ -1,40 +1,119 @@
-//! The client redis-py, synchronous and asynchronous, in both protocols.
+//! The client redis-py, synchronous and asynchronous, in both protocols, and its own tests.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{installed, need, succeed};
 use crate::support::World;
 
+/// The version whose tests are run, as the files of the folder `redis-py` pin it.
+const VERSION: &str = "8.1.0";
+
+/// The files with tests of commands, pipelines and encodings. The others are of the client alone, or of other servers.
+const TESTS: [&str; 3] = [
+    "tests/test_commands.py",
+    "tests/test_pipeline.py",
+    "tests/test_encoding.py",
+];
+
 #[test]
 #[ignore = "installs redis-py from PyPI; see conformance"]
 fn redis_py_works() {
     let test = "conformance: redis-py";
-    let steps = |folder: &std::path::Path| {
-        let mut environment = Command::new("python3");
-        environment.args(["-m", "venv", "environment"]);
-        let mut pip = Command::new(folder.join("environment/bin/python"));
-        pip.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--require-hashes",
-            "--requirement",
-            "requirements.txt",
-        ]);
-        vec![environment, pip]
-    };
-    if !need(test, &["python3"]) {
-        return;
-    }
-    let Some(folder) = installed(test, "python", steps) else {
+    let Some(folder) = environment(test, "python", |_| Vec::new()) else {
         return;
     };
     let world = World::start();
     let port = world.gateway().resp_address().unwrap().port().to_string();
     for protocol in ["2", "3"] {
-        let mut python = Command::new(folder.join("environment/bin/python"));
+        let mut python = python_of(&folder);
         let printed = succeed(python.arg(folder.join("check.py")).args([&port, protocol]));
         assert!(printed.ends_with("done\n"), "{printed}");
     }
+}
+
+#[test]
+#[ignore = "installs redis-py from PyPI; see conformance"]
+fn the_examples_for_redis_clients_keep_their_promises() {
+    let test = "conformance: examples for Redis clients";
+    let Some(folder) = environment(test, "python", |_| Vec::new()) else {
+        return;
+    };
+    let world = World::start();
+    let port = world.gateway().resp_address().unwrap().port().to_string();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/redis");
+    let mut python = python_of(&folder);
+    let printed = succeed(
+        python
+            .arg(folder.join("examples.py"))
+            .arg(examples)
+            .arg(port),
+    );
+    assert!(printed.ends_with("done\n"), "{printed}");
+}
+
+/// From its source distribution. `exclusions.py` has the tests of commands that the store does not have, with the reasons.
+#[test]
+#[ignore = "installs redis-py from PyPI; see conformance"]
+fn redis_py_passes_its_own_tests() {
+    let test = "conformance: tests of redis-py";
+    let unpacked = |folder: &Path| {
+        let mut source = python_of(folder);
+        source.args(
+            "-m pip download --quiet --no-deps --no-binary redis --require-hashes".split(' '),
+        );
+        source.args(["--requirement", "source.txt"]);
+        let mut unpack = Command::new("tar");
+        unpack
+            .args(["--extract", "--file"])
+            .arg(format!("redis-{VERSION}.tar.gz"));
+        vec![source, unpack]
+    };
+    let Some(folder) = environment(test, "redis-py", unpacked) else {
+        return;
+    };
+    let world = World::start();
+    let address = world.gateway().resp_address().unwrap();
+    for protocol in ["2", "3"] {
+        let mut python = python_of(&folder);
+        python
+            .current_dir(folder.join(format!("redis-{VERSION}")))
+            .env("PYTHONPATH", &folder)
+            .args("-m pytest -q -p exclusions -p no:cacheprovider -W ignore --tb short".split(' '))
+            .args([
+                "--redis-url",
+                &format!("redis://{address}/0"),
+                "--protocol",
+                protocol,
+            ])
+            .args(TESTS);
+        let printed = succeed(&mut python);
+        println!(
+            "protocol {protocol}: {}",
+            printed.lines().next_back().unwrap_or("")
+        );
+    }
+}
+
+/// The folder of a client's program, with an environment of Python that has its requirements. The `further` steps follow.
+fn environment(test: &str, name: &str, further: impl Fn(&Path) -> Vec<Command>) -> Option<PathBuf> {
+    let steps = |folder: &Path| {
+        let mut environment = Command::new("python3");
+        environment.args(["-m", "venv", "environment"]);
+        let mut pip = python_of(folder);
+        pip.args(
+            "-m pip install --quiet --require-hashes --requirement requirements.txt".split(' '),
+        );
+        let mut steps = vec![environment, pip];
+        steps.extend(further(folder));
+        steps
+    };
+    match need(test, &["python3"]) {
+        true => installed(test, name, steps),
+        false => None,
+    }
+}
+
+fn python_of(folder: &Path) -> Command {
+    Command::new(folder.join("environment/bin/python"))
 }
