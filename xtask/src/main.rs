@@ -12,6 +12,7 @@
 //! | `mutants.rs` | the campaign that must find every seeded bug |
 //! | `executables.rs` | test executables, built and not run by cargo |
 //! | `layers.rs` | the crates that each crate may name |
+//! | `c_library/` | the C library, installed below a prefix with its header and its files of pkg-config |
 //! | `build_time.rs` | processor time of the release build, beside that of an older commit |
 //! | `python.rs` | the wheel of the Python package, installed in a fresh environment, and its tests |
 //! | `packaging/` | binary, manual, completions, unit and example configuration: in one folder, as a package of Debian, as an image |
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod build_time;
+mod c_library;
 mod campaign;
 mod ci;
 mod comments;
@@ -140,6 +142,18 @@ enum Command {
         #[arg(value_name = "BASE")]
         base: String,
     },
+    /// Builds the C library and installs it, with its header and its files of pkg-config, below a prefix.
+    CLibrary {
+        /// The folder with `include` and `lib`. It can be moved afterwards.
+        #[arg(long, value_name = "DIR")]
+        prefix: PathBuf,
+        /// Cargo's profile: `release`, or `dist`, which packages have.
+        #[arg(long, default_value = "release")]
+        profile: String,
+        /// Also reaches servers on other machines, over RDMA; needs cmake, make and libclang.
+        #[arg(long)]
+        verbs: bool,
+    },
     /// Builds packages into target/packaging: binary, manual, completions, unit and example configuration in one folder, as a
     /// package of Debian, and as an image of a container.
     Packaging {
@@ -223,6 +237,11 @@ fn run(command: Command) -> Result<bool> {
         }),
         Command::Mutants { arguments } => ci::mutants(&arguments),
         Command::BuildTime { base } => build_time::run(&base),
+        Command::CLibrary {
+            prefix,
+            profile,
+            verbs,
+        } => c_library::run(&prefix, &profile, verbs),
         Command::Packaging { program } => packaging::run(program),
         Command::Sim { minutes } => sim::fresh_seeds(Duration::try_from_secs_f64(minutes * 60.0)?),
         Command::Needs { steps, install } => needs::run(&steps, install),

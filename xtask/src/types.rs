@@ -41,6 +41,7 @@ const MORE_FIELDS: &[(&str, &str)] = &[
     ("replication-sim", "Faults"),
     // Counters and reports.
     ("bench", "YcsbResult"),
+    ("c", "Statistics"),
     ("cli", "CopyingReport"),
     ("cli", "PoolReport"),
     ("cli", "Report"),

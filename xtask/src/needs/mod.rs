@@ -52,6 +52,8 @@ pub const NEEDS: &[Need] = &[
     ),
     program("redis-cli", "redis-tools", &["conformance"]),
     program("promtool", "prometheus", &["conformance"]),
+    program("pkg-config", "pkg-config", &["tests"]),
+    program("c++", "g++", &["tests"]),
     program("cmake", "cmake", &["verbs"]),
     // The package of CMake does not bring the program that runs its builds.
     program("make", "make", &["verbs"]),
