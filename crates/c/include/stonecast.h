@@ -12,23 +12,27 @@
  *     }
  *     stonecast_close(client);
  *
- * Results. Most functions return a status. A status below STONECAST_ERRORS is an outcome, such as a key that is absent. Any other is an
- * error: nothing else is stored than NULL, and `error` gets an object with a message and the effect on the data, which the caller frees.
- * The effect says whether a write that failed was done: an error never hides a write. On every other status, `error` gets NULL. `error`
- * may be NULL itself; what it points to may be uninitialized, and is not freed before it is replaced.
+ * Results. Most functions return a status. A status below STONECAST_ERRORS is an outcome, such as a key that is
+ * absent. Any other is an error: nothing else is stored than NULL, and `error` gets an object with a message and the
+ * effect on the data, which the caller frees. The effect says whether a write that failed was done: an error never
+ * hides a write. On every other status, `error` gets NULL. `error` may be NULL itself; what it points to may be
+ * uninitialized, and is not freed before it is replaced.
  *
- * Ownership. A function that stores or returns an object gives it to the caller, who ends it once, by the function that its type names.
- * Pointers to const are lent: they live as long as the object that they came from. Every function that ends an object ignores NULL.
+ * Ownership. A function that stores or returns an object gives it to the caller, who ends it once, by the function
+ * that its type names. Pointers to const are lent: they live as long as the object that they came from. Every
+ * function that ends an object ignores NULL.
  *
- * Arguments. A pointer that is not NULL points to an object of its type that was not ended, to `size` readable bytes (keys and values),
- * to writable memory that no other argument points to (results), or to text that ends with a zero byte. Keys and values are bytes,
- * and may contain zero bytes. A NULL that is not permitted is refused: the call does nothing and returns STONECAST_STATUS_MISUSE.
+ * Arguments. A pointer that is not NULL points to an object of its type that was not ended, to `size` readable bytes
+ * (keys and values), to writable memory that no other argument points to (results), or to text that ends with a zero
+ * byte. Keys and values are bytes, and may contain zero bytes. A NULL that is not permitted is refused: the call does
+ * nothing and returns STONECAST_STATUS_MISUSE.
  *
- * Threads. A client and its iterations belong to the thread that connected. Any other object is used by one thread at a time. Handlers of
- * signals must not call the library, and a thread must not be cancelled inside a call. A signal does not end a call.
+ * Threads. A client and its iterations belong to the thread that connected. Any other object is used by one thread at
+ * a time. Handlers of signals must not call the library, and a thread must not be cancelled inside a call. A signal
+ * does not end a call.
  *
- * Defects. No exception or panic leaves a function: a defect of the library is STONECAST_STATUS_DEFECT. Memory that is exhausted ends the
- * program.
+ * Defects. No exception or panic leaves a function: a defect of the library is STONECAST_STATUS_DEFECT. Memory that
+ * is exhausted ends the program.
  */
 
 #ifndef STONECAST_H
@@ -87,7 +91,8 @@ typedef enum stonecast_status {
      */
     STONECAST_STATUS_PARTLY = 5,
     /**
-     * An argument is not as this header demands, or the handle belongs to another thread, or to the process before a fork.
+     * An argument is not as this header demands, or the handle belongs to another thread, or to the process before a
+     * fork.
      */
     STONECAST_STATUS_MISUSE = 32,
     /**
@@ -173,9 +178,9 @@ typedef enum stonecast_effect {
 /**
  * A connection to a server or a cluster.
  *
- * It belongs to the thread that connected it: a call of another thread does nothing and returns STONECAST_STATUS_MISUSE. A program
- * with several threads connects in each of them. After a fork, the child connects on its own; its call with a handle of its parent does
- * nothing and returns STONECAST_STATUS_MISUSE.
+ * It belongs to the thread that connected it: a call of another thread does nothing and returns
+ * STONECAST_STATUS_MISUSE. A program with several threads connects in each of them. After a fork, the child connects
+ * on its own; its call with a handle of its parent does nothing and returns STONECAST_STATUS_MISUSE.
  */
 typedef struct stonecast_client stonecast_client;
 
@@ -194,8 +199,9 @@ typedef struct stonecast_error stonecast_error;
 /**
  * The options of a connection. An option that is not set has its default.
  *
- * The caller owns them, and frees them with stonecast_options_free. They can be used for any number of connections, by one thread at a
- * time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if an argument is NULL.
+ * The caller owns them, and frees them with stonecast_options_free. They can be used for any number of connections,
+ * by one thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if
+ * an argument is NULL.
  */
 typedef struct stonecast_options stonecast_options;
 
@@ -214,7 +220,8 @@ typedef struct stonecast_record stonecast_record;
 /**
  * A value with its version.
  *
- * A value of stonecast_get belongs to the caller. It is plain memory: any thread may read it, or end it with stonecast_value_free.
+ * A value of stonecast_get belongs to the caller. It is plain memory: any thread may read it, or end it with
+ * stonecast_value_free.
  */
 typedef struct stonecast_value stonecast_value;
 
@@ -226,10 +233,12 @@ typedef struct stonecast_value stonecast_value;
 typedef struct stonecast_values stonecast_values;
 
 /**
- * The options of a write beside key and value: a condition, the time for which the key is present, and whether the write can be repeated.
+ * The options of a write beside key and value: a condition, the time for which the key is present, and whether the
+ * write can be repeated.
  *
- * The caller owns them, and frees them with stonecast_write_free. They can be used for any number of writes, by one thread at a time.
- * The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if an argument does not fit.
+ * The caller owns them, and frees them with stonecast_write_free. They can be used for any number of writes, by one
+ * thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if an
+ * argument does not fit.
  */
 typedef struct stonecast_write stonecast_write;
 
@@ -250,7 +259,8 @@ typedef struct stonecast_bytes {
 } stonecast_bytes;
 
 /**
- * The statistics of a server; on a cluster, those of all nodes that lead shards, added up. Later versions append fields.
+ * The statistics of a server; on a cluster, those of all nodes that lead shards, added up. Later versions append
+ * fields.
  */
 typedef struct stonecast_statistics {
     /**
@@ -316,7 +326,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The message, in English: what was wrong, and what to do. It ends with a zero byte and lives as long as the error. NULL for NULL.
+ * The message, in English: what was wrong, and what to do. It ends with a zero byte and lives as long as the error.
+ * NULL for NULL.
  */
 const char *stonecast_error_message(const struct stonecast_error *error);
 
@@ -357,15 +368,15 @@ enum stonecast_status stonecast_options_connect_timeout(struct stonecast_options
                                                         uint64_t milliseconds);
 
 /**
- * Sets the time limit of a call, in milliseconds; STONECAST_NO_LIMIT for none. 60,000 by default. The outcome of a write that exceeds
- * the limit is unknown.
+ * Sets the time limit of a call, in milliseconds; STONECAST_NO_LIMIT for none. 60,000 by default. The outcome of a
+ * write that exceeds the limit is unknown.
  */
 enum stonecast_status stonecast_options_operation_timeout(struct stonecast_options *options,
                                                           uint64_t milliseconds);
 
 /**
- * Sets the time for which a call polls for its answer before its thread sleeps, in microseconds. 50 by default. A longer time saves
- * wake-ups, about ten microseconds each, and keeps a processor busy.
+ * Sets the time for which a call polls for its answer before its thread sleeps, in microseconds. 50 by default. A
+ * longer time saves wake-ups, about ten microseconds each, and keeps a processor busy.
  */
 enum stonecast_status stonecast_options_spin(struct stonecast_options *options,
                                              uint64_t microseconds);
@@ -382,8 +393,8 @@ enum stonecast_status stonecast_options_publishing(struct stonecast_options *opt
                                                    bool publishes);
 
 /**
- * Sets the number of keys whose places a client over RDMA remembers, so that a read of such a key takes one round trip. Each place takes
- * 16 bytes.
+ * Sets the number of keys whose places a client over RDMA remembers, so that a read of such a key takes one round
+ * trip. Each place takes 16 bytes.
  */
 enum stonecast_status stonecast_options_remembered_places(struct stonecast_options *options,
                                                           size_t count);
@@ -406,8 +417,8 @@ enum stonecast_status stonecast_options_rdma_device(struct stonecast_options *op
 enum stonecast_status stonecast_options_gid_index(struct stonecast_options *options, uint8_t index);
 
 /**
- * Connects to the server at `url`: "shm:PATH", "verbs:HOST:PORT", or to the cluster "cluster:URL". `options` may be NULL. Stores the
- * client, which the caller owns and ends with stonecast_close, or NULL on failure.
+ * Connects to the server at `url`: "shm:PATH", "verbs:HOST:PORT", or to the cluster "cluster:URL". `options` may be
+ * NULL. Stores the client, which the caller owns and ends with stonecast_close, or NULL on failure.
  *
  * Errors: ADDRESS, UNREACHABLE, TIMED_OUT, REFUSED, DURABILITY, SETUP. Nothing is changed.
  */
@@ -417,11 +428,12 @@ enum stonecast_status stonecast_connect(const char *url,
                                         struct stonecast_error **error);
 
 /**
- * Disconnects, and ends the client. NULL is ignored. Iterations that are open return CLOSED from then on, and are still to be ended.
+ * Disconnects, and ends the client. NULL is ignored. Iterations that are open return CLOSED from then on, and are
+ * still to be ended.
  *
- * Waits for the server for as long as a call does at most. In a process that was forked, ends the handle and leaves the connection to
- * the other process. A call of another thread than the client's, or within a call of the client, does nothing and returns
- * STONECAST_STATUS_MISUSE: the client stays open.
+ * Waits for the server for as long as a call does at most. In a process that was forked, ends the handle and leaves
+ * the connection to the other process. A call of another thread than the client's, or within a call of the client,
+ * does nothing and returns STONECAST_STATUS_MISUSE: the client stays open.
  */
 enum stonecast_status stonecast_close(struct stonecast_client *client);
 
@@ -431,12 +443,14 @@ enum stonecast_status stonecast_close(struct stonecast_client *client);
 struct stonecast_bytes stonecast_value_bytes(const struct stonecast_value *value);
 
 /**
- * The version: the number of the write that stored the value. Of two versions of one key, the larger one is newer. 0 for NULL.
+ * The version: the number of the write that stored the value. Of two versions of one key, the larger one is newer. 0
+ * for NULL.
  */
 uint64_t stonecast_value_version(const struct stonecast_value *value);
 
 /**
- * The moment from which on the key is absent, by the server's time, in milliseconds since the begin of 1970; 0: the key does not expire.
+ * The moment from which on the key is absent, by the server's time, in milliseconds since the begin of 1970; 0: the
+ * key does not expire.
  */
 uint64_t stonecast_value_expires_at(const struct stonecast_value *value);
 
@@ -451,8 +465,8 @@ void stonecast_value_free(struct stonecast_value *value);
 size_t stonecast_values_count(const struct stonecast_values *values);
 
 /**
- * The value of the key with this index; NULL if the key was absent, or if there is no such index. It lives as long as the values, and
- * must not be freed on its own.
+ * The value of the key with this index; NULL if the key was absent, or if there is no such index. It lives as long
+ * as the values, and must not be freed on its own.
  */
 const struct stonecast_value *stonecast_values_at(const struct stonecast_values *values,
                                                   size_t index);
@@ -463,8 +477,8 @@ const struct stonecast_value *stonecast_values_at(const struct stonecast_values 
 void stonecast_values_free(struct stonecast_values *values);
 
 /**
- * Reads the value of a key of 1 to 1024 bytes. Stores the value, which the caller frees with stonecast_value_free; NULL if the key is
- * absent (ABSENT), or on failure. A read runs no code of the server.
+ * Reads the value of a key of 1 to 1024 bytes. Stores the value, which the caller frees with stonecast_value_free;
+ * NULL if the key is absent (ABSENT), or on failure. A read runs no code of the server.
  *
  * Errors: INVALID, TIMED_OUT, DISCONNECTED, CLUSTER, STORE. Their effect is STONECAST_EFFECT_NONE.
  */
@@ -475,9 +489,9 @@ enum stonecast_status stonecast_get(const struct stonecast_client *client,
                                     struct stonecast_error **error);
 
 /**
- * Reads the value of a key into a buffer of the caller, and allocates nothing. `size` gets the size of the value, which may be larger
- * than `capacity`: then nothing is copied, and the call returns TOO_SMALL. A value has at most 1 MiB (STONECAST_VALUE_SIZE_MAX).
- * `size` gets 0 if the key is absent (ABSENT), or on failure. `version` may be NULL.
+ * Reads the value of a key into a buffer of the caller, without an object. `size` gets the size of the value,
+ * which may be larger than `capacity`: then nothing is copied, and the call returns TOO_SMALL. A value has at most 1
+ * MiB (STONECAST_VALUE_SIZE_MAX). `size` gets 0 if the key is absent (ABSENT), or on failure. `version` may be NULL.
  *
  * Errors: those of stonecast_get.
  */
@@ -491,8 +505,9 @@ enum stonecast_status stonecast_get_into(const struct stonecast_client *client,
                                          struct stonecast_error **error);
 
 /**
- * Reads the values of `count` keys, all in flight together. Stores the values in the order of the keys, which the caller frees with
- * stonecast_values_free; NULL on failure. Each value is read as by stonecast_get; together they are no snapshot.
+ * Reads the values of `count` keys, all in flight together. Stores the values in the order of the keys, which the
+ * caller frees with stonecast_values_free; NULL on failure. Each value is read as by stonecast_get; together they
+ * are no snapshot.
  *
  * Errors: those of stonecast_get.
  */
@@ -524,30 +539,32 @@ enum stonecast_status stonecast_write_if_version(struct stonecast_write *write,
                                                  uint64_t version);
 
 /**
- * The key expires after this time from the write on, in milliseconds, by the server's time. Clusters refuse such a write (INVALID).
+ * The key expires after this time from the write on, in milliseconds, by the server's time. Clusters refuse such a
+ * write (INVALID).
  */
 enum stonecast_status stonecast_write_expires_in(struct stonecast_write *write,
                                                  uint64_t milliseconds);
 
 /**
- * The key expires at this moment, in milliseconds since the begin of 1970, by the server's time. 0 is no moment. Clusters refuse such a
- * write (INVALID).
+ * The key expires at this moment, in milliseconds since the begin of 1970, by the server's time. 0 is no moment.
+ * Clusters refuse such a write (INVALID).
  */
 enum stonecast_status stonecast_write_expires_at(struct stonecast_write *write,
                                                  uint64_t milliseconds);
 
 /**
- * Writes with these options can be repeated if their outcome is unknown: see stonecast_write_retry. Takes 8 bytes of each record.
+ * Writes with these options can be repeated if their outcome is unknown: see stonecast_write_retry. Takes 8 bytes of
+ * each record.
  */
 enum stonecast_status stonecast_write_retryable(struct stonecast_write *write);
 
 /**
- * Makes the next write with these options a further attempt at the write whose outcome is unknown by `error`. Key, value and condition
- * must be those of the first attempt; the write takes effect once, whatever the number of attempts, over this or another connection
- * and after a restart of the server.
+ * Makes the next write with these options a further attempt at the write whose outcome is unknown by `error`. Key,
+ * value and condition must be those of the first attempt; the write takes effect once, whatever the number of
+ * attempts, over this or another connection and after a restart of the server.
  *
- * Serves one attempt, whatever becomes of it. If the outcome is still unknown, the error of that attempt serves the next one. Returns
- * STONECAST_STATUS_MISUSE if the error names no write (stonecast_error_can_retry).
+ * Serves one attempt, whatever becomes of it. If the outcome is still unknown, the error of that attempt serves the
+ * next one. Returns STONECAST_STATUS_MISUSE if the error names no write (stonecast_error_can_retry).
  */
 enum stonecast_status stonecast_write_retry(struct stonecast_write *write,
                                             const struct stonecast_error *error);
@@ -563,8 +580,8 @@ size_t stonecast_outcomes_count(const struct stonecast_outcomes *outcomes);
 uint64_t stonecast_outcomes_version(const struct stonecast_outcomes *outcomes, size_t index);
 
 /**
- * The error for which the pair with this index was not stored; NULL if it was stored, or if there is no such index. It lives as long as
- * the outcomes, and must not be freed on its own.
+ * The error for which the pair with this index was not stored; NULL if it was stored, or if there is no such index.
+ * It lives as long as the outcomes, and must not be freed on its own.
  */
 const struct stonecast_error *stonecast_outcomes_error(const struct stonecast_outcomes *outcomes,
                                                        size_t index);
@@ -575,8 +592,8 @@ const struct stonecast_error *stonecast_outcomes_error(const struct stonecast_ou
 void stonecast_outcomes_free(struct stonecast_outcomes *outcomes);
 
 /**
- * Stores a value of up to 1 MiB under a key of 1 to 1024 bytes. The value is durable and visible when the call returns OK. `version` gets
- * the version of the key, and may be NULL. The key does not expire.
+ * Stores a value of up to 1 MiB under a key of 1 to 1024 bytes. The value is durable and visible when the call
+ * returns OK. `version` gets the version of the key, and may be NULL. The key does not expire.
  *
  * Errors: INVALID, NO_SPACE, BUSY, TIMED_OUT, DISCONNECTED, CLUSTER, STORE; stonecast_error_effect tells their effect.
  */
@@ -589,8 +606,8 @@ enum stonecast_status stonecast_put(const struct stonecast_client *client,
                                     struct stonecast_error **error);
 
 /**
- * Stores a value as `options` say, which may be NULL. `version` gets the new version (OK), or the version that was in the way (CONFLICT),
- * or 0 (ABSENT: the key with the version of the condition is not there). It may be NULL.
+ * Stores a value as `options` say, which may be NULL. `version` gets the new version (OK), or the version that was
+ * in the way (CONFLICT), or 0 (ABSENT: the key with the version of the condition is not there). It may be NULL.
  *
  * Errors: those of stonecast_put, and FORGOTTEN.
  */
@@ -604,7 +621,8 @@ enum stonecast_status stonecast_put_with(const struct stonecast_client *client,
                                          struct stonecast_error **error);
 
 /**
- * Removes a key. Returns OK if the key was there, otherwise ABSENT. The removal is durable and visible when the call returns.
+ * Removes a key. Returns OK if the key was there, otherwise ABSENT. The removal is durable and visible when the call
+ * returns.
  *
  * Errors: those of stonecast_put.
  */
@@ -614,8 +632,8 @@ enum stonecast_status stonecast_delete(const struct stonecast_client *client,
                                        struct stonecast_error **error);
 
 /**
- * Removes a key as `options` say, which may be NULL; their lifetime is ignored. `version` gets the version of the removal itself (OK), the
- * version that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
+ * Removes a key as `options` say, which may be NULL; their lifetime is ignored. `version` gets the version of the
+ * removal itself (OK), the version that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
  *
  * Errors: those of stonecast_put, and FORGOTTEN.
  */
@@ -627,9 +645,9 @@ enum stonecast_status stonecast_delete_with(const struct stonecast_client *clien
                                             struct stonecast_error **error);
 
 /**
- * Gives a key the lifetime of `options`, or none that ends if `options` have none, and leaves its value as it is. With the condition of a
- * version, only if the key has that version. Other options do not fit (MISUSE). `version` gets the new version (OK), the version
- * that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
+ * Gives a key the lifetime of `options`, or none that ends if `options` have none, and leaves its value as it is.
+ * With the condition of a version, only if the key has that version. Other options do not fit (MISUSE). `version`
+ * gets the new version (OK), the version that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
  *
  * A crash leaves the key with the old lifetime or with the new one. Errors: those of stonecast_put.
  */
@@ -641,9 +659,10 @@ enum stonecast_status stonecast_touch(const struct stonecast_client *client,
                                       struct stonecast_error **error);
 
 /**
- * Stores `count` values, each under the key with the same index, all in flight together. Each is a write of its own: a crash may leave any
- * of them. Stores the outcome of each pair, which the caller frees with stonecast_outcomes_free. Returns OK if all were stored, and PARTLY
- * if some were not. On an error of the whole call, stores NULL, and stonecast_error_effect holds for each pair.
+ * Stores `count` values, each under the key with the same index, all in flight together. Each is a write of its own:
+ * a crash may leave any of them. Stores the outcome of each pair, which the caller frees with
+ * stonecast_outcomes_free. Returns OK if all were stored, and PARTLY if some were not. On an error of the whole
+ * call, stores NULL, and stonecast_error_effect holds for each pair.
  *
  * Errors: those of stonecast_put.
  */
@@ -655,11 +674,13 @@ enum stonecast_status stonecast_multi_put(const struct stonecast_client *client,
                                           struct stonecast_error **error);
 
 /**
- * Begins an iteration over all records, in the commit order of their present versions; on a cluster, shard by shard, and in that order
- * within a shard. Stores the iteration, which the caller ends with stonecast_entries_close; NULL on failure.
+ * Begins an iteration over all records, in the commit order of their present versions; on a cluster, shard by shard,
+ * and in that order within a shard. Stores the iteration, which the caller ends with stonecast_entries_close; NULL
+ * on failure.
  *
- * The iteration is no snapshot: a key that is present all the time is found once, and a key that is written or deleted meanwhile may or
- * may not be found. It holds 24 bytes for each key, and its begin reads the whole index, without a time limit.
+ * The iteration is no snapshot: a key that is present all the time is found once, and a key that is written or
+ * deleted meanwhile may or may not be found. It holds 24 bytes for each key, and its begin reads the whole index,
+ * without a time limit.
  *
  * Errors: those of stonecast_get.
  */
@@ -668,8 +689,8 @@ enum stonecast_status stonecast_entries(const struct stonecast_client *client,
                                         struct stonecast_error **error);
 
 /**
- * Goes on to the next record, and stores where it is; NULL at the end (END), or on failure. After an error, the next call tries the same
- * record again.
+ * Goes on to the next record, and stores where it is; NULL at the end (END), or on failure. After an error, the next
+ * call tries the same record again.
  *
  * Errors: those of stonecast_get, and CLOSED.
  */
@@ -678,8 +699,8 @@ enum stonecast_status stonecast_entries_next(struct stonecast_iteration *entries
                                              struct stonecast_error **error);
 
 /**
- * Ends the iteration and its record. NULL is ignored. In a process that was forked, ends nothing. A call of another thread than the
- * client's does nothing and returns STONECAST_STATUS_MISUSE.
+ * Ends the iteration and its record. NULL is ignored. In a process that was forked, ends nothing. A call of another
+ * thread than the client's does nothing and returns STONECAST_STATUS_MISUSE.
  */
 enum stonecast_status stonecast_entries_close(struct stonecast_iteration *entries);
 
@@ -704,8 +725,8 @@ uint64_t stonecast_record_version(const struct stonecast_record *record);
 uint64_t stonecast_record_expires_at(const struct stonecast_record *record);
 
 /**
- * Asks the server for its statistics. `size` is sizeof(stonecast_statistics), by which the library knows the fields that the program
- * knows: it fills these, and sets those that it does not know itself to 0.
+ * Asks the server for its statistics. `size` is sizeof(stonecast_statistics), by which the library knows the fields
+ * that the program knows: it fills these, and sets those that it does not know itself to 0.
  *
  * Errors: those of stonecast_get.
  */

@@ -96,7 +96,8 @@ pub fn put<T>(slot: Slot<'_, T>, value: T) {
 ///
 /// # Safety
 ///
-/// If `size` is not 0 and `data` is not null, `size` elements are readable at `data`, and nobody changes them during the call.
+/// If `size` is not 0 and `data` is not null, `size` elements are readable at `data`, and nobody changes them during
+/// the call.
 pub unsafe fn slice<'a, T>(data: *const T, size: usize, name: &str) -> Result<&'a [T], Error> {
     if size == 0 {
         return Ok(&[]);
@@ -109,7 +110,8 @@ pub unsafe fn slice<'a, T>(data: *const T, size: usize, name: &str) -> Result<&'
             "{name} is NULL, not aligned, or longer than any object, with a size of {size}; nothing was done"
         )));
     }
-    // SAFETY: the pointer is neither null nor unaligned, and the size fits, as checked above; the caller grants the rest.
+    // SAFETY: the pointer is neither null nor unaligned, and the size fits, as checked above; the caller grants the
+    // rest.
     Ok(unsafe { std::slice::from_raw_parts(data, size) })
 }
 
@@ -117,7 +119,7 @@ pub unsafe fn slice<'a, T>(data: *const T, size: usize, name: &str) -> Result<&'
 ///
 /// # Safety
 ///
-/// The same as for [`slice`].
+/// The same as for [`slice()`].
 pub unsafe fn bytes<'a>(data: *const c_void, size: usize, name: &str) -> Result<&'a [u8], Error> {
     // SAFETY: the caller grants it.
     unsafe { slice(data.cast(), size, name) }

@@ -1,4 +1,4 @@
-//! Writes.
+//! Calls that change data.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -13,8 +13,8 @@ use crate::read::all_bytes;
 use crate::status::{Status, of_conflict};
 use crate::write::Write;
 
-/// Stores a value of up to 1 MiB under a key of 1 to 1024 bytes. The value is durable and visible when the call returns OK. `version` gets
-/// the version of the key, and may be NULL. The key does not expire.
+/// Stores a value of up to 1 MiB under a key of 1 to 1024 bytes. The value is durable and visible when the call
+/// returns OK. `version` gets the version of the key, and may be NULL. The key does not expire.
 ///
 /// Errors: INVALID, NO_SPACE, BUSY, TIMED_OUT, DISCONNECTED, CLUSTER, STORE; stonecast_error_effect tells their effect.
 #[unsafe(no_mangle)]
@@ -38,8 +38,8 @@ pub unsafe extern "C" fn stonecast_put(
     })
 }
 
-/// Stores a value as `options` say, which may be NULL. `version` gets the new version (OK), or the version that was in the way (CONFLICT),
-/// or 0 (ABSENT: the key with the version of the condition is not there). It may be NULL.
+/// Stores a value as `options` say, which may be NULL. `version` gets the new version (OK), or the version that was
+/// in the way (CONFLICT), or 0 (ABSENT: the key with the version of the condition is not there). It may be NULL.
 ///
 /// Errors: those of stonecast_put, and FORGOTTEN.
 #[unsafe(no_mangle)]
@@ -68,7 +68,8 @@ pub unsafe extern "C" fn stonecast_put_with(
     })
 }
 
-/// Removes a key. Returns OK if the key was there, otherwise ABSENT. The removal is durable and visible when the call returns.
+/// Removes a key. Returns OK if the key was there, otherwise ABSENT. The removal is durable and visible when the call
+/// returns.
 ///
 /// Errors: those of stonecast_put.
 #[unsafe(no_mangle)]
@@ -90,8 +91,8 @@ pub unsafe extern "C" fn stonecast_delete(
     })
 }
 
-/// Removes a key as `options` say, which may be NULL; their lifetime is ignored. `version` gets the version of the removal itself (OK), the
-/// version that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
+/// Removes a key as `options` say, which may be NULL; their lifetime is ignored. `version` gets the version of the
+/// removal itself (OK), the version that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
 ///
 /// Errors: those of stonecast_put, and FORGOTTEN.
 #[unsafe(no_mangle)]
@@ -116,9 +117,9 @@ pub unsafe extern "C" fn stonecast_delete_with(
     })
 }
 
-/// Gives a key the lifetime of `options`, or none that ends if `options` have none, and leaves its value as it is. With the condition of a
-/// version, only if the key has that version. Other options do not fit (MISUSE). `version` gets the new version (OK), the version
-/// that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
+/// Gives a key the lifetime of `options`, or none that ends if `options` have none, and leaves its value as it is.
+/// With the condition of a version, only if the key has that version. Other options do not fit (MISUSE). `version`
+/// gets the new version (OK), the version that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
 ///
 /// A crash leaves the key with the old lifetime or with the new one. Errors: those of stonecast_put.
 #[unsafe(no_mangle)]
@@ -157,9 +158,10 @@ pub unsafe extern "C" fn stonecast_touch(
     })
 }
 
-/// Stores `count` values, each under the key with the same index, all in flight together. Each is a write of its own: a crash may leave any
-/// of them. Stores the outcome of each pair, which the caller frees with stonecast_outcomes_free. Returns OK if all were stored, and PARTLY
-/// if some were not. On an error of the whole call, stores NULL, and stonecast_error_effect holds for each pair.
+/// Stores `count` values, each under the key with the same index, all in flight together. Each is a write of its own:
+/// a crash may leave any of them. Stores the outcome of each pair, which the caller frees with
+/// stonecast_outcomes_free. Returns OK if all were stored, and PARTLY if some were not. On an error of the whole
+/// call, stores NULL, and stonecast_error_effect holds for each pair.
 ///
 /// Errors: those of stonecast_put.
 #[unsafe(no_mangle)]

@@ -12,9 +12,9 @@ use crate::status::{Effect, Status};
 
 /// A connection to a server or a cluster.
 ///
-/// It belongs to the thread that connected it: a call of another thread does nothing and returns STONECAST_STATUS_MISUSE. A program
-/// with several threads connects in each of them. After a fork, the child connects on its own; its call with a handle of its parent does
-/// nothing and returns STONECAST_STATUS_MISUSE.
+/// It belongs to the thread that connected it: a call of another thread does nothing and returns
+/// STONECAST_STATUS_MISUSE. A program with several threads connects in each of them. After a fork, the child connects
+/// on its own; its call with a handle of its parent does nothing and returns STONECAST_STATUS_MISUSE.
 pub struct Client {
     link: Rc<Link>,
 }
@@ -30,8 +30,8 @@ pub fn lend(client: Option<&Client>) -> Result<Lent<'_>, Error> {
     given(client, "client")?.link.lend()
 }
 
-/// Connects to the server at `url`: "shm:PATH", "verbs:HOST:PORT", or to the cluster "cluster:URL". `options` may be NULL. Stores the
-/// client, which the caller owns and ends with stonecast_close, or NULL on failure.
+/// Connects to the server at `url`: "shm:PATH", "verbs:HOST:PORT", or to the cluster "cluster:URL". `options` may be
+/// NULL. Stores the client, which the caller owns and ends with stonecast_close, or NULL on failure.
 ///
 /// Errors: ADDRESS, UNREACHABLE, TIMED_OUT, REFUSED, DURABILITY, SETUP. Nothing is changed.
 #[unsafe(no_mangle)]
@@ -59,11 +59,12 @@ pub unsafe extern "C" fn stonecast_connect(
     })
 }
 
-/// Disconnects, and ends the client. NULL is ignored. Iterations that are open return CLOSED from then on, and are still to be ended.
+/// Disconnects, and ends the client. NULL is ignored. Iterations that are open return CLOSED from then on, and are
+/// still to be ended.
 ///
-/// Waits for the server for as long as a call does at most. In a process that was forked, ends the handle and leaves the connection to
-/// the other process. A call of another thread than the client's, or within a call of the client, does nothing and returns
-/// STONECAST_STATUS_MISUSE: the client stays open.
+/// Waits for the server for as long as a call does at most. In a process that was forked, ends the handle and leaves
+/// the connection to the other process. A call of another thread than the client's, or within a call of the client,
+/// does nothing and returns STONECAST_STATUS_MISUSE: the client stays open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stonecast_close(client: *mut Client) -> Status {
     read(None, || {
@@ -72,7 +73,8 @@ pub unsafe extern "C" fn stonecast_close(client: *mut Client) -> Status {
             return Ok(Status::Ok);
         };
         open.link.close()?;
-        // SAFETY: the pointer came out of a box in `stonecast_connect`, the caller gives it up, and no reference is left.
+        // SAFETY: the pointer came out of a box in `stonecast_connect`, the caller gives it up, and no reference is
+        // left.
         drop(unsafe { Box::from_raw(client) });
         Ok(Status::Ok)
     })

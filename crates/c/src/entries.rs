@@ -25,11 +25,13 @@ pub struct Entries {
 /// A key with its value and version. It lives until the next call with the iteration that it came from.
 pub struct Record(stonecast::Record);
 
-/// Begins an iteration over all records, in the commit order of their present versions; on a cluster, shard by shard, and in that order
-/// within a shard. Stores the iteration, which the caller ends with stonecast_entries_close; NULL on failure.
+/// Begins an iteration over all records, in the commit order of their present versions; on a cluster, shard by shard,
+/// and in that order within a shard. Stores the iteration, which the caller ends with stonecast_entries_close; NULL
+/// on failure.
 ///
-/// The iteration is no snapshot: a key that is present all the time is found once, and a key that is written or deleted meanwhile may or
-/// may not be found. It holds 24 bytes for each key, and its begin reads the whole index, without a time limit.
+/// The iteration is no snapshot: a key that is present all the time is found once, and a key that is written or
+/// deleted meanwhile may or may not be found. It holds 24 bytes for each key, and its begin reads the whole index,
+/// without a time limit.
 ///
 /// Errors: those of stonecast_get.
 #[unsafe(no_mangle)]
@@ -51,8 +53,8 @@ pub extern "C" fn stonecast_entries(
     })
 }
 
-/// Goes on to the next record, and stores where it is; NULL at the end (END), or on failure. After an error, the next call tries the same
-/// record again.
+/// Goes on to the next record, and stores where it is; NULL at the end (END), or on failure. After an error, the next
+/// call tries the same record again.
 ///
 /// Errors: those of stonecast_get, and CLOSED.
 #[unsafe(no_mangle)]
@@ -86,8 +88,8 @@ pub extern "C" fn stonecast_entries_next<'a>(
     })
 }
 
-/// Ends the iteration and its record. NULL is ignored. In a process that was forked, ends nothing. A call of another thread than the
-/// client's does nothing and returns STONECAST_STATUS_MISUSE.
+/// Ends the iteration and its record. NULL is ignored. In a process that was forked, ends nothing. A call of another
+/// thread than the client's does nothing and returns STONECAST_STATUS_MISUSE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stonecast_entries_close(entries: *mut Entries) -> Status {
     read(None, || {
@@ -98,7 +100,8 @@ pub unsafe extern "C" fn stonecast_entries_close(entries: *mut Entries) -> Statu
         let owner = open.link.owner();
         if owner.right() != Right::BeforeFork {
             owner.check()?;
-            // SAFETY: the pointer came out of a box in `stonecast_entries`, the caller gives it up, and no reference is left.
+            // SAFETY: the pointer came out of a box in `stonecast_entries`, the caller gives it up, and no reference
+            // is left.
             drop(unsafe { Box::from_raw(entries) });
         }
         Ok(Status::Ok)

@@ -34,7 +34,8 @@ impl Error {
         Self::new(Status::Misuse, Effect::None, message)
     }
 
-    /// This error of an attempt that was not begun. An earlier attempt, which `token` names, may have taken effect all the same.
+    /// This error of an attempt that was not begun. An earlier attempt, which `token` names, may have taken effect
+    /// all the same.
     pub fn before_attempt(mut self, token: Option<Token>) -> Self {
         if token.is_some() {
             self.effect = Effect::Unknown;
@@ -67,7 +68,8 @@ impl From<stonecast::Error> for Error {
     }
 }
 
-/// The message, in English: what was wrong, and what to do. It ends with a zero byte and lives as long as the error. NULL for NULL.
+/// The message, in English: what was wrong, and what to do. It ends with a zero byte and lives as long as the error.
+/// NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_error_message(error: Option<&Error>) -> *const c_char {
     error.map_or(std::ptr::null(), |error| error.message.as_ptr())

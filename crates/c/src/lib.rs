@@ -11,8 +11,9 @@
 //!   border                    arguments as C has them; no panic leaves a function
 //! ```
 //!
-//! Handles are references and boxes that may be null, so the types say who owns what. The contract that C must keep stands at the
-//! top of the header: pointers are valid, a handle is not used after its end, and is used by one thread at a time.
+//! Handles are references and boxes that may be null, so the types say who owns what. The contract that C must keep
+//! stands at the top of the header: pointers are valid, a handle is not used after its end, and is used by one thread
+//! at a time.
 
 mod border;
 mod limits;

@@ -15,8 +15,9 @@ pub const STONECAST_NO_LIMIT: u64 = u64::MAX;
 
 /// The options of a connection. An option that is not set has its default.
 ///
-/// The caller owns them, and frees them with stonecast_options_free. They can be used for any number of connections, by one thread at a
-/// time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if an argument is NULL.
+/// The caller owns them, and frees them with stonecast_options_free. They can be used for any number of connections,
+/// by one thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if
+/// an argument is NULL.
 #[derive(Default)]
 pub struct Options(Vec<Setting>);
 
@@ -63,8 +64,8 @@ pub extern "C" fn stonecast_options_connect_timeout(
     set(options, move |connector| connector.connect_timeout(limit))
 }
 
-/// Sets the time limit of a call, in milliseconds; STONECAST_NO_LIMIT for none. 60,000 by default. The outcome of a write that exceeds
-/// the limit is unknown.
+/// Sets the time limit of a call, in milliseconds; STONECAST_NO_LIMIT for none. 60,000 by default. The outcome of a
+/// write that exceeds the limit is unknown.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_options_operation_timeout(
     options: Option<&mut Options>,
@@ -74,8 +75,8 @@ pub extern "C" fn stonecast_options_operation_timeout(
     set(options, move |connector| connector.operation_timeout(limit))
 }
 
-/// Sets the time for which a call polls for its answer before its thread sleeps, in microseconds. 50 by default. A longer time saves
-/// wake-ups, about ten microseconds each, and keeps a processor busy.
+/// Sets the time for which a call polls for its answer before its thread sleeps, in microseconds. 50 by default. A
+/// longer time saves wake-ups, about ten microseconds each, and keeps a processor busy.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_options_spin(
     options: Option<&mut Options>,
@@ -102,8 +103,8 @@ pub extern "C" fn stonecast_options_publishing(
     set(options, move |connector| connector.publishing(publishes))
 }
 
-/// Sets the number of keys whose places a client over RDMA remembers, so that a read of such a key takes one round trip. Each place takes
-/// 16 bytes.
+/// Sets the number of keys whose places a client over RDMA remembers, so that a read of such a key takes one round
+/// trip. Each place takes 16 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_options_remembered_places(
     options: Option<&mut Options>,

@@ -33,8 +33,8 @@ pub extern "C" fn stonecast_outcomes_version(outcomes: Option<&Outcomes>, index:
     }
 }
 
-/// The error for which the pair with this index was not stored; NULL if it was stored, or if there is no such index. It lives as long as
-/// the outcomes, and must not be freed on its own.
+/// The error for which the pair with this index was not stored; NULL if it was stored, or if there is no such index.
+/// It lives as long as the outcomes, and must not be freed on its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_outcomes_error(
     outcomes: Option<&Outcomes>,

@@ -1,7 +1,7 @@
 //! The thread and the process to which a connection belongs.
 //!
-//! The parts of a connection are counted without atomics, so another thread must not touch it. A process that was forked has copies
-//! of mappings and sockets of its parent, and must neither use nor end them.
+//! The parts of a connection are counted without atomics, so another thread must not touch it. A process that was
+//! forked has copies of mappings and sockets of its parent, and must neither use nor end them.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
 
-/// The forks between the first process with this library and this one. Raised in the child, before it runs anything else.
+/// The forks between the first process with this library and this one. Raised in the child, before it runs anything
+/// else.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// The owner of a connection.
@@ -35,8 +36,8 @@ impl Owner {
     pub fn this() -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            // SAFETY: the function only adds to an atomic number, which a child may do at once after the fork of a process with many
-            // threads, and the library stays loaded (`build.rs`).
+            // SAFETY: the function only adds to an atomic number, which a child may do at once after the fork of a
+            // process with many threads, and the library stays loaded (`build.rs`).
             let failed = unsafe { libc::pthread_atfork(None, None, Some(note_fork)) };
             assert_eq!(failed, 0, "no memory for a hook");
         });

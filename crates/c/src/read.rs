@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::status::Status;
 use crate::value::{Value, Values};
 
-/// Reads the value of a key of 1 to 1024 bytes. Stores the value, which the caller frees with stonecast_value_free; NULL if the key is
-/// absent (ABSENT), or on failure. A read runs no code of the server.
+/// Reads the value of a key of 1 to 1024 bytes. Stores the value, which the caller frees with stonecast_value_free;
+/// NULL if the key is absent (ABSENT), or on failure. A read runs no code of the server.
 ///
 /// Errors: INVALID, TIMED_OUT, DISCONNECTED, CLUSTER, STORE. Their effect is STONECAST_EFFECT_NONE.
 #[unsafe(no_mangle)]
@@ -39,9 +39,9 @@ pub unsafe extern "C" fn stonecast_get(
     })
 }
 
-/// Reads the value of a key into a buffer of the caller, and allocates nothing. `size` gets the size of the value, which may be larger
-/// than `capacity`: then nothing is copied, and the call returns TOO_SMALL. A value has at most 1 MiB (STONECAST_VALUE_SIZE_MAX).
-/// `size` gets 0 if the key is absent (ABSENT), or on failure. `version` may be NULL.
+/// Reads the value of a key into a buffer of the caller, without an object. `size` gets the size of the value,
+/// which may be larger than `capacity`: then nothing is copied, and the call returns TOO_SMALL. A value has at most 1
+/// MiB (STONECAST_VALUE_SIZE_MAX). `size` gets 0 if the key is absent (ABSENT), or on failure. `version` may be NULL.
 ///
 /// Errors: those of stonecast_get.
 #[unsafe(no_mangle)]
@@ -73,16 +73,17 @@ pub unsafe extern "C" fn stonecast_get_into(
             return Ok(Status::TooSmall);
         }
         if !value.is_empty() {
-            // SAFETY: the header demands `capacity` writable bytes at `buffer`, which is not null, and the value is no longer. The
-            // memory of the connection is not the caller's, so they do not overlap.
+            // SAFETY: the header demands `capacity` writable bytes at `buffer`, which is not null, and the value is
+            // no longer. The memory of the connection is not the caller's, so they do not overlap.
             unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), buffer.cast(), value.len()) };
         }
         Ok(Status::Ok)
     })
 }
 
-/// Reads the values of `count` keys, all in flight together. Stores the values in the order of the keys, which the caller frees with
-/// stonecast_values_free; NULL on failure. Each value is read as by stonecast_get; together they are no snapshot.
+/// Reads the values of `count` keys, all in flight together. Stores the values in the order of the keys, which the
+/// caller frees with stonecast_values_free; NULL on failure. Each value is read as by stonecast_get; together they
+/// are no snapshot.
 ///
 /// Errors: those of stonecast_get.
 #[unsafe(no_mangle)]
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn stonecast_multi_get(
 ///
 /// # Safety
 ///
-/// As for [`slice`], for the elements and for the bytes of each.
+/// As for [`slice()`], for the elements and for the bytes of each.
 pub unsafe fn all_bytes<'a>(
     data: *const Bytes,
     count: usize,

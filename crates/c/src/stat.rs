@@ -10,7 +10,8 @@ use crate::client::{Client, lend};
 use crate::error::Error;
 use crate::status::Status;
 
-/// The statistics of a server; on a cluster, those of all nodes that lead shards, added up. Later versions append fields.
+/// The statistics of a server; on a cluster, those of all nodes that lead shards, added up. Later versions append
+/// fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Statistics {
@@ -65,8 +66,8 @@ impl From<Stat> for Statistics {
     }
 }
 
-/// Asks the server for its statistics. `size` is sizeof(stonecast_statistics), by which the library knows the fields that the program
-/// knows: it fills these, and sets those that it does not know itself to 0.
+/// Asks the server for its statistics. `size` is sizeof(stonecast_statistics), by which the library knows the fields
+/// that the program knows: it fills these, and sets those that it does not know itself to 0.
 ///
 /// Errors: those of stonecast_get.
 #[unsafe(no_mangle)]
@@ -86,8 +87,8 @@ pub unsafe extern "C" fn stonecast_stat(
         let target: *mut u8 = statistics.cast();
         // SAFETY: the header demands `size` writable bytes at `statistics`.
         unsafe { target.write_bytes(0, size) };
-        // SAFETY: the source has `known` bytes, all of them integers, and lies on the stack; the header demands `size` writable bytes at
-        // the target, which is no less.
+        // SAFETY: the source has `known` bytes, all of them integers, and lies on the stack; the header demands
+        // `size` writable bytes at the target, which is no less.
         unsafe { target.copy_from_nonoverlapping((&raw const stat).cast(), known) };
         Ok(Status::Ok)
     })

@@ -26,7 +26,8 @@ pub enum Status {
     /// Some pairs of a call were not stored; the outcome of each pair tells.
     Partly = 5,
 
-    /// An argument is not as this header demands, or the handle belongs to another thread, or to the process before a fork.
+    /// An argument is not as this header demands, or the handle belongs to another thread, or to the process before a
+    /// fork.
     Misuse = 32,
     /// The text is not an address.
     Address = 33,

@@ -6,7 +6,8 @@ use crate::border::Bytes;
 
 /// A value with its version.
 ///
-/// A value of stonecast_get belongs to the caller. It is plain memory: any thread may read it, or end it with stonecast_value_free.
+/// A value of stonecast_get belongs to the caller. It is plain memory: any thread may read it, or end it with
+/// stonecast_value_free.
 pub struct Value(pub Entry);
 
 /// The values of several keys, in the order of the keys.
@@ -20,13 +21,15 @@ pub extern "C" fn stonecast_value_bytes(value: Option<&Value>) -> Bytes {
     value.map_or(Bytes::NONE, |Value(entry)| Bytes::of(&entry.value))
 }
 
-/// The version: the number of the write that stored the value. Of two versions of one key, the larger one is newer. 0 for NULL.
+/// The version: the number of the write that stored the value. Of two versions of one key, the larger one is newer. 0
+/// for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_value_version(value: Option<&Value>) -> u64 {
     value.map_or(0, |Value(entry)| entry.version)
 }
 
-/// The moment from which on the key is absent, by the server's time, in milliseconds since the begin of 1970; 0: the key does not expire.
+/// The moment from which on the key is absent, by the server's time, in milliseconds since the begin of 1970; 0: the
+/// key does not expire.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_value_expires_at(value: Option<&Value>) -> u64 {
     value.map_or(0, |Value(entry)| ms_of(entry.expires))
@@ -44,8 +47,8 @@ pub extern "C" fn stonecast_values_count(values: Option<&Values>) -> usize {
     values.map_or(0, |Values(values)| values.len())
 }
 
-/// The value of the key with this index; NULL if the key was absent, or if there is no such index. It lives as long as the values, and
-/// must not be freed on its own.
+/// The value of the key with this index; NULL if the key was absent, or if there is no such index. It lives as long
+/// as the values, and must not be freed on its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_values_at(values: Option<&Values>, index: usize) -> Option<&Value> {
     values?.0.get(index)?.as_ref()

@@ -8,10 +8,12 @@ use crate::border::{given, read};
 use crate::error::Error;
 use crate::status::Status;
 
-/// The options of a write beside key and value: a condition, the time for which the key is present, and whether the write can be repeated.
+/// The options of a write beside key and value: a condition, the time for which the key is present, and whether the
+/// write can be repeated.
 ///
-/// The caller owns them, and frees them with stonecast_write_free. They can be used for any number of writes, by one thread at a time.
-/// The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if an argument does not fit.
+/// The caller owns them, and frees them with stonecast_write_free. They can be used for any number of writes, by one
+/// thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if an
+/// argument does not fit.
 #[derive(Default)]
 pub struct Write {
     pub condition: Option<Condition>,
@@ -22,8 +24,8 @@ pub struct Write {
 }
 
 impl Write {
-    /// The options of the next write. A token names one write, so it serves one attempt: a further attempt takes it from the error of
-    /// this one, and no other write can have it by mistake.
+    /// The options of the next write. A token names one write, so it serves one attempt: a further attempt takes it
+    /// from the error of this one, and no other write can have it by mistake.
     pub fn take(&mut self) -> (stonecast::Write, Option<Token>) {
         let token = self.token.take();
         let write = match &token {
@@ -77,7 +79,8 @@ pub extern "C" fn stonecast_write_if_version(write: Option<&mut Write>, version:
     })
 }
 
-/// The key expires after this time from the write on, in milliseconds, by the server's time. Clusters refuse such a write (INVALID).
+/// The key expires after this time from the write on, in milliseconds, by the server's time. Clusters refuse such a
+/// write (INVALID).
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_write_expires_in(
     write: Option<&mut Write>,
@@ -89,8 +92,8 @@ pub extern "C" fn stonecast_write_expires_in(
     })
 }
 
-/// The key expires at this moment, in milliseconds since the begin of 1970, by the server's time. 0 is no moment. Clusters refuse such a
-/// write (INVALID).
+/// The key expires at this moment, in milliseconds since the begin of 1970, by the server's time. 0 is no moment.
+/// Clusters refuse such a write (INVALID).
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_write_expires_at(
     write: Option<&mut Write>,
@@ -104,7 +107,8 @@ pub extern "C" fn stonecast_write_expires_at(
     })
 }
 
-/// Writes with these options can be repeated if their outcome is unknown: see stonecast_write_retry. Takes 8 bytes of each record.
+/// Writes with these options can be repeated if their outcome is unknown: see stonecast_write_retry. Takes 8 bytes of
+/// each record.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_write_retryable(write: Option<&mut Write>) -> Status {
     set(write, |write| {
@@ -113,12 +117,12 @@ pub extern "C" fn stonecast_write_retryable(write: Option<&mut Write>) -> Status
     })
 }
 
-/// Makes the next write with these options a further attempt at the write whose outcome is unknown by `error`. Key, value and condition
-/// must be those of the first attempt; the write takes effect once, whatever the number of attempts, over this or another connection
-/// and after a restart of the server.
+/// Makes the next write with these options a further attempt at the write whose outcome is unknown by `error`. Key,
+/// value and condition must be those of the first attempt; the write takes effect once, whatever the number of
+/// attempts, over this or another connection and after a restart of the server.
 ///
-/// Serves one attempt, whatever becomes of it. If the outcome is still unknown, the error of that attempt serves the next one. Returns
-/// STONECAST_STATUS_MISUSE if the error names no write (stonecast_error_can_retry).
+/// Serves one attempt, whatever becomes of it. If the outcome is still unknown, the error of that attempt serves the
+/// next one. Returns STONECAST_STATUS_MISUSE if the error names no write (stonecast_error_can_retry).
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_write_retry(
     write: Option<&mut Write>,

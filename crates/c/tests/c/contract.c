@@ -165,6 +165,11 @@ static void an_error_never_hides_a_write(const char *url) {
     check(stonecast_put_with(client, "once", 4, "1", 1, write, &version, &error) == STONECAST_STATUS_OK, "the third attempt is answered");
     check(stonecast_get_into(client, "once", 4, NULL, 0, &size, &found, &error) == STONECAST_STATUS_TOO_SMALL && found == version,
           "the version is that of the one write");
+
+    /* The token served its attempt: another write with the same options is done. */
+    check(stonecast_put_with(client, "other", 5, "2", 1, write, &found, &error) == STONECAST_STATUS_OK && found > version,
+          "another write is no attempt at the first one");
+    check(stonecast_delete(client, "other", 5, &error) == STONECAST_STATUS_OK, "it was done");
     stonecast_write_free(write);
     stonecast_options_free(options);
     stonecast_close(client);

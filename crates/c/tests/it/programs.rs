@@ -7,7 +7,8 @@ use crate::not_run::not_run;
 /// No arguments.
 const NOTHING: [&str; 0] = [];
 
-/// Compiles and runs `path` with both forms of the library, each on a server of its own, and demands that it prints `expected`.
+/// Compiles and runs `path` with both forms of the library, each on a server of its own, and demands that it prints
+/// `expected`.
 fn both_print(path: &str, expected: &str) {
     if let Some(reason) = missing(&["cc", "pkg-config"]) {
         return not_run(&format!("C: {path}"), &reason);
@@ -94,6 +95,32 @@ fn both_libraries_have_every_function_of_the_header() {
         let output = Program::c(&["-Wno-cast-function-type"], &all, linked).run(&NOTHING);
         assert!(output.status.success(), "{linked:?}: {}", words(&output));
     }
+}
+
+#[test]
+fn the_code_of_the_pages_runs() {
+    let block = |page: &'static str| {
+        let rest = page.split_once("```c\n").unwrap().1;
+        rest.split_once("```").unwrap().0
+    };
+    let page = block(include_str!("../../../../docs/c.md"));
+    assert!(
+        page.contains(block(include_str!("../../../../README.md"))),
+        "the README shows a part of it"
+    );
+    if let Some(reason) = missing(&["cc", "pkg-config"]) {
+        return not_run("C: the code of docs/c.md", &reason);
+    }
+    let place = Place::new();
+    let (includes, body) = page.split_once("\n\n").unwrap();
+    let body = body.replace("shm:./stonecast-data/socket", &place.url());
+    let program =
+        format!("#include <stdio.h>\n{includes}\nint main(void) {{\n{body}return 0;\n}}\n");
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("page.c");
+    std::fs::write(&source, program).unwrap();
+    let output = Program::c(&[], &source, Linked::Shared).run(&NOTHING);
+    assert_eq!(words(&output), "hello");
 }
 
 #[test]

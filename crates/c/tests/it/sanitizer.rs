@@ -1,5 +1,5 @@
-//! The same programs under address sanitizer, with the detection of leaks. The library itself is not instrumented: its memory comes from the
-//! allocator that the sanitizer replaces, so that every object of the library is watched.
+//! The same programs under address sanitizer, with the detection of leaks. The library itself is not instrumented:
+//! its memory comes from the allocator that the sanitizer replaces, so that every object of the library is watched.
 
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
