@@ -12,6 +12,7 @@ const DESCRIPTION_SIZE_MAX: usize = 1024;
 /// Returns the most bytes that the answer takes.
 pub fn size_max(describe: &Describe<'_>) -> usize {
     let count = match describe {
+        Describe::Keys(keys) => return keys.size_max(),
         Describe::Named(names) => names.len(),
         Describe::Documents(names) if !names.is_empty() => names.len(),
         _ => COMMANDS.len(),
@@ -47,6 +48,10 @@ pub fn write(describe: Describe<'_>, writer: &mut ReplyWriter<'_>) {
             known
                 .into_iter()
                 .for_each(|spec| write_document(spec, writer));
+        }
+        Describe::Keys(keys) => {
+            writer.array(keys.iter().len());
+            keys.iter().for_each(|key| writer.bulk(key));
         }
         Describe::Names => {
             writer.array(COMMANDS.len());

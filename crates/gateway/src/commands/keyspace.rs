@@ -30,20 +30,20 @@ pub async fn scan(
         cursor,
         pattern,
         count,
+        is_of_strings,
     }: &Scan<'_>,
 ) -> Result<(u64, Keys), CommandError> {
     let turn = context.keyspace.take(0).await;
+    if !is_of_strings {
+        return Ok((0, Keys::none(turn)));
+    }
     let kept = context.scans.borrow_mut().take(cursor);
     let mut iteration = match kept {
         Some(entries) => entries,
         None => context.store.entries().await?,
     };
     let (mut looked_at, mut last, mut page) = (0, cursor, Vec::new());
-    let mut keys = Keys {
-        names: Vec::new(),
-        size: 0,
-        _turn: turn,
-    };
+    let mut keys = Keys::none(turn);
     while looked_at < count && keys.size < SCAN_SIZE_MAX {
         context
             .store
@@ -75,6 +75,16 @@ pub struct Keys {
     /// Memory of the keys; a reply with them takes less.
     pub size: usize,
     _turn: Share,
+}
+
+impl Keys {
+    fn none(turn: Share) -> Self {
+        Self {
+            names: Vec::new(),
+            size: 0,
+            _turn: turn,
+        }
+    }
 }
 
 /// Returns all keys that match a pattern.

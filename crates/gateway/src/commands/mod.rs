@@ -4,7 +4,7 @@
 //!   table.rs      names, arity, flags            parse.rs, options.rs   arguments -> operation.rs
 //!   step.rs       pipeline -> steps              batch.rs, run.rs       step after step, replies in order
 //!   read.rs       many keys at once              write.rs, combine.rs   puts, compare-and-put
-//!   value.rs      the effect of a command on a value, without a store
+//!   value.rs, patch.rs   the effect of a command on a value, without a store
 //!   transaction.rs   commands after a refused MULTI
 //!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs, scans.rs)
 //! ```
@@ -18,10 +18,12 @@ mod describe;
 mod error;
 mod expiry;
 mod info;
+mod key_places;
 mod keyspace;
 mod operation;
 mod options;
 mod parse;
+mod patch;
 mod read;
 mod reply;
 mod run;

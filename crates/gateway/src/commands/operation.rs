@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::key_places::CommandKeys;
 use super::reply::Reply;
 use super::value::ValueCommand;
 
@@ -129,6 +130,8 @@ pub enum Describe<'a> {
     Documents(Arguments<'a>),
     /// The names of all commands.
     Names,
+    /// The arguments of this command that are keys.
+    Keys(CommandKeys<'a>),
 }
 
 /// The arguments of `SCAN`.
@@ -140,6 +143,8 @@ pub struct Scan<'a> {
     pub pattern: Option<&'a [u8]>,
     /// The approximate number of keys to look at.
     pub count: usize,
+    /// Whether values of the type are there at all: all values are strings.
+    pub is_of_strings: bool,
 }
 
 impl<'a> Arguments<'a> {

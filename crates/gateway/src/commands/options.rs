@@ -4,6 +4,7 @@
 use super::describe::NAMES_MAX;
 use super::error::CommandError;
 use super::expiry::NewExpiry;
+use super::key_places::CommandKeys;
 use super::operation::{
     Arguments, ClientReport, Control, Credentials, Describe, Hello, Operation, Scan,
 };
@@ -209,13 +210,16 @@ fn client_name(name: &[u8]) -> Result<&[u8], CommandError> {
     }
 }
 
-/// `COMMAND [COUNT | DOCS name... | INFO name... | LIST]`.
+/// `COMMAND [COUNT | DOCS name... | GETKEYS command... | INFO name... | LIST]`.
 pub fn describe<'a>(arguments: Arguments<'a>) -> Result<Operation<'a>, CommandError> {
     let describe = |what| Ok(Operation::Control(Control::Describe(what)));
     let Some(subcommand) = arguments.get(0) else {
         return describe(Describe::All);
     };
     let rest = arguments.from(1);
+    if is(subcommand, "GETKEYS") {
+        return describe(Describe::Keys(CommandKeys::read(rest)?));
+    }
     if rest.len() > NAMES_MAX {
         return Err(CommandError::Refused(
             "COMMAND describes at most 512 commands at once",
@@ -259,7 +263,7 @@ pub fn config<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandError>
     }
 }
 
-/// `SCAN cursor [MATCH pattern] [COUNT count]`.
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
 pub fn scan<'a>(arguments: Arguments<'a>) -> Result<Scan<'a>, CommandError> {
     let cursor = std::str::from_utf8(arguments.at(0))
         .ok()
@@ -269,6 +273,7 @@ pub fn scan<'a>(arguments: Arguments<'a>) -> Result<Scan<'a>, CommandError> {
         cursor,
         pattern: None,
         count: SCAN_COUNT,
+        is_of_strings: true,
     };
     let mut index = 1;
     while let Some(option) = arguments.get(index) {
@@ -284,10 +289,7 @@ pub fn scan<'a>(arguments: Arguments<'a>) -> Result<Scan<'a>, CommandError> {
             scan.count =
                 usize::try_from(count).map_or(SCAN_COUNT_MAX, |count| count.min(SCAN_COUNT_MAX));
         } else if is(option, "TYPE") {
-            return Err(CommandError::Option {
-                command: "SCAN",
-                option: option.to_vec(),
-            });
+            scan.is_of_strings = is(value.ok_or(CommandError::Syntax)?, "string");
         } else {
             return Err(CommandError::Syntax);
         }
@@ -350,10 +352,6 @@ mod tests {
             "ERR SET option IFNE is not supported by this store"
         );
         assert_eq!(
-            read("SCAN 0 TYPE string"),
-            "ERR SCAN option TYPE is not supported by this store"
-        );
-        assert_eq!(
             read("CONFIG SET a b"),
             "ERR CONFIG SET is not supported by this store"
         );
@@ -402,7 +400,7 @@ mod tests {
         assert_eq!(read("GETSET k v"), set("Always", "Before"));
         assert_eq!(
             read("SCAN 17 COUNT 99999999 MATCH a*"),
-            "Scan(Scan { cursor: 17, pattern: Some([97, 42]), count: 10000 })"
+            "Scan(Scan { cursor: 17, pattern: Some([97, 42]), count: 10000, is_of_strings: true })"
         );
     }
 

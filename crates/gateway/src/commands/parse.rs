@@ -10,6 +10,7 @@ use super::error::CommandError;
 use super::expiry::{ExpireRules, NewExpiry, Report, When};
 use super::operation::{Arguments, Control, Operation};
 use super::options::{self, integer, positive};
+use super::patch::Patch;
 use super::reply::Reply;
 use super::table::{self, Id, Spec};
 use super::value::{SetAnswer, SetCondition, ValueCommand};
@@ -98,6 +99,7 @@ impl<'a> Operation<'a> {
             Id::PExpireTime => report(true, false),
             Id::Persist => value(ValueCommand::Persist),
             Id::Append => value(ValueCommand::Append(arguments.at(2))),
+            Id::SetRange => value(ValueCommand::Overwrite(Patch::read(arguments)?)),
             Id::Incr => value(ValueCommand::Add(1)),
             Id::Decr => value(ValueCommand::Add(-1)),
             Id::IncrBy => value(ValueCommand::Add(integer(arguments.at(2))?)),
@@ -111,8 +113,8 @@ impl<'a> Operation<'a> {
             }
             Id::Del | Id::Unlink if rest.len() == 1 => value(ValueCommand::Delete),
             Id::Del | Id::Unlink => Ok(Self::DeleteMany(rest)),
-            Id::Exists if rest.len() == 1 => value(ValueCommand::Exists),
-            Id::Exists => Ok(Self::CountMany(rest)),
+            Id::Exists | Id::Touch if rest.len() == 1 => value(ValueCommand::Exists),
+            Id::Exists | Id::Touch => Ok(Self::CountMany(rest)),
             Id::MGet => Ok(Self::GetMany(rest)),
             Id::MSet if rest.len().is_multiple_of(2) => Ok(Self::SetMany(rest)),
             Id::MSet => Err(CommandError::ArgumentCount(spec.name.to_owned())),

@@ -50,7 +50,9 @@ pub enum Id {
     Set,
     SetEx,
     SetNx,
+    SetRange,
     StrLen,
+    Touch,
     Ttl,
     Type,
     Unlink,
@@ -168,7 +170,7 @@ pub const COMMANDS: &[Spec] = commands! {
     "append" Append 3 WRITE ONE_KEY String "2.0.0" "O(N)" "Appends bytes to the value of a key. An absent key is created.";
     "auth" Auth -2 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Authenticates the connection with the password.";
     "client" Client -2 ANY_TIME NO_KEY Connection "2.4.0" "O(1)" "Names this connection and reports about it: GETNAME, ID, INFO, SETINFO, SETNAME.";
-    "command" Command -1 ANY_TIME NO_KEY Server "2.8.13" "O(N)" "Describes commands: COUNT, DOCS, INFO, LIST.";
+    "command" Command -1 ANY_TIME NO_KEY Server "2.8.13" "O(N)" "Describes commands: COUNT, DOCS, GETKEYS, INFO, LIST.";
     "config" Config -2 ADMIN NO_KEY Server "2.0.0" "O(N)" "Reports settings: GET. Nothing can be set.";
     "dbsize" DbSize 1 READ NO_KEY Server "1.0.0" "O(1)" "Counts the keys.";
     "debug" Debug -2 ADMIN NO_KEY Server "1.0.0" "O(1)" "Refused.";
@@ -212,7 +214,9 @@ pub const COMMANDS: &[Spec] = commands! {
     "set" Set -3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value. NX, XX and IFEQ are conditions; GET returns the previous value; EX, PX, EXAT and PXAT let the key expire, KEEPTTL keeps its moment.";
     "setex" SetEx 4 WRITE ONE_KEY String "2.0.0" "O(1)" "Stores a value that expires after some seconds.";
     "setnx" SetNx 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value if the key is absent.";
+    "setrange" SetRange 4 SLOW_WRITE ONE_KEY String "2.2.0" "O(N)" "Overwrites a part of the value of a key. Zero bytes fill the gap behind a shorter value.";
     "strlen" StrLen 2 READ ONE_KEY String "2.2.0" "O(1)" "Returns the length of the value of a key.";
+    "touch" Touch -2 READ ALL_KEYS Generic "3.2.1" "O(N)" "Counts the keys that exist. Reads leave no trace, so nothing else changes.";
     "ttl" Ttl 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns the seconds until a key expires, rounded; -1: never, -2: the key is absent.";
     "type" Type 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns `string`, or `none` if the key is absent.";
     "unlink" Unlink -2 REMOVE ALL_KEYS Generic "4.0.0" "O(N)" "Deletes keys and says how many were there.";

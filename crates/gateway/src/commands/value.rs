@@ -9,6 +9,7 @@ use stonecast_kv::Expiry;
 
 use super::error::CommandError;
 use super::expiry::{ExpireRules, NewExpiry, Passed, Report, When};
+use super::patch::Patch;
 use super::reply::Reply;
 use crate::resp::decimal;
 
@@ -43,6 +44,8 @@ pub enum ValueCommand<'a> {
     },
     /// Adds bytes at the end.
     Append(&'a [u8]),
+    /// Overwrites bytes in the middle.
+    Overwrite(Patch<'a>),
     /// Adds to a number.
     Add(i64),
     /// Deletes the key. The reply says whether the key existed: 1 or 0.
@@ -144,6 +147,7 @@ impl<'a> ValueCommand<'a> {
             self,
             Self::Set { .. }
                 | Self::Append(_)
+                | Self::Overwrite(_)
                 | Self::Add(_)
                 | Self::Delete
                 | Self::Take
@@ -199,9 +203,12 @@ impl<'a> ValueCommand<'a> {
             | Self::Report(_)
             | Self::Take => true,
             Self::Set { answer, .. } => *answer == SetAnswer::Before,
-            Self::Append(_) | Self::Add(_) | Self::Delete | Self::Expire { .. } | Self::Persist => {
-                false
-            }
+            Self::Append(_)
+            | Self::Overwrite(_)
+            | Self::Add(_)
+            | Self::Delete
+            | Self::Expire { .. }
+            | Self::Persist => false,
         }
     }
 
@@ -303,6 +310,7 @@ impl<'a> ValueCommand<'a> {
                 }
                 Reply::Integer(bytes_of(&state.value).len() as i64)
             }
+            Self::Overwrite(patch) => patch.apply(state),
             Self::Add(delta) => match value.as_deref().map_or(Some(0), decimal) {
                 None => Reply::Error(CommandError::NotAnInteger),
                 Some(number) => match number.checked_add(delta) {

@@ -85,7 +85,7 @@ fn number(random: &mut Random) -> String {
 
 /// A random command, right or wrong.
 fn draw(random: &mut Random) -> Vec<String> {
-    let command = random.random_range(0..24);
+    let command = random.random_range(0..26);
     let mut words: Vec<String> = match command {
         0 => vec!["GET".into(), key(random)],
         1 => {
@@ -127,6 +127,15 @@ fn draw(random: &mut Random) -> Vec<String> {
         20 => vec!["ECHO".into(), value(random)],
         21 => vec!["SELECT".into(), "0".into()],
         22 => vec!["nonsense".into(), value(random)],
+        23 => vec!["TOUCH".into(), key(random), key(random)],
+        24 => {
+            // A place far behind the limit of both servers is another error in each.
+            let place = match random.random_range(0..8) {
+                0 => ["-1", "abc", "", "-9223372036854775808"][random.random_range(0..4)].into(),
+                _ => random.random_range(0..12).to_string(),
+            };
+            vec!["SETRANGE".into(), key(random), place, value(random)]
+        }
         _ => vec!["FLUSHDB".into()],
     };
     // Some commands have an argument too many or too few.
@@ -171,6 +180,63 @@ fn replies_are_those_of_redis() {
             }
         }
     }
+}
+
+#[test]
+fn keys_of_commands_and_types_of_scans_are_those_of_redis() {
+    let Some(redis) = Redis::start() else {
+        return not_run(
+            "differential::keys_of_commands_and_types_of_scans_are_those_of_redis",
+            "redis-server is not installed",
+        );
+    };
+    let world = World::start();
+    let (mut ours, mut theirs) = (world.client(), Client::connect(redis.address));
+    for command in [
+        "COMMAND GETKEYS GET a",
+        "COMMAND GETKEYS mget a b c",
+        "COMMAND GETKEYS MSET a 1 b 2",
+        "COMMAND GETKEYS MSET a 1 b",
+        "COMMAND GETKEYS SET a b EX 10",
+        "COMMAND GETKEYS SETRANGE a 1 b",
+        "COMMAND GETKEYS DEL a",
+        "COMMAND GETKEYS WATCH a b",
+        "COMMAND GETKEYS PING",
+        "COMMAND GETKEYS PING a b c",
+        "COMMAND GETKEYS GET a b",
+        "COMMAND GETKEYS nonsense a",
+        "COMMAND GETKEYS",
+        "SET a 1",
+        "SCAN 0 TYPE string",
+        "SCAN 0 TYPE STRING",
+        "SCAN 0 TYPE hash",
+        "SCAN 0 TYPE",
+        "SCAN 0 MATCH b* TYPE string",
+        "TOUCH a b a",
+        "TOUCH",
+    ] {
+        assert_eq!(ours.words(command), theirs.words(command), "{command}");
+    }
+}
+
+/// Needs the moment to be kept by SETRANGE.
+#[test]
+fn a_value_that_is_overwritten_in_part_keeps_its_moment() {
+    let world = World::start();
+    let mut client = world.client();
+    client.words("SET a hello EX 1000");
+    assert_eq!(client.words("SETRANGE a 1 ipp"), Reply::Integer(5));
+    assert_eq!(client.words("GET a"), Reply::bulk("hippo"));
+    let Reply::Integer(left) = client.words("TTL a") else {
+        panic!("a number")
+    };
+    assert!((990..=1000).contains(&left), "{left}");
+    let refused = client.words("SETRANGE a 536870911 x");
+    assert!(
+        refused.error().starts_with("ERR value of 536870912 bytes"),
+        "{refused:?}"
+    );
+    assert_eq!(client.words("GET a"), Reply::bulk("hippo"));
 }
 
 /// Needs the end of a batch at QUIT.
