@@ -90,13 +90,16 @@ impl Program {
 
     /// Runs the program to its end.
     pub fn run(&self, arguments: &[impl AsRef<OsStr>]) -> Output {
-        Command::new(self.folder.path().join("program"))
-            .args(arguments)
-            .env("LD_LIBRARY_PATH", prefix().join("lib"))
-            // The tests may run under a sanitizer with options of their own.
-            .env_remove("ASAN_OPTIONS")
-            .output()
-            .unwrap()
+        self.command().args(arguments).output().unwrap()
+    }
+
+    /// The program, to be started.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(self.folder.path().join("program"));
+        command.env("LD_LIBRARY_PATH", prefix().join("lib"));
+        // The tests may run under a sanitizer with options of their own.
+        command.env_remove("ASAN_OPTIONS");
+        command
     }
 }
 
@@ -129,6 +132,11 @@ impl Place {
 
     pub fn url(&self) -> String {
         self.server.address().to_string()
+    }
+
+    /// Ends the server.
+    pub fn end(self) {
+        self.server.shutdown().unwrap();
     }
 }
 

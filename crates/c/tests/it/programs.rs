@@ -1,5 +1,8 @@
 //! Programs in C against a server over shared memory, each with both forms of the library.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::Stdio;
+
 use crate::compiler::{Linked, Place, Program, missing, source, words};
 use crate::header;
 use crate::not_run::not_run;
@@ -64,6 +67,30 @@ fn the_example_without_a_server_says_where_it_looked_and_what_to_do() {
         "{printed}"
     );
     assert!(printed.ends_with("(nothing was done)\n"), "{printed}");
+}
+
+/// A program in C does not ignore the signal of a broken pipe, as programs in Rust do.
+#[test]
+fn a_program_outlives_its_server() {
+    if let Some(reason) = missing(&["cc", "pkg-config"]) {
+        return not_run("C: a program outlives its server", &reason);
+    }
+    let place = Place::new();
+    let program = Program::c(&[], &source("tests/c/outlives.c"), Linked::Shared);
+    let mut command = program.command();
+    command.arg(place.url());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut printed = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    printed.read_line(&mut line).unwrap();
+    assert_eq!(line, "connected\n");
+    place.end();
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let mut rest = String::new();
+    printed.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "disconnected: yes\n".repeat(3) + "closed: yes\n");
+    assert!(child.wait().unwrap().success());
 }
 
 /// A function that Rust did not export would be missed by the linker.
