@@ -156,6 +156,17 @@ async fn answer_about_store(
             let keys = context.store.stat().await?.keys;
             run.writer().integer(keys as i64);
         }
+        Control::Time => {
+            // A cluster keeps no expiry, and no time for it.
+            let now_us = match context.store.time_ms().await? {
+                0 => context.thread.runtime.wall_clock() / 1000,
+                now_ms => now_ms * 1000,
+            };
+            let mut writer = run.writer();
+            writer.array(2);
+            writer.bulk((now_us / 1_000_000).to_string().as_bytes());
+            writer.bulk((now_us % 1_000_000).to_string().as_bytes());
+        }
         Control::RandomKey => {
             let key = keyspace::random_key(context).await?;
             run.writer().optional(key.as_deref());

@@ -106,7 +106,7 @@ fn human(bytes: u64) -> String {
 
 type Lines = Vec<(&'static str, String)>;
 
-fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
+fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 8] {
     let sum = |count: fn(&Counters) -> u64| shared.sum(count);
     let process = ProcessMemory::now();
     let uptime = shared.uptime();
@@ -193,6 +193,8 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
         ("role", "master".to_owned()),
         ("connected_slaves", "0".to_owned()),
     ];
+    // Every node serves every key, so clients need not know of nodes.
+    let cluster = vec![("cluster_enabled", "0".to_owned())];
     let keys = format!("keys={},expires=0,avg_ttl=0", stat.keys);
     let keyspace = if stat.keys == 0 {
         Vec::new()
@@ -206,6 +208,7 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
         ("Persistence", persistence),
         ("Stats", statistics),
         ("Replication", replication),
+        ("Cluster", cluster),
         ("Keyspace", keyspace),
     ]
 }

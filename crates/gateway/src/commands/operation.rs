@@ -73,6 +73,8 @@ pub enum Control<'a> {
     Info(Arguments<'a>),
     /// `DBSIZE`.
     Count,
+    /// `TIME`.
+    Time,
     /// `KEYS`.
     Keys {
         /// The pattern.

@@ -154,6 +154,7 @@ impl<'a> Operation<'a> {
             Id::Config => control(options::config(rest)?),
             Id::Info => control(Control::Info(rest)),
             Id::DbSize => control(Control::Count),
+            Id::Time => control(Control::Time),
             Id::Keys => control(Control::Keys {
                 pattern: rest.at(0),
             }),

@@ -52,6 +52,7 @@ pub enum Id {
     SetNx,
     SetRange,
     StrLen,
+    Time,
     Touch,
     Ttl,
     Type,
@@ -216,6 +217,7 @@ pub const COMMANDS: &[Spec] = commands! {
     "setnx" SetNx 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value if the key is absent.";
     "setrange" SetRange 4 SLOW_WRITE ONE_KEY String "2.2.0" "O(N)" "Overwrites a part of the value of a key. Zero bytes fill the gap behind a shorter value.";
     "strlen" StrLen 2 READ ONE_KEY String "2.2.0" "O(1)" "Returns the length of the value of a key.";
+    "time" Time 1 ANY_TIME NO_KEY Server "2.6.0" "O(1)" "Returns the server's time, by which keys expire, as seconds since 1970 and microseconds.";
     "touch" Touch -2 READ ALL_KEYS Generic "3.2.1" "O(N)" "Counts the keys that exist. Reads leave no trace, so nothing else changes.";
     "ttl" Ttl 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns the seconds until a key expires, rounded; -1: never, -2: the key is absent.";
     "type" Type 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns `string`, or `none` if the key is absent.";

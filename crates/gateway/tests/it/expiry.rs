@@ -19,6 +19,23 @@ fn assert_within(number: i64, range: std::ops::RangeInclusive<i64>, what: &str) 
 }
 
 #[test]
+fn a_moment_before_the_time_that_the_server_says_has_come_and_a_later_one_has_not() {
+    let world = World::start();
+    let client = &mut world.client();
+    let Reply::Array(parts) = client.words("TIME") else {
+        panic!("TIME is no array")
+    };
+    let [seconds, microseconds] =
+        [&parts[0], &parts[1]].map(|part| part.text().parse::<i64>().unwrap());
+    assert_within(microseconds, 0..=999_999, "microseconds");
+    let wall = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() as i64;
+    assert_within(seconds, wall - 60..=wall + 60, "seconds");
+    client.words(&format!("SET before v EXAT {}", seconds - 1));
+    client.words(&format!("SET after v EXAT {}", seconds + 60));
+    assert_eq!(client.words("EXISTS before after"), Reply::Integer(1));
+}
+
+#[test]
 fn a_key_keeps_loses_and_changes_its_moment_as_redis_says() {
     let world = World::start();
     let client = &mut world.client();
