@@ -43,7 +43,7 @@ const fn hunt(package: &'static str, name: &'static str) -> Hunt {
     }
 }
 
-const HUNTS: [Hunt; 15] = [
+const HUNTS: [Hunt; 16] = [
     hunt("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     hunt(
         "stonecast-fabric-sim",
@@ -55,6 +55,7 @@ const HUNTS: [Hunt; 15] = [
         tests: INSIDE,
         name: "every_seeded_bug_of_shared_memory_is_found",
     },
+    hunt("stonecast-kv", "every_seeded_bug_of_batches_is_found"),
     hunt("stonecast-kv", "every_seeded_bug_of_expiry_is_found"),
     hunt(
         "stonecast-kv",

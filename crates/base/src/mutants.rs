@@ -35,7 +35,7 @@ macro_rules! mutants {
             }
 
             /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider,
-            /// `clocks` for the clocks of providers, `kv/expiry` for keys that expire, `power` for the ends of simulated machines, `kv/cluster` for the store
+            /// `clocks` for the clocks of providers, `kv/batches` for several keys at once, `kv/expiry` for keys that expire, `power` for the ends of simulated machines, `kv/cluster` for the store
             /// in a cluster, `persist/append` for the two sides of durable appends, `replication/machines` for rules that
             /// the world of replication seldom shows.
             pub const fn place(self) -> &'static str {
@@ -138,6 +138,20 @@ mutants! {
     ClaimIgnored in "kv", "lost update";
     /// Recovery takes all keys for keys of the first shard.
     RecoveredIntoOneShard in "kv", "lost key";
+    /// Recovery counts the records of a batch that is not whole.
+    TornBatchCounts in "kv/batches", "a batch is done as a whole";
+    /// Records of a batch do not say their places.
+    BatchUnmarked in "kv/batches", "a batch is done as a whole";
+    /// The rest of a torn batch is left as it is, so a copy of one of its records may count.
+    TornBatchStays in "kv/batches", "a batch is done as a whole";
+    /// A copy that the cleaner makes keeps its place in a batch whose other records may be gone.
+    MovedKeepsPlace in "kv/batches", "lost key";
+    /// A batch is done whatever it expects.
+    ExpectationIgnored in "kv/batches", "a batch is done as expected";
+    /// A batch that expects a record that is not durable yet is stamped beside it.
+    BatchBesideItsCause in "kv/batches", "a batch is done as expected";
+    /// The outcome of a batch is not remembered.
+    BatchOutcomeForgotten in "kv/batches", "a write is done once";
     /// A reader returns keys whatever their expiry.
     ExpiryIgnoredByReader in "kv/expiry", "an expired key is absent";
     /// A client carries the server's time forward as if no clock drifted.

@@ -214,6 +214,9 @@ fn of_store(error: &StoreError) -> Option<Status> {
         | StoreError::TooFewCopies { .. }
         | StoreError::EntrySize { .. }
         | StoreError::NoExpiry
+        | StoreError::BatchKeys { .. }
+        | StoreError::BatchSize { .. }
+        | StoreError::NoBatch
         | StoreError::NoClusterPool
         | StoreError::Node(_)
         | StoreError::Forgotten

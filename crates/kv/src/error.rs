@@ -122,6 +122,31 @@ pub enum StoreError {
         "the server is of a cluster, which keeps no expiry of keys; nothing was done. Use a server that is alone, or delete the key when its time has come"
     )]
     NoExpiry,
+    /// The batch names too many keys.
+    #[error(
+        "a batch of {count} keys: batches have at most {max}; nothing was done. Split the batch"
+    )]
+    BatchKeys {
+        /// Keys of the batch.
+        count: usize,
+        /// Keys of the largest batch.
+        max: usize,
+    },
+    /// The batch is too long.
+    #[error(
+        "a batch of {size} bytes: batches have at most {max} in this pool, with keys, values and what the log adds; nothing was done. Split the batch"
+    )]
+    BatchSize {
+        /// Bytes of the batch.
+        size: usize,
+        /// Bytes of the longest batch.
+        max: usize,
+    },
+    /// The server is of a cluster, which takes one key at a time.
+    #[error(
+        "the server is of a cluster, which takes no batches; nothing was done. Use a server that is alone, or write one key at a time"
+    )]
+    NoBatch,
     /// A pool without a seed of a cluster cannot be a copy.
     #[error(
         "the pool belongs to no cluster, and its records are hashed by a seed of its own: let the node begin with a new pool"
@@ -224,6 +249,9 @@ impl StoreError {
             | Self::TooFewCopies { .. }
             | Self::EntrySize { .. }
             | Self::NoExpiry
+            | Self::BatchKeys { .. }
+            | Self::BatchSize { .. }
+            | Self::NoBatch
             | Self::NoClusterPool
             | Self::Node(_)
             | Self::Publishers
@@ -245,7 +273,11 @@ impl StoreError {
         self.is_for_want_of_room()
             || matches!(
                 self,
-                Self::IndexFull | Self::SpaceFailed | Self::Invalid | Self::NoExpiry
+                Self::IndexFull
+                    | Self::SpaceFailed
+                    | Self::Invalid
+                    | Self::NoExpiry
+                    | Self::NoBatch
             )
     }
 }

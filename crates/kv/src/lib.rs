@@ -28,8 +28,8 @@ mod wire;
 
 pub use cleaning::Cleaning;
 pub use client::{
-    CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, FoundKey, Observer, Pair, PutRules,
-    Token, Values, Written, Yardstick,
+    Applied, Batch, CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, FoundKey, Observer,
+    Pair, PutRules, Token, Values, Written, Yardstick,
 };
 pub use cluster::{
     ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions, Dial, Found,
@@ -46,4 +46,5 @@ pub use server::{
 };
 pub use stat::Stat;
 pub use stonecast_log::{Condition, Expiry, NoMoment};
+pub use wire::Expectation;
 pub use wire::limits;

@@ -68,8 +68,8 @@ pub use platform::{
     Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName,
 };
 pub use pool::{
-    CAPACITY_MAX, Content, Membership, MembershipCell, OpenMode, Pool, PoolOptions, Repair,
-    SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, SHARDS_MAX,
-    TimeMark, header_table, segment_size_default,
+    BatchMark, CAPACITY_MAX, Content, Membership, MembershipCell, OpenMode, Pool, PoolOptions,
+    Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN,
+    SHARDS_MAX, TimeMark, header_table, segment_size_default,
 };
 pub use region::{MappedPlace, Region, Share};

@@ -12,7 +12,7 @@
 //! A call drives the connection until it has its answer. Between calls, nothing drives the connection, and no driving
 //! is necessary.
 
-use stonecast_kv::{Condition, Metrics, Stat, Written};
+use stonecast_kv::{Applied, Batch, Condition, Metrics, Stat, Written};
 
 use crate::connector::Connector;
 use crate::entry::{Entry, Record};
@@ -188,6 +188,45 @@ impl Client {
     pub fn delete_with(&self, key: impl AsRef<[u8]>, write: Write) -> Result<Written, Error> {
         self.connection
             .run(async |client| client.delete_with(key.as_ref(), write).await)
+    }
+
+    /// Applies `batch`: does all of its changes, if each of its expectations holds, or nothing; see [`local::Client::apply`].
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let server = stonecast::Server::builder(folder.path().join("pool"))
+    /// #     .durability(stonecast::Durability::Process).serve()?;
+    /// # let url = server.address().to_string();
+    /// use stonecast::{Applied, Batch, Expectation};
+    ///
+    /// let client = stonecast::blocking::connect(&url)?;
+    /// let seen = client.put("stock", "3")?;
+    /// let mut order = Batch::new();
+    /// order.expect(b"stock", Expectation::Version(seen)).put(b"stock", b"2");
+    /// order.expect(b"order 7", Expectation::Absent).put(b"order 7", b"one");
+    /// let Applied::Done(versions) = client.apply(&order)? else { panic!("nobody else writes") };
+    /// assert_eq!(client.get("order 7")?.map(|entry| entry.version), versions.last());
+    /// // The stock has another version by now, so nothing is done.
+    /// assert_eq!(client.apply(&order)?, Applied::Contradicted { key: b"stock".to_vec() });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The same as [`local::Client::apply`].
+    pub fn apply(&self, batch: &Batch) -> Result<Applied, Error> {
+        self.connection
+            .run(async |client| client.apply(batch).await)
+    }
+
+    /// Applies `batch`, safe to retry if `write` is; see [`local::Client::apply_with`].
+    ///
+    /// # Errors
+    ///
+    /// The same as [`local::Client::apply`].
+    pub fn apply_with(&self, batch: &Batch, write: &Write) -> Result<Applied, Error> {
+        self.connection
+            .run(async |client| client.apply_with(batch, write).await)
     }
 
     /// The values of `keys`, in their order.

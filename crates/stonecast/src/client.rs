@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_channel::oneshot;
-use stonecast_kv::{Condition, Metrics, Stat, Written};
+use stonecast_kv::{Applied, Batch, Condition, Metrics, Stat, Written};
 
 use crate::connector::Connector;
 use crate::driver::{self, Driver, Job};
@@ -227,6 +227,27 @@ impl Client {
         let key = key.into();
         self.call(Unanswered::of(&write), async move |client| {
             client.delete_with(&key, write).await
+        })
+        .await
+    }
+
+    /// Applies `batch`, all of it or nothing; see [`local::Client::apply`].
+    ///
+    /// # Errors
+    ///
+    /// The same as [`local::Client::apply`], and [`ErrorKind::Closed`] after [`Client::close`].
+    pub async fn apply(&self, batch: Batch) -> Result<Applied, Error> {
+        self.apply_with(batch, Write::new()).await
+    }
+
+    /// Applies `batch`, safe to retry if `write` is; see [`local::Client::apply_with`].
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Client::apply`].
+    pub async fn apply_with(&self, batch: Batch, write: Write) -> Result<Applied, Error> {
+        self.call(Unanswered::of(&write), async move |client| {
+            client.apply_with(&batch, &write).await
         })
         .await
     }

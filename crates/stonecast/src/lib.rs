@@ -62,8 +62,10 @@ pub use error::{Effect, Error, ErrorKind};
 pub use lifetime::Lifetime;
 pub use open_device::OpenDevice;
 pub use server::Server;
-pub use stonecast_kv::limits::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
-pub use stonecast_kv::{Condition, Expiry, Metrics, NoMoment, Stat, Token, Written};
+pub use stonecast_kv::limits::{BATCH_KEYS_MAX, BATCH_SIZE_MAX, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use stonecast_kv::{
+    Applied, Batch, Condition, Expectation, Expiry, Metrics, NoMoment, Stat, Token, Written,
+};
 pub use stonecast_media::{Durability, PersistenceDomain};
 pub use write::Write;
 

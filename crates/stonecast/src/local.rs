@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_kv::{
-    CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, Condition, FoundKey, Metrics, PutRules,
-    Stat, StoreError, Written,
+    Applied, Batch, CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, Condition, FoundKey,
+    Metrics, PutRules, Stat, StoreError, Written,
 };
 use stonecast_media::Durability;
 
@@ -426,6 +426,48 @@ impl Client {
                 let delete = server.delete_with(&mut token, key, condition);
                 let removed = self.timed(delete).await;
                 removed.map_err(|fault| fault.of_retry(token))
+            }
+        }
+    }
+
+    /// Applies `batch`: does all of its changes, if each of its expectations holds, or nothing. The changes are durable as one, and
+    /// visible, when the call returns [`Applied::Done`]; a crash leaves all of them or none.
+    ///
+    /// Changes become visible one after the other: a reader of several keys may see some of them and not yet the rest.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Client::put`], and [`StoreError::BatchKeys`], [`StoreError::BatchSize`] and [`StoreError::NoBatch`]: a client of a
+    /// cluster has no batches. An expectation that does not hold is not an error.
+    pub async fn apply(&self, batch: &Batch) -> Result<Applied, Error> {
+        self.apply_with(batch, &Write::new()).await
+    }
+
+    /// Applies `batch`, safe to retry if `write` is. Condition and lifetime of `write` mean nothing here: expectations and changes of the batch have
+    /// their own.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Client::apply`].
+    pub async fn apply_with(&self, batch: &Batch, write: &Write) -> Result<Applied, Error> {
+        let server = match &self.store {
+            Store::Server(server) => server,
+            Store::Cluster(_) => return Err(Fault::Store(StoreError::NoBatch).of_read()),
+        };
+        match &write.retry {
+            Retry::Never => {
+                let applied = self.timed(server.apply(batch)).await;
+                applied.map_err(|fault| fault.of_write(None))
+            }
+            Retry::Fresh => {
+                let mut token = server.token();
+                let applied = self.timed(server.apply_with(&mut token, batch)).await;
+                applied.map_err(|fault| fault.of_write(Some(token)))
+            }
+            Retry::Of(token) => {
+                let mut token = token.clone();
+                let applied = self.timed(server.apply_with(&mut token, batch)).await;
+                applied.map_err(|fault| fault.of_retry(token))
             }
         }
     }

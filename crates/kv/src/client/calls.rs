@@ -10,7 +10,7 @@ use super::meter::Call;
 use super::publisher::plain_put;
 use super::reader::{FoundKey, Get, Values};
 use super::scan::{Entries, Entry, Scan};
-use super::writer::{Pair, PutRules, Token, Tried, Written};
+use super::writer::{Applied, Batch, Pair, PutRules, Token, Tried, Written};
 use super::{Client, Yardstick};
 use crate::error::StoreError;
 use crate::metrics::Metrics;
@@ -306,6 +306,48 @@ impl Client {
         let written = self.store(&draft).await;
         token.end_attempt(&written);
         written.inspect(|&written| self.note_written(key, written))
+    }
+
+    /// Applies a batch: does all of its changes, if each of its expectations holds, or nothing. When the call returns
+    /// [`Applied::Done`], all changes are durable as declared and visible to every client. After a crash of the server or of this client
+    /// all changes are there, or none.
+    ///
+    /// Changes become visible one after the other: a reader that reads several keys meanwhile may see some changes and not yet
+    /// others. A batch without changes that expects the versions that were read says whether the values were current together.
+    ///
+    /// # Errors
+    /// [`StoreError::BatchKeys`] and [`StoreError::BatchSize`] name the limits. [`StoreError::NoBatch`]: the server is of a cluster.
+    pub async fn apply(&self, batch: &Batch) -> Result<Applied, StoreError> {
+        self.apply_as(0, batch).await
+    }
+
+    /// Like [`Client::apply`], and safe to retry; see [`Client::put_with`]. The batch of each attempt must be the same.
+    pub async fn apply_with(
+        &self,
+        token: &mut Token,
+        batch: &Batch,
+    ) -> Result<Applied, StoreError> {
+        let Some(key) = batch.first_changed() else {
+            return self.apply(batch).await;
+        };
+        self.inner.writer.check_batch(batch)?;
+        if let Some(version) = token.begin_attempt(&self.inner.connection, key).await? {
+            return Ok(batch.done(version));
+        }
+        let applied = self.apply_as(token.number(), batch).await;
+        token.end_attempt(&applied);
+        applied.inspect(|applied| {
+            if let Applied::Done(versions) = applied {
+                self.note_written(key, Written::Done(versions.start));
+            }
+        })
+    }
+
+    async fn apply_as(&self, token: u64, batch: &Batch) -> Result<Applied, StoreError> {
+        let start = self.inner.connection.begin_call();
+        let result = self.inner.writer.apply(token, batch).await;
+        self.inner.connection.end_call(Call::Write, start);
+        result
     }
 
     /// Notes the version of a write with a token, for the next token of the key's shard.

@@ -60,7 +60,7 @@ pub(crate) use fair_lock::FairLock;
 pub use observer::Observer;
 pub use reader::{FoundKey, Values};
 pub use scan::{Entries, Entry};
-pub use writer::{Pair, PutRules, Token, Written};
+pub use writer::{Applied, Batch, Pair, PutRules, Token, Written};
 pub use yardstick::Yardstick;
 
 /// A connection to a server. A clone is another handle of the same connection.

@@ -50,7 +50,12 @@ impl Sequences {
     }
 
     fn take(&self) -> u64 {
-        self.0.fetch_add(0, 1)
+        self.take_run(1)
+    }
+
+    /// Takes `count` consecutive sequences, and returns the first.
+    pub fn take_run(&self, count: u64) -> u64 {
+        self.0.fetch_add(0, count)
     }
 
     /// Continues at `next`, which is above every sequence that was given.
@@ -361,6 +366,12 @@ impl Journal {
             return None;
         }
         let sequence = self.sequences.take();
+        self.stamp_as(placed, kind, sequence);
+        Some(sequence)
+    }
+
+    /// Stamps a record at the end of its segment with a `sequence` that was taken for the record.
+    pub fn stamp_as(&mut self, placed: &Placed, kind: Kind, sequence: u64) {
         self.write_stamp(placed, sequence);
         if mutant!(WitnessTooEarly) {
             self.space.tell_too_early(placed.segment, &*self.log);
@@ -368,7 +379,6 @@ impl Journal {
         self.space
             .note_stamped(placed.segment, placed.size, sequence, kind);
         self.await_persist(placed);
-        Some(sequence)
     }
 
     /// Stamps the copy of a record with the sequence of its original. `next_sequence` was the next sequence when the copy was

@@ -55,7 +55,7 @@ use stonecast_cluster::EpochCell;
 use stonecast_fabric::{Access, Bell, Boxed, DeviceError, Port, Runtime, select};
 use stonecast_lineage::{Epoch, Term};
 use stonecast_log::{History, SegmentState};
-use stonecast_media::{Backing, Blob, MediaError, Pool};
+use stonecast_media::{Backing, BatchMark, Blob, MediaError, Pool};
 use stonecast_member::{Member, Seat};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
@@ -169,6 +169,8 @@ struct State {
     clients: Clients,
     time: ServerTime,
     expiries: Expiries,
+    /// Says in the header of the pool that records may be of a batch.
+    batches: BatchMark,
     cleaner: Cleaner,
     /// `None`: the pool belongs to no cluster.
     keeper: Option<Keeper>,
@@ -646,6 +648,7 @@ impl State {
             clients,
             time,
             expiries,
+            batches: pool.batch_mark(),
             cleaner,
             keeper,
             node: None,

@@ -46,6 +46,8 @@ verdicts! {
     14 TooFewCopies: "copies of the shard", "too few copies: the policy of the cluster asks for more, nothing was done";
     15 TooLong: "bytes of the longest record", "too long: no copy takes a record of that length, nothing was done";
     16 NoExpiry: "0", "no expiry: the server is of a cluster, which keeps no expiry, nothing was done";
+    17 Contradicted: "place of the key in the batch, from 0", "contradicted: an expectation of the batch did not hold, nothing was done";
+    18 NoBatch: "0", "no batch: the server is of a cluster, which takes one key at a time, nothing was done";
 }
 
 impl Verdict {

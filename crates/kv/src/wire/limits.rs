@@ -6,7 +6,7 @@ pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use crate::error::StoreError;
 
 /// Version of the messages between client and server. A peer of another version is refused.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// Operations of one client that wait for an answer. The client posts a receive buffer for the answer of each, so that the server
 /// always finds one.
@@ -28,6 +28,12 @@ pub const CLIENTS_MAX: usize = 1024;
 pub(crate) const BATCH_MAX: usize = 512;
 /// Bytes of records checked in one batch before it is committed: bounds the memory of a batch of large values.
 pub(crate) const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Keys that a batch of a client names, at most: the server decides all of them before it serves another request, in a few
+/// milliseconds.
+pub const BATCH_KEYS_MAX: usize = 4096;
+/// Bytes of a batch of a client, at most: keys, values, and 24 bytes for each key. The message that brings a batch is a record, and
+/// this is its longest value. In a pool of small segments the bound is lower, because all records of a batch lie in one segment.
+pub const BATCH_SIZE_MAX: usize = VALUE_SIZE_MAX;
 /// Bytes of the memory from which a client's records are sent, and of the staging memory of a client that may not write
 /// the log: four of the longest records, or thousands of short ones.
 pub(crate) const STAGING_SIZE: u64 = 4 << 20;

@@ -6,6 +6,7 @@
 //! An arriving message is unchecked bytes until one of the `parse` functions of this module has accepted the message.
 
 mod answer;
+mod batch;
 mod bucket;
 mod connect;
 pub(crate) mod intent;
@@ -22,6 +23,8 @@ pub(crate) use answer::{
     Accesses, Answer, AnswerWriter, Grant, ReaderLeaseGrant, RightsGrant, ServerTimeGrant, Verdict,
     next_answer,
 };
+pub use batch::Expectation;
+pub(crate) use batch::{BatchEntry, EntryChange, next_entry, push_entry};
 pub(crate) use bucket::{
     BUCKET_WORDS, Bucket, CONTROL_OFFSET, Candidates, INDEX_BITS_MAX, MOVED, table_size,
 };
@@ -33,11 +36,26 @@ pub(crate) use word::{FIRST_READ_SIZE_MAX, LOG_SIZE_MAX, Word};
 /// The immediate of a write: lease slot and unit.
 pub(crate) fn immediate(slot: u8, unit: u32) -> u32 {
     assert!(unit < 1 << 24, "a segment has fewer than 2^24 units");
+    assert!(slot < 1 << 7, "a client has few leases");
     u32::from(slot) << 24 | unit
+}
+
+/// The bit of an immediate that says that the record brings a batch.
+const BRINGS_BATCH: u32 = 1 << 31;
+
+/// The immediate of a record that brings a batch.
+pub(crate) fn immediate_of_batch(slot: u8, unit: u32) -> u32 {
+    immediate(slot, unit) | BRINGS_BATCH
+}
+
+/// Whether the record of an immediate brings a batch, and is none itself.
+pub(crate) fn brings_batch(immediate: u32) -> bool {
+    immediate & BRINGS_BATCH != 0
 }
 
 /// The lease slot and unit that an immediate names.
 pub(crate) fn split_immediate(immediate: u32) -> (u8, u32) {
+    let immediate = immediate & !BRINGS_BATCH;
     ((immediate >> 24) as u8, immediate & 0xff_ffff)
 }
 

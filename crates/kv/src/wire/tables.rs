@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::layout::Field;
-use super::{answer, connect, request};
+use super::{answer, batch, connect, request};
 use crate::stat::{COUNTERS, STAT_NAMES};
 use crate::wire::limits::PROTOCOL_VERSION;
 
@@ -90,6 +90,7 @@ fn the_page_of_the_protocol_agrees_with_the_types() {
         ("welcome", table(connect::WELCOME)),
         ("request", table(request::REQUEST)),
         ("kinds", kinds()),
+        ("batch", table(batch::BATCH_ENTRY)),
         ("answers", answers()),
         ("lease", table(answer::LEASE)),
         ("access", table(answer::ACCESS)),

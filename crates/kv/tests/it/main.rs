@@ -41,6 +41,7 @@ mod publication;
 mod reserve;
 mod rights;
 mod room;
+mod several_keys;
 mod shards;
 mod sharing;
 mod terms;

@@ -3,7 +3,7 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{cluster, expiry, nodes, pools_of_clusters, terms};
+use crate::{cluster, expiry, nodes, pools_of_clusters, several_keys, terms};
 
 /// The story that finds each bug.
 const STORIES: [(Mutant, fn()); 7] = [
@@ -104,6 +104,43 @@ const STORIES_OF_EXPIRY: [(Mutant, fn()); 7] = [
         expiry::an_expired_key_whose_record_is_cleaned_away_does_not_get_its_older_value_back,
     ),
 ];
+
+/// The story that finds each bug of batches.
+const STORIES_OF_BATCHES: [(Mutant, fn()); 7] = [
+    (
+        Mutant::TornBatchCounts,
+        several_keys::a_batch_that_lost_any_of_its_records_counts_not_at_all,
+    ),
+    (
+        Mutant::BatchUnmarked,
+        several_keys::no_power_cut_tears_a_batch,
+    ),
+    (
+        Mutant::TornBatchStays,
+        several_keys::the_cleaner_brings_nothing_of_a_torn_batch_back_and_loses_nothing_of_a_whole_one,
+    ),
+    (
+        Mutant::MovedKeepsPlace,
+        several_keys::the_cleaner_brings_nothing_of_a_torn_batch_back_and_loses_nothing_of_a_whole_one,
+    ),
+    (
+        Mutant::ExpectationIgnored,
+        several_keys::a_batch_whose_expectation_does_not_hold_names_the_key_and_does_nothing,
+    ),
+    (
+        Mutant::BatchBesideItsCause,
+        several_keys::a_batch_is_stamped_after_what_it_expects_is_durable,
+    ),
+    (
+        Mutant::BatchOutcomeForgotten,
+        several_keys::a_batch_that_is_retried_is_done_once_also_after_a_restart,
+    ),
+];
+
+#[test]
+fn every_seeded_bug_of_batches_is_found() {
+    by_stories("kv/batches", &STORIES_OF_BATCHES);
+}
 
 #[test]
 fn every_seeded_bug_of_expiry_is_found() {

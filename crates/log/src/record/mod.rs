@@ -6,6 +6,7 @@
 //! The tag is no secret: any reader of the pool can make one. It detects torn, stale and misplaced
 //! records, but not forged ones. A stamp detects those; see [`crate::Stamp`].
 
+mod batch;
 mod body;
 mod expiry;
 mod reading;
@@ -18,6 +19,7 @@ use crate::format::{LogFormat, UNIT_SIZE};
 use crate::layout::layout;
 use crate::stamp::Links;
 
+pub use batch::BatchPlace;
 pub use body::{BodyFault, RECORD_BODY_SIZE_MAX, RecordBody};
 pub use expiry::{Expiry, NoMoment};
 pub use reading::{Reading, read_of_key};
@@ -329,10 +331,14 @@ pub fn relocate(
     into: &mut Vec<u8>,
 ) -> u64 {
     let Record { header, key, value } = found;
+    let (rule, moment) = match header.batch() {
+        Some(_) if mutant!(MovedKeepsPlace) => (VERSION, header.moment()),
+        _ => (MOVED, next_sequence),
+    };
     let facts = Facts {
         kind: header.kind(),
-        rule: MOVED,
-        moment: next_sequence,
+        rule,
+        moment,
         token: header.token(),
         expires: header.expires(),
         generation,

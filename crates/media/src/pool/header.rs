@@ -11,8 +11,9 @@ use crate::pool::content::Content;
 use crate::pool::geometry::{check_geometry, check_shards};
 use crate::pool::layout::{
     COMPATIBLE, COMPATIBLE_HOME, COMPATIBLE_SHARDS, HeaderBytes, INCOMPATIBLE,
-    INCOMPATIBLE_APPENDED, INCOMPATIBLE_CLUSTER, INCOMPATIBLE_EXPIRY, INCOMPATIBLE_MEMBER,
-    INCOMPATIBLE_PUBLISHED, INCOMPATIBLE_STRUCTURES, MAGIC, SIZE, VERSION, checksum,
+    INCOMPATIBLE_APPENDED, INCOMPATIBLE_BATCHES, INCOMPATIBLE_CLUSTER, INCOMPATIBLE_EXPIRY,
+    INCOMPATIBLE_MEMBER, INCOMPATIBLE_PUBLISHED, INCOMPATIBLE_STRUCTURES, MAGIC, SIZE, VERSION,
+    checksum,
 };
 use crate::pool::membership::Membership;
 use crate::pool::options::PoolOptions;
@@ -364,6 +365,13 @@ impl Header {
         next
     }
 
+    /// The header of a pool whose records may be of a batch.
+    pub fn batched(&self) -> Self {
+        let mut next = self.changed();
+        next.bytes.incompatible = U64::new(next.bytes.incompatible.get() | INCOMPATIBLE_BATCHES);
+        next
+    }
+
     /// The header of the pool of a node in that configuration.
     pub fn member(&self, membership: Membership) -> Self {
         let Membership {
@@ -404,6 +412,10 @@ impl Header {
     /// Whether other nodes have ever appended to this pool.
     pub fn is_appended(&self) -> bool {
         self.bytes.incompatible.get() & INCOMPATIBLE_APPENDED != 0
+    }
+    /// Whether records of the pool may be of a batch.
+    pub fn is_batched(&self) -> bool {
+        self.bytes.incompatible.get() & INCOMPATIBLE_BATCHES != 0
     }
     /// The mark of the server's time; `None`: no record of the pool has ever had an expiry.
     pub fn time_mark(&self) -> Option<u64> {

@@ -18,6 +18,7 @@
 //!   damaged.
 //! - An opening is on the medium before [`Pool::open`] returns, so no two runs ever write under the same opening.
 
+mod batch_mark;
 mod content;
 mod copies;
 mod geometry;
@@ -40,6 +41,7 @@ use crate::{
     Backing, Blob, DeclaredPlatform, Durability, LogOptions, MediaError, PersistentRegion,
 };
 
+pub use batch_mark::BatchMark;
 pub use content::Content;
 pub use geometry::{
     CAPACITY_MAX, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN,
@@ -357,6 +359,11 @@ impl Pool {
     /// The place that keeps the mark of the server's time.
     pub fn time_mark(&self) -> TimeMark {
         TimeMark::new(self.backing(), self.header.clone())
+    }
+
+    /// The place that says whether records of the pool may be of a batch.
+    pub fn batch_mark(&self) -> BatchMark {
+        BatchMark::new(self.backing(), self.header.clone())
     }
 
     /// The platform, as the operator declared it.

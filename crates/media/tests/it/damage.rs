@@ -201,13 +201,16 @@ fn unknown_features_are_refused_to_the_extent_that_they_demand() {
     const RESERVED: usize = 172;
 
     let place = pool();
-    rewrite(place.path(), |copy| copy[INCOMPATIBLE] = 64);
+    rewrite(place.path(), |copy| copy[INCOMPATIBLE] = 128);
     for refused in [
         inspect(place.path()).err().unwrap(),
         serve(place.path()).err().unwrap(),
     ] {
         assert!(
-            matches!(refused, MediaError::UnsupportedFeatures { unknown: 64, .. }),
+            matches!(
+                refused,
+                MediaError::UnsupportedFeatures { unknown: 128, .. }
+            ),
             "{refused}"
         );
     }

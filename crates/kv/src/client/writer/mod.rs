@@ -4,6 +4,7 @@
 //! If this client publishes its overwrites itself, the [`Publisher`] tries first: in the call if no write is before this one
 //! ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves alone go through the server.
 
+mod batch;
 mod many;
 mod rules;
 mod token;
@@ -18,14 +19,15 @@ use stonecast_log::{
 };
 
 use super::connection::{BUSY_PAUSE_NS, BUSY_RETRIES_MAX, Connection};
-use super::fair_lock::FairLock;
+use super::fair_lock::{FairGuard, FairLock};
 use super::leases::{Leases, Spot};
 use super::locations::Locations;
 use super::publisher::{Publisher, plain_put};
 use crate::error::StoreError;
 use crate::wire::limits::check_key;
-use crate::wire::{Answer, Request, Verdict, Word, immediate};
+use crate::wire::{Answer, Request, Verdict, Word, immediate, immediate_of_batch};
 
+pub use batch::{Applied, Batch};
 pub use many::Pair;
 pub use rules::PutRules;
 pub use token::Token;
@@ -45,6 +47,15 @@ pub(super) enum Tried {
     Nothing,
     /// [`Writer::put_in_call`], with no other write before it.
     InCall,
+}
+
+/// The meaning of a record that is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cargo {
+    /// The record of a put.
+    Record,
+    /// The value of the record is a batch, and the record itself is none of the log.
+    Batch,
 }
 
 pub(super) struct Writer {
@@ -243,6 +254,7 @@ impl Writer {
             },
             Verdict::TooFewCopies => StoreError::TooFewCopies { found: number },
             Verdict::NoExpiry => StoreError::NoExpiry,
+            Verdict::NoBatch => StoreError::NoBatch,
             Verdict::TooLong => StoreError::EntrySize { max: number },
             Verdict::SpaceFailed => StoreError::SpaceFailed,
             _ => StoreError::Protocol {
@@ -273,6 +285,16 @@ impl Writer {
                 return Ok((Verdict::Done, version));
             }
         }
+        self.send_record(turn, draft, Cargo::Record).await
+    }
+
+    /// Sends a record, or one that brings a batch, and waits for the answer.
+    async fn send_record(
+        &self,
+        turn: FairGuard<'_>,
+        draft: &Draft<'_>,
+        cargo: Cargo,
+    ) -> Result<(Verdict, u64), StoreError> {
         let size = draft.size();
         let mut pauses = 0;
         loop {
@@ -282,12 +304,12 @@ impl Writer {
             // Nothing waits between here and the post, so records are posted in the order of their places.
             let (handle, offset) = self.connection.begin(size, true);
             let spot = self.leases.place(size, offset);
-            let operation = self.stage(draft, &spot, offset);
+            let operation = self.stage(draft, &spot, offset, cargo);
             if let Some(answered) = self.connection.send(handle, operation)? {
                 drop(turn);
                 self.leases.lease_ahead();
                 let answer = answered.await?;
-                return self.take_answer(answer, draft.key, size, &spot);
+                return self.take_answer(answer, (draft.key, cargo), size, &spot);
             }
             // The place stays empty: the next record names its own place.
             if pauses == BUSY_RETRIES_MAX {
@@ -332,7 +354,7 @@ impl Writer {
 
     /// Writes the client's part of the record for `spot`, everything behind the stamp, to `offset` of the staging memory. Returns
     /// the operation that brings that part to the server.
-    fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64) -> Operation {
+    fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64, cargo: Cargo) -> Operation {
         let record = &mut *self.record.borrow_mut();
         let (format, opening) = (&self.connection.format, &self.connection.welcome.opening);
         draft.encode(
@@ -345,7 +367,10 @@ impl Writer {
         Operation::WriteWithImmediate {
             local: self.connection.stage(offset, &record[STAMP_SIZE..]),
             remote: spot.remote,
-            immediate: immediate(spot.slot, spot.unit),
+            immediate: match cargo {
+                Cargo::Record => immediate(spot.slot, spot.unit),
+                Cargo::Batch => immediate_of_batch(spot.slot, spot.unit),
+            },
         }
     }
 
@@ -353,7 +378,7 @@ impl Writer {
     fn take_answer(
         &self,
         answer: Answer,
-        key: &[u8],
+        (key, cargo): (&[u8], Cargo),
         size: u64,
         spot: &Spot,
     ) -> Result<(Verdict, u64), StoreError> {
@@ -370,7 +395,7 @@ impl Writer {
             self.leases.give_up_all();
             verdict = Verdict::Done;
         }
-        if verdict == Verdict::Done && !self.leases.copies() {
+        if verdict == Verdict::Done && cargo == Cargo::Record && !self.leases.copies() {
             let hash = self.connection.welcome.keys().route(key).hash;
             let word = Word::new(spot.position, spot.generation, hash, size);
             self.locations.learn_written(hash, word);

@@ -20,9 +20,10 @@ pub(super) enum Durable<'p> {
 }
 
 /// Queues the answer to a request of the batch.
-pub(super) fn answer(state: &mut State, batch: &Batch, item: &Item, durable: Durable<'_>) {
+pub(super) fn answer(state: &mut State, batch: &mut Batch, item: &Item, durable: Durable<'_>) {
     let answer = match item.owed {
         Owed::Write(index) => answer_write(state, batch, (item, index), durable),
+        Owed::Bundle(index) => answer_bundle(state, batch, (item, index), durable),
         Owed::Answer(answer) => answer,
         Owed::Release(slot) => {
             let Clients {
@@ -48,6 +49,32 @@ pub(super) fn answer(state: &mut State, batch: &Batch, item: &Item, durable: Dur
         }
     };
     state.clients.sessions.answer(item.qp, &answer);
+}
+
+/// The verdict on a bundle, which is visible by now.
+fn answer_bundle(
+    state: &mut State,
+    batch: &mut Batch,
+    (item, index): (&Item, usize),
+    durable: Durable<'_>,
+) -> Answer {
+    let bundle = &mut batch.bundles[index];
+    assert!(
+        matches!(durable, Durable::Proven(_))
+            || bundle.verdict != Verdict::Done
+            || bundle.writes.is_empty(),
+        "an acknowledged batch is persisted"
+    );
+    bundle.give_back(&state.shards);
+    for write in &batch.writes[bundle.writes.clone()] {
+        let sizes = (write.key_size(), write.value_size());
+        let served = &mut state.clients.served;
+        served.count(item.path, (write.kind, write.verdict), sizes);
+    }
+    Answer::Verdict {
+        verdict: bundle.verdict,
+        version: bundle.number,
+    }
 }
 
 /// The verdict on a write of the batch.

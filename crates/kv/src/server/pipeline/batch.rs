@@ -4,6 +4,7 @@ use stonecast_fabric::QueuePair;
 use stonecast_lineage::Term;
 use stonecast_log::{Condition, Expiry, Kind, record_size_until};
 
+use super::bundle::{Bundle, Expected};
 use crate::metrics::ClientPath;
 use crate::server::journal::Placed;
 use crate::server::shard::Change;
@@ -15,6 +16,9 @@ use crate::wire::{Answer, Route, Verdict, Word};
 pub(super) struct Batch {
     pub items: Vec<Item>,
     pub writes: Vec<Write>,
+    /// Those of these writes that are done together, in order.
+    pub bundles: Vec<Bundle>,
+    pub expected: Vec<Expected>,
     /// Copies of the arrived records, and keys of deletes.
     pub bytes: Vec<u8>,
 }
@@ -30,6 +34,8 @@ pub(super) struct Item {
 pub(super) enum Owed {
     /// The verdict on the write with this number in the batch.
     Write(usize),
+    /// The verdict on the bundle with this number.
+    Bundle(usize),
     Answer(Answer),
     /// The end of the lease in this slot, after all earlier writes.
     Release(u8),
@@ -97,6 +103,8 @@ impl Batch {
     pub fn clear(&mut self) {
         self.items.clear();
         self.writes.clear();
+        self.bundles.clear();
+        self.expected.clear();
         self.bytes.clear();
     }
 
@@ -110,6 +118,9 @@ impl Batch {
     pub fn fail(&mut self) {
         for write in &mut self.writes {
             write.verdict = Verdict::Failed;
+        }
+        for bundle in &mut self.bundles {
+            bundle.verdict = Verdict::Failed;
         }
     }
 }

@@ -32,15 +32,17 @@ pub(super) struct Stamped {
     pub awaits_persist: bool,
     /// Number of the batch's writes that are decided.
     decided: usize,
-    /// Number of those whose records are durable.
-    durable: usize,
+    /// Number of the batch's bundles that are decided.
+    bundles: usize,
+    /// Number of the decided writes whose records are durable.
+    pub(super) durable: usize,
     /// The room that the batch needs in each index.
     pub room: Room,
 }
 
 /// The reason why the next write is not decided yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
+pub(super) enum Waits {
     /// A segment is being prepared.
     Room,
     /// The write rests on a record of this batch that is not durable yet.
@@ -65,6 +67,7 @@ impl Stamped {
     pub fn clear(&mut self) {
         self.awaits_persist = false;
         self.decided = 0;
+        self.bundles = 0;
         self.durable = 0;
         self.room.clear();
     }
@@ -118,7 +121,19 @@ impl Stamped {
         let keys = undecided.map(|write| (write.route, write.key_size()));
         state.shards.prefetch(keys);
         self.room.make(&batch.writes, state);
-        while self.decided < batch.writes.len() {
+        loop {
+            // A bundle without writes stands before the write that has arrived next.
+            let bundle = batch.bundles.get(self.bundles);
+            if let Some(bundle) = bundle.filter(|it| it.writes.start == self.decided) {
+                let end = bundle.writes.end;
+                self.decide_bundle(state, may_wait, batch, self.bundles)?;
+                self.bundles += 1;
+                self.decided = end;
+                continue;
+            }
+            if self.decided == batch.writes.len() {
+                return Ok(());
+            }
             let (earlier, rest) = batch.writes.split_at_mut(self.decided);
             let write = &mut rest[0];
             let before = (flights, &*earlier, &batch.bytes[..]);
@@ -128,7 +143,6 @@ impl Stamped {
             }
             self.decided += 1;
         }
-        Ok(())
     }
 
     /// Decides one write behind the batches in flight and the `earlier` ones of its own, or says why it waits. With `may_wait`, a record may wait for a segment that is being
@@ -222,7 +236,7 @@ impl Stamped {
 }
 
 /// Whether a key whose record has this expiry is absent.
-fn has_expired(state: &State, expires: Option<Expiry>) -> bool {
+pub(super) fn has_expired(state: &State, expires: Option<Expiry>) -> bool {
     expires.is_some_and(|expires| state.time.has_come(expires)) && !mutant!(ExpiredIsPresent)
 }
 
@@ -245,13 +259,19 @@ fn append(state: &mut State, draft: &Draft<'_>) -> Result<Placed, NoPlace> {
         Kind::Delete => Purpose::Delete,
         Kind::Put => Purpose::Put,
     };
+    append_room(state, units, purpose)?;
+    Ok(state.journal.append(draft, purpose))
+}
+
+/// Makes room for `units` in a segment of the server's own.
+pub(super) fn append_room(state: &mut State, units: u32, purpose: Purpose) -> Result<(), NoPlace> {
     if !state.journal.has_room(units, purpose) {
         match state.journal.take_own(units, purpose) {
             Ok(()) => state.note_given(),
             Err(none) => return Err(no_place(state, none, units, purpose)),
         }
     }
-    Ok(state.journal.append(draft, purpose))
+    Ok(())
 }
 
 /// The reason why a record is not stamped.

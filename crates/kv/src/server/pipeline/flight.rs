@@ -138,7 +138,7 @@ impl Pipeline {
         let items = self.batch.items.iter().enumerate();
         let asked = items.filter_map(|(index, item)| match item.owed {
             Owed::Outcome(shard, ..) => Some((index, leading.refuse(state_now, shard))),
-            Owed::Write(_) | Owed::Answer(_) | Owed::Release(_) => None,
+            Owed::Write(_) | Owed::Bundle(_) | Owed::Answer(_) | Owed::Release(_) => None,
         });
         let asked = asked.collect();
         let spare = self.flights.spare.pop().unwrap_or_default();
@@ -163,7 +163,7 @@ impl Pipeline {
                 publishes: false,
                 answers: !mutant!(AnswerBeforeDurable),
             };
-            self.conclude(state, &flight.batch, flight.own.durable(), answers);
+            Self::conclude(state, &mut flight.batch, flight.own.durable(), answers);
             state.borrow_mut().clients.served.batches += 1;
             self.flights.reuse(flight.batch);
         }

@@ -11,12 +11,12 @@ use stonecast_media::Region;
 use stonecast_session::ReceiveBuffers;
 
 use super::batch::{Batch, Item, Owed};
-use super::{records, requests};
+use super::{bundle, records, requests};
 use crate::server::State;
 use crate::server::clients::{Receives, Sessions};
 use crate::server::report::Reporter;
 use crate::wire::limits::{BATCH_BYTES_MAX, BATCH_MAX};
-use crate::wire::{Verdict, split_immediate};
+use crate::wire::{Verdict, brings_batch, split_immediate};
 
 /// Bytes of a record that are prefetched; the processor fetches the rest of a longer record by itself.
 const PREFETCHED_MAX: u64 = 1024;
@@ -122,6 +122,9 @@ impl Gather {
             Opcode::ReceiveWriteWithImmediate => {
                 let device = &**self.port.device();
                 match records::take_record(state, device, batch, arrival) {
+                    Some(carrier) if brings_batch(arrival.immediate) => {
+                        bundle::take_bundle(state, batch, qp, &carrier)
+                    }
                     Some(mut write) => match requests::refusal(state, qp, write.route.shard) {
                         Err(refused) => Owed::Answer(refused),
                         Ok(term) => {

@@ -23,6 +23,7 @@
 
 mod answer;
 mod batch;
+mod bundle;
 mod company;
 mod decide;
 mod flight;
@@ -134,7 +135,7 @@ impl Pipeline {
             publishes: !mutant!(PublishBeforeDurable),
             answers: !mutant!(AnswerBeforeDurable),
         };
-        self.conclude(state, &self.batch, own.durable(), all);
+        Self::conclude(state, &mut self.batch, own.durable(), all);
         state.borrow_mut().clients.served.batches += 1;
     }
 
@@ -268,19 +269,21 @@ impl Pipeline {
 
     /// Publishes and answers, in the order of arrival.
     fn conclude(
-        &self,
         state: &RefCell<State>,
-        batch: &Batch,
+        batch: &mut Batch,
         durable: Durable<'_>,
         conclusion: Conclusion,
     ) {
         let state = &mut *state.borrow_mut();
         let mut published = 0;
-        for group in batch.items.chunks(ANSWERED_TOGETHER) {
-            let writes = group
-                .iter()
-                .filter(|item| matches!(item.owed, Owed::Write(_)))
-                .count();
+        let items = std::mem::take(&mut batch.items);
+        for group in items.chunks(ANSWERED_TOGETHER) {
+            let writes = group.iter().map(|item| match item.owed {
+                Owed::Write(_) => 1,
+                Owed::Bundle(index) => batch.bundles[index].writes.len(),
+                Owed::Answer(_) | Owed::Release(_) | Owed::Outcome(..) => 0,
+            });
+            let writes: usize = writes.sum();
             if let (true, Durable::Proven(persisted)) = (conclusion.publishes, durable) {
                 publish(state, batch, published..published + writes, persisted);
             }
@@ -292,17 +295,18 @@ impl Pipeline {
                 state.clients.sessions.send_answers();
             }
         }
+        batch.items = items;
     }
 
     /// Publishes or answers before anything is durable: for mutants.
-    async fn conclude_too_early(&self, state: &RefCell<State>) -> Result<(), StoreError> {
+    async fn conclude_too_early(&mut self, state: &RefCell<State>) -> Result<(), StoreError> {
         let early = Conclusion {
             publishes: mutant!(PublishBeforeDurable),
             answers: mutant!(AnswerBeforeDurable),
         };
         if early.publishes || early.answers {
             let unproven = self.committer.persist(&[]).await?;
-            self.conclude(state, &self.batch, Durable::Proven(&unproven), early);
+            Self::conclude(state, &mut self.batch, Durable::Proven(&unproven), early);
         }
         Ok(())
     }

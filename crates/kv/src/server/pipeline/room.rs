@@ -79,6 +79,11 @@ impl Room {
         shard.has_place(self.needs[number as usize].inserted)
     }
 
+    /// Whether the index of shard `number` has room for `more` keys beside those of the decided writes.
+    pub fn has_places(&self, shard: &Shard, number: u32, more: i64) -> bool {
+        shard.has_place(self.needs[number as usize].inserted + more - 1)
+    }
+
     /// Notes a decided write that adds so many keys to `shard`.
     pub fn note(&mut self, shard: u32, added: i64) {
         self.needs[shard as usize].inserted += added;

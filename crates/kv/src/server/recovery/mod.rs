@@ -1,13 +1,14 @@
 //! Recovery turns the pool that a crash left into a state that can be served.
 //!
 //! 1. `survey.rs` reads checkpoint and log into the indexes, and changes nothing.
-//! 2. The records found, and the whole copies of damaged headers, are persisted. Then the records are sealed and the headers
+//! 2. The rest of each torn batch is made void (`batches.rs`). The records found, and the whole copies of damaged headers, are persisted. Then the records are sealed and the headers
 //!    mended, and these changes are persisted, before there is any appender.
 //! 3. The witness of each segment is stored in its neighbour (`space/witnesses.rs`) and persisted.
 //!
 //! A crash during recovery does no harm: seals only repeat the result of a scan, and a witness is true before it is stored. If
 //! the log may lack records that witnesses vouch for, no witness is believed until [`Pool::recovered`].
 
+mod batches;
 pub(crate) mod checkpoint;
 pub(crate) mod own;
 pub(crate) mod rebuild;
@@ -58,6 +59,8 @@ pub struct RecoveryReport {
     pub headers_repaired: u64,
     /// Segments whose tail a crash had torn: writes that were not acknowledged.
     pub torn_tails: u64,
+    /// Records of batches that a crash had torn: writes that were not acknowledged, and none of which counts.
+    pub torn_of_batches: u64,
     /// Records lost to a power cycle in a pool with process durability.
     pub lost: u64,
 }
@@ -127,9 +130,12 @@ pub(crate) async fn recover(
         appended,
         own,
         occupied,
+        torn,
         ..
     } = survey;
     let mut segments: Vec<SegmentState> = segments.into_iter().map(|(state, _)| state).collect();
+    let file = pool.backing().name();
+    batches::make_void(&torn, &mut segments, (&*log, &format, &file))?;
     let Rebuilt {
         mut keys,
         sequence_max,

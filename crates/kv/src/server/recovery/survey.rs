@@ -17,6 +17,7 @@ use stonecast_media::{Blob, Durability, Pool, Region};
 use crate::error::StoreError;
 use crate::index::Index;
 use crate::server::keeper::FIRST_HOME;
+use crate::server::recovery::batches::{Batches, Torn};
 use crate::server::recovery::checkpoint::{Checkpoint, Image};
 use crate::server::recovery::own::{Judged, Own, read_ledger, slots, without_home};
 use crate::server::recovery::rebuild::{Keys, Rebuild, Rebuilt};
@@ -61,6 +62,8 @@ pub(crate) struct Survey {
     pub checkpoint_damage: Option<Corruption>,
     /// The parts of the log that are not holes.
     pub occupied: Vec<Span>,
+    /// The records of batches that are not whole, and do not count.
+    pub torn: Vec<Torn>,
 }
 
 /// A segment that other nodes' appends fill.
@@ -76,6 +79,7 @@ pub(crate) struct Appended {
 struct Scanned {
     segments: Vec<(SegmentState, SegmentReport)>,
     appended: Vec<Appended>,
+    torn: Vec<Torn>,
 }
 
 impl Scanned {
@@ -119,6 +123,7 @@ impl Survey {
             report.torn_tails += u64::from(found.torn_tail.is_some());
             report.lost += found.missing;
         }
+        report.torn_of_batches = self.torn.len() as u64;
         report.headers_repaired = self.damaged_headers().count() as u64;
         report
     }
@@ -262,7 +267,11 @@ pub(crate) fn survey(
         is_alone: basis != Basis::Settled,
     });
     let (scanned, own) = scan_own(pool, left, judge, &mut rebuild, surveyor)?;
-    let Scanned { segments, appended } = scanned;
+    let Scanned {
+        segments,
+        appended,
+        torn,
+    } = scanned;
     Ok(Survey {
         rebuilt: rebuild.finish()?,
         segments,
@@ -272,6 +281,7 @@ pub(crate) fn survey(
         used_checkpoint,
         checkpoint_damage,
         occupied,
+        torn,
     })
 }
 
@@ -298,7 +308,10 @@ fn scan_own(
         is_alone,
     }) = judge
     else {
-        return Ok((scan_all(pool, left, rebuild, surveyor)?, None));
+        let mut batches = Batches::new(pool.log(), rebuild);
+        let mut scanned = scan_all(pool, left, &mut batches, surveyor)?;
+        scanned.torn = batches.finish();
+        return Ok((scanned, None));
     };
     let keys = keys_of(pool);
     let shard_of = |key: &[u8]| keys.route(key).shard;
