@@ -412,6 +412,7 @@ impl Connection {
             session: &mut self.session,
             outlet: &mut self.outlet,
             operations: &operations,
+            requests: (input, commands),
             arrived_at,
         };
         run_batch(&mut run, specs, keys).await

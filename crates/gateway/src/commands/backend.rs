@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use stonecast::local;
 use stonecast_kv::{
-    Client, ClusterClient, ClusterEntries, Condition, Entry, FoundKey, Metrics, PutRules, Stat,
-    StoreError, Values, Written, limits,
+    Applied, Batch, Client, ClusterClient, ClusterEntries, Condition, Entry, FoundKey, Metrics,
+    PutRules, Stat, StoreError, Values, Written, limits,
 };
 use stonecast_media::SHARDS_MAX;
 
@@ -185,6 +185,17 @@ impl Backend {
             Self::Server(client) => client.delete_if(key, condition).await?,
             Self::Cluster(client) => client.delete_with(&mut None, key, condition).await?,
         })
+    }
+
+    pub fn takes_batches(&self) -> bool {
+        matches!(self, Self::Server(_))
+    }
+
+    pub async fn apply(&self, batch: &Batch) -> Result<Applied, Failure> {
+        match self {
+            Self::Server(client) => Ok(client.apply(batch).await?),
+            Self::Cluster(_) => Err(StoreError::NoBatch.into()),
+        }
     }
 
     /// The report of the server, or those of all nodes that lead shards, added up.

@@ -3,11 +3,11 @@
 use stonecast_base::Nanoseconds;
 
 use super::context::Context;
-use super::operation::Operation;
+use super::operation::{Arguments, Operation};
 use super::reply::Reply;
 use super::session::Session;
 use crate::outlet::Outlet;
-use crate::resp::ReplyWriter;
+use crate::resp::{Commands, ReplyWriter};
 
 /// A batch under way.
 pub struct Run<'r, 'a> {
@@ -19,17 +19,25 @@ pub struct Run<'r, 'a> {
     pub outlet: &'r mut Outlet,
     /// The commands.
     pub operations: &'r [Operation<'a>],
+    /// Their arguments as they arrived: the bytes, and the places in them.
+    pub requests: (&'a [u8], &'a Commands),
     /// The time at which the commands arrived.
     pub arrived_at: Nanoseconds,
 }
 
-impl Run<'_, '_> {
+impl<'a> Run<'_, 'a> {
     /// The writer of the replies.
     pub fn writer(&mut self) -> ReplyWriter<'_> {
         ReplyWriter {
             output: self.outlet.output(),
             protocol: self.session.protocol,
         }
+    }
+
+    /// The arguments of command number `index`.
+    pub fn arguments(&self, index: usize) -> Arguments<'a> {
+        let (input, commands) = self.requests;
+        Arguments::new(input, commands.places(index))
     }
 
     /// Writes a reply.

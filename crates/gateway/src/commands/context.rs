@@ -27,6 +27,10 @@ pub struct Context {
     pub scans: RefCell<Scans>,
     /// Turns of commands that look at all keys. Each of these commands needs memory for all keys.
     pub keyspace: Rc<Budget>,
+    /// Turns of transactions, which hold what they have read.
+    pub transactions: Rc<Budget>,
+    /// Bytes of the commands that wait for their `EXEC`.
+    pub queued: Rc<Cell<usize>>,
     /// The pace of wrong passwords.
     pub guesses: Guesses,
     /// Whether a report to the store is under way.
@@ -54,6 +58,8 @@ const KEPT_MAX: usize = 16;
 const KEPT_SIZE_MAX: usize = 256 << 10;
 /// The most commands at a time that look at all keys.
 const KEYSPACE_MAX: usize = 2;
+/// The most transactions at a time that are being done.
+const TRANSACTIONS_MAX: usize = 4;
 /// The most commands and arguments of a batch whose memory is kept.
 const KEPT_ARGUMENTS_MAX: usize = 1 << 16;
 
@@ -65,6 +71,8 @@ impl Context {
             turns: KeyTurns::default(),
             scans: RefCell::default(),
             keyspace: Rc::new(Budget::new(KEYSPACE_MAX, 0)),
+            transactions: Rc::new(Budget::new(TRANSACTIONS_MAX, TRANSACTIONS_MAX)),
+            queued: Rc::default(),
             guesses: Guesses::new(thread.shared.threads.len()),
             is_reporting: Cell::new(false),
             values: RefCell::default(),

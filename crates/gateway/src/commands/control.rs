@@ -1,13 +1,13 @@
 //! Commands that stand alone: about the connection, the server, or all keys.
 
-use std::mem::take;
-
 use super::batch::Run;
 use super::describe;
 use super::error::CommandError;
+use super::exec;
 use super::info;
 use super::keyspace::{self, Keys};
 use super::operation::{ClientReport, Control};
+use super::transaction::Transaction;
 use crate::outlet::End;
 use crate::resp::Protocol;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES};
@@ -28,6 +28,7 @@ pub async fn run(
             Ok((next, keys)) => return list(run, keys, Some(next)).await,
             Err(error) => Err(error),
         },
+        Control::Exec => return exec::exec(run).await,
         Control::Describe(what) => {
             if !run.outlet.room(describe::size_max(what)).await? {
                 return Ok(Err(CommandError::NoRoomForReplies));
@@ -87,19 +88,31 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             run.writer().ok();
         }
         Control::Multi => {
-            run.session.is_in_refused_transaction = true;
-            return Err(CommandError::Transaction);
+            let is_refused = !context.store.takes_batches();
+            run.session.transaction.begin(is_refused, &context.queued);
+            if is_refused {
+                return Err(CommandError::Transaction);
+            }
+            run.writer().ok();
         }
-        Control::Exec => {
-            return Err(match take(&mut run.session.is_in_refused_transaction) {
-                true => CommandError::TransactionAborted,
-                false => CommandError::Refused("EXEC without MULTI"),
-            });
+        Control::MalformedExec => {
+            run.session.transaction = Transaction::default();
+            return Err(CommandError::ArgumentCount("exec".to_owned()).aborts_transaction());
         }
-        Control::Discard => match take(&mut run.session.is_in_refused_transaction) {
-            true => run.writer().ok(),
-            false => return Err(CommandError::Refused("DISCARD without MULTI")),
+        Control::Discard => match run.session.transaction.end() {
+            Some(_) => run.writer().ok(),
+            None => return Err(CommandError::Refused("DISCARD without MULTI")),
         },
+        Control::Watch(_) if !context.store.takes_batches() => {
+            return Err(CommandError::Refused(
+                "WATCH is not supported by this store",
+            ));
+        }
+        Control::Watch(keys) => return exec::watch(run, keys).await,
+        Control::Unwatch => {
+            run.session.transaction.watched.clear();
+            run.writer().ok();
+        }
         Control::ClientReport(ClientReport::Id) => {
             let id = run.session.id as i64;
             run.writer().integer(id);
@@ -121,7 +134,7 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             run.session.library[usize::from(!is_name)] = value.to_vec();
             run.writer().ok();
         }
-        Control::Keys { .. } | Control::Scan(_) | Control::Describe(_) => {
+        Control::Keys { .. } | Control::Scan(_) | Control::Describe(_) | Control::Exec => {
             unreachable!("done by `run`")
         }
         ref about_store => return answer_about_store(run, about_store).await,

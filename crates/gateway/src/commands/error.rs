@@ -72,6 +72,25 @@ pub enum CommandError {
         "ERR MULTI is not supported by this store: this and every command up to EXEC or DISCARD is refused"
     )]
     Transaction,
+    /// A command that no transaction can have.
+    #[error("ERR {0} is not supported in a transaction by this store")]
+    NotInTransaction(String),
+    /// The commands of a transaction need more memory than there is for them.
+    #[error(
+        "OOM the transaction has too many commands, or its commands too many bytes, for this store"
+    )]
+    TransactionTooLong,
+    /// The values of a transaction need more memory than there is for them.
+    #[error("ERR the values that the transaction reads have more than 8 MiB; nothing was done")]
+    TransactionReadsTooMuch,
+    /// Other clients changed the keys of the transaction each time.
+    #[error(
+        "ERR other clients changed the keys of the transaction in each of 256 attempts; nothing was done"
+    )]
+    TransactionLost,
+    /// The connection watches too many keys.
+    #[error("ERR a connection watches at most 1024 keys in this store")]
+    TooManyWatched,
     /// A command after a refused `MULTI`.
     #[error("ERR not done: MULTI was refused, and so is every command up to EXEC or DISCARD")]
     InRefusedTransaction,

@@ -5,7 +5,7 @@
 //!   step.rs       pipeline -> steps              batch.rs, run.rs       step after step, replies in order
 //!   read.rs       many keys at once              write.rs, combine.rs   puts, compare-and-put
 //!   value.rs, patch.rs   the effect of a command on a value, without a store
-//!   transaction.rs   commands after a refused MULTI
+//!   transaction.rs   commands between MULTI and EXEC      exec.rs   EXEC, WATCH, MSETNX: several keys at once
 //!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs, scans.rs)
 //! ```
 
@@ -16,6 +16,7 @@ mod context;
 mod control;
 mod describe;
 mod error;
+mod exec;
 mod expiry;
 mod info;
 mod key_places;

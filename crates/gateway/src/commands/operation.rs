@@ -31,6 +31,8 @@ pub enum Operation<'a> {
     DeleteMany(Arguments<'a>),
     /// Stores values. The arguments are keys and values, alternately.
     SetMany(Arguments<'a>),
+    /// Stores values if none of the keys exists. The arguments are keys and values, alternately.
+    SetManyIfAbsent(Arguments<'a>),
     /// Answers without the store.
     Answer(Reply<'a>),
     /// Concerns the connection, the server or all keys, and runs by itself.
@@ -52,8 +54,14 @@ pub enum Control<'a> {
     Multi,
     /// `EXEC`.
     Exec,
+    /// `EXEC` with arguments, which it does not take. Ends a transaction all the same, as in Redis.
+    MalformedExec,
     /// `DISCARD`.
     Discard,
+    /// `WATCH`.
+    Watch(Arguments<'a>),
+    /// `UNWATCH`.
+    Unwatch,
     /// `CLIENT GETNAME`, `ID`, `INFO`.
     ClientReport(ClientReport),
     /// `CLIENT SETNAME`.

@@ -28,11 +28,10 @@ impl<'a> Operation<'a> {
             return (None, Self::Answer(unknown.into()));
         };
         if !spec.accepts(arguments.len()) {
+            if spec.id == Id::Exec {
+                return (Some(spec), Self::Control(Control::MalformedExec));
+            }
             let error = CommandError::ArgumentCount(spec.name.to_owned());
-            let error = match spec.id {
-                Id::Exec => error.aborts_transaction(),
-                _ => error,
-            };
             return (Some(spec), Self::Answer(error.into()));
         }
         let operation =
@@ -117,7 +116,8 @@ impl<'a> Operation<'a> {
             Id::Exists | Id::Touch => Ok(Self::CountMany(rest)),
             Id::MGet => Ok(Self::GetMany(rest)),
             Id::MSet if rest.len().is_multiple_of(2) => Ok(Self::SetMany(rest)),
-            Id::MSet => Err(CommandError::ArgumentCount(spec.name.to_owned())),
+            Id::MSetNx if rest.len().is_multiple_of(2) => Ok(Self::SetManyIfAbsent(rest)),
+            Id::MSet | Id::MSetNx => Err(CommandError::ArgumentCount(spec.name.to_owned())),
             Id::Ping if rest.len() > 1 => Err(CommandError::ArgumentCount(spec.name.to_owned())),
             Id::Ping => Ok(Self::Answer(
                 rest.get(0)
@@ -146,9 +146,8 @@ impl<'a> Operation<'a> {
             Id::Multi => control(Control::Multi),
             Id::Exec => control(Control::Exec),
             Id::Discard => control(Control::Discard),
-            Id::Watch => Err(CommandError::Refused(
-                "WATCH is not supported by this store",
-            )),
+            Id::Watch => control(Control::Watch(rest)),
+            Id::Unwatch => control(Control::Unwatch),
             Id::Client => control(options::client(rest)?),
             Id::Command => options::describe(rest),
             Id::Config => control(options::config(rest)?),

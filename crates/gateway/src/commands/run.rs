@@ -11,7 +11,7 @@ use super::operation::{Control, Operation};
 use super::reply::{Replies, Reply};
 use super::step::{Keys, Step, next_step, values_returned, write_unit};
 use super::table::Spec;
-use super::transaction::refusal;
+use super::transaction::queue;
 use super::write::{self, Outcome};
 use crate::counters::{Counters, Kind};
 use crate::join::in_order;
@@ -33,10 +33,11 @@ pub async fn run_batch<'a>(
             start += 1;
             continue;
         }
-        if run.session.is_in_refused_transaction
-            && let Some(refusal) = refusal(run.session, specs[start], &run.operations[start])
+        let arguments = run.arguments(start);
+        if run.session.transaction.is_open()
+            && let Some(reply) = queue(run.session, specs[start], &run.operations[start], arguments)
         {
-            run.reply(&refusal);
+            run.reply(&reply);
             start += 1;
             continue;
         }

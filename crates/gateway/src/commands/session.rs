@@ -7,6 +7,7 @@ use stonecast_base::Nanoseconds;
 
 use super::error::CommandError;
 use super::operation::{Credentials, Hello};
+use super::transaction::Transaction;
 use crate::guesses::OwnGuesses;
 use crate::options::Password;
 use crate::origin::Origin;
@@ -20,8 +21,8 @@ pub struct Session {
     pub protocol: Protocol,
     /// Whether the connection may use the store.
     pub is_authenticated: bool,
-    /// Whether a `MULTI` was refused, and with it the commands that follow.
-    pub is_in_refused_transaction: bool,
+    /// Watched keys, and the commands since `MULTI`.
+    pub transaction: Transaction,
     /// Whether the client has sent `QUIT`.
     pub has_quit: bool,
     /// The name that `CLIENT SETNAME` gave.
@@ -53,7 +54,7 @@ impl Session {
             id,
             protocol: Protocol::Resp2,
             is_authenticated: !needs_password,
-            is_in_refused_transaction: false,
+            transaction: Transaction::default(),
             has_quit: false,
             name: Vec::new(),
             library: Default::default(),

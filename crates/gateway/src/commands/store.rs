@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use stonecast_kv::{Condition, Entry, FoundKey, PutRules, Stat, Values, Written, limits};
+use stonecast_kv::{
+    Applied, Batch, Condition, Entry, FoundKey, PutRules, Stat, Values, Written, limits,
+};
 
 use super::backend::{Backend, Entries};
 use super::error::{CommandError, Failure};
@@ -169,6 +171,23 @@ impl Store {
         self.counters
             .conflicts
             .add(u64::from(matches!(result, Ok(Some(Written::Conflict(_))))));
+        self.checked(result)
+    }
+
+    /// Whether the store takes batches: a cluster does not.
+    pub fn takes_batches(&self) -> bool {
+        self.backend.takes_batches()
+    }
+
+    /// Applies a batch. When this returns *done*, all changes are durable as the store has declared.
+    pub async fn apply(&self, batch: &Batch) -> Result<Applied, CommandError> {
+        let _share = self.budget.take(batch.size().min(WRITE_BYTES_MAX)).await;
+        let _under_way = UnderWay::begin(&self.in_flight);
+        let result = Box::pin(self.backend.apply(batch)).await;
+        self.counters.conflicts.add(u64::from(matches!(
+            result,
+            Ok(Applied::Contradicted { .. })
+        )));
         self.checked(result)
     }
 

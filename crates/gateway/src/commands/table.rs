@@ -34,6 +34,7 @@ pub enum Id {
     Keys,
     MGet,
     MSet,
+    MSetNx,
     Multi,
     Persist,
     PExpire,
@@ -57,6 +58,7 @@ pub enum Id {
     Ttl,
     Type,
     Unlink,
+    Unwatch,
     Wait,
     WaitAof,
     Watch,
@@ -178,9 +180,9 @@ pub const COMMANDS: &[Spec] = commands! {
     "decr" Decr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts one from a number, which is 0 if the key is absent.";
     "decrby" DecrBy 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts from a number, which is 0 if the key is absent.";
     "del" Del -2 SLOW_REMOVE ALL_KEYS Generic "1.0.0" "O(N)" "Deletes keys and says how many were there.";
-    "discard" Discard 1 ANY_TIME NO_KEY Transactions "2.0.0" "O(1)" "Ends the refusal that MULTI began: later commands are done.";
+    "discard" Discard 1 ANY_TIME NO_KEY Transactions "2.0.0" "O(1)" "Ends the transaction without any of its commands.";
     "echo" Echo 2 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Returns its argument.";
-    "exec" Exec 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Refused with EXECABORT. Later commands are done.";
+    "exec" Exec 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Does the commands of the transaction as a whole, or none: nil if a watched key has another version.";
     "exists" Exists -2 READ ALL_KEYS Generic "1.0.0" "O(N)" "Counts the keys that exist.";
     "expire" Expire -3 REMOVE ONE_KEY Generic "1.0.0" "O(1)" "Lets a key expire after some seconds. NX, XX, GT and LT are conditions on the moment that the key has.";
     "expireat" ExpireAt -3 REMOVE ONE_KEY Generic "1.2.0" "O(1)" "Lets a key expire at a moment, in seconds since 1970. Conditions as for EXPIRE.";
@@ -199,7 +201,8 @@ pub const COMMANDS: &[Spec] = commands! {
     "keys" Keys 2 SLOW_READ NO_KEY Generic "1.0.0" "O(N)" "Returns all keys that match a pattern.";
     "mget" MGet -2 READ ALL_KEYS String "1.0.0" "O(N)" "Returns the values of keys. The values together are no snapshot.";
     "mset" MSet -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys. Each value is stored as a whole, but other clients may see some values before the rest.";
-    "multi" Multi 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Refused, together with every later command up to EXEC, DISCARD or RESET.";
+    "msetnx" MSetNx -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys, all or none: only if none of the keys exists. Refused in a cluster.";
+    "multi" Multi 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Begins a transaction: later commands are queued up to EXEC, DISCARD or RESET. Refused in a cluster.";
     "persist" Persist 2 REMOVE ONE_KEY Generic "2.2.0" "O(1)" "Lets a key expire no more.";
     "pexpire" PExpire -3 REMOVE ONE_KEY Generic "2.6.0" "O(1)" "Lets a key expire after some milliseconds. Conditions as for EXPIRE.";
     "pexpireat" PExpireAt -3 REMOVE ONE_KEY Generic "2.6.0" "O(1)" "Lets a key expire at a moment, in milliseconds since 1970. Conditions as for EXPIRE.";
@@ -222,9 +225,10 @@ pub const COMMANDS: &[Spec] = commands! {
     "ttl" Ttl 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns the seconds until a key expires, rounded; -1: never, -2: the key is absent.";
     "type" Type 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns `string`, or `none` if the key is absent.";
     "unlink" Unlink -2 REMOVE ALL_KEYS Generic "4.0.0" "O(N)" "Deletes keys and says how many were there.";
+    "unwatch" Unwatch 1 ANY_TIME NO_KEY Transactions "2.2.0" "O(1)" "Forgets the keys that WATCH named.";
     "wait" Wait 3 BLOCKING NO_KEY Generic "3.0.0" "O(1)" "Returns the number of replicas with the writes of this connection: 0, since there are no replicas.";
     "waitaof" WaitAof 4 BLOCKING NO_KEY Generic "7.2.0" "O(1)" "Returns whether the writes of this connection survive power loss: 1 or 0 for this server, and 0 replicas.";
-    "watch" Watch -2 ANY_TIME ALL_KEYS Transactions "2.2.0" "O(N)" "Refused.";
+    "watch" Watch -2 ANY_TIME ALL_KEYS Transactions "2.2.0" "O(N)" "Lets the next EXEC do nothing if one of the keys has another version by then.";
 };
 
 /// The number of commands.

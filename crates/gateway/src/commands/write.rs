@@ -23,6 +23,7 @@ use stonecast_kv::{Condition, PutRules, Written};
 use super::combine::{self, Applied};
 use super::context::Context;
 use super::error::CommandError;
+use super::exec;
 use super::operation::{Arguments, Operation};
 use super::reply::{Replies, Reply};
 use super::step::values_returned;
@@ -101,6 +102,10 @@ pub async fn write_unit<'a>(context: &Context, unit: &[Operation<'a>], room: usi
     let result = match unit {
         [Operation::Answer(reply)] => Ok(Outcome::Answered(smallvec![reply.clone()])),
         [Operation::SetMany(pairs)] => set_many(context, *pairs).await.map(answered),
+        [Operation::SetManyIfAbsent(pairs)] => {
+            let stored = exec::set_many_if_absent(context, *pairs).await;
+            stored.map(|stored| answered(Reply::Integer(stored.into())))
+        }
         [Operation::DeleteMany(keys)] => delete_many(context, *keys).await.map(answered),
         [
             Operation::Value {

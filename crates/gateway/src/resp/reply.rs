@@ -68,6 +68,14 @@ impl ReplyWriter<'_> {
         });
     }
 
+    /// The absence of an array.
+    pub fn null_array(&mut self) {
+        match self.protocol {
+            Protocol::Resp2 => self.output.extend_from_slice(b"*-1\r\n"),
+            Protocol::Resp3 => self.null(),
+        }
+    }
+
     /// Bytes, or the absence of a value.
     pub fn optional(&mut self, bytes: Option<&[u8]>) {
         match bytes {

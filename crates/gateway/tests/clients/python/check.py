@@ -60,6 +60,22 @@ with client.pipeline(transaction=False) as pipe:
     replies = pipe.execute()
 assert replies[1::2] == [str(number) for number in range(200)], replies[:10]
 
+with client.pipeline() as pipe:
+    pipe.set("whole", 1).incr("whole").get("whole").mget("whole", "nothing").delete("pipe:0")
+    assert pipe.execute() == [True, 2, "2", ["2", None], 1]
+with client.pipeline() as pipe:
+    pipe.watch("whole")
+    pipe.multi()
+    pipe.set("whole", int(client.get("whole")) + 1)
+    client.set("whole", 7)
+    try:
+        pipe.execute()
+        raise SystemExit("a watched key has changed")
+    except redis.WatchError:
+        pass
+assert client.transaction(lambda pipe: pipe.incr("whole"), "whole") == [8]
+assert client.msetnx({"whole": 1, "new": 1}) is False and client.delete("whole") == 1
+
 assert client.wait(0, 10) == 0
 assert client.waitaof(0, 0, 10) in ([0, 0], [1, 0])
 info = client.info()

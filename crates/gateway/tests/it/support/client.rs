@@ -14,6 +14,8 @@ pub enum Reply {
     Bulk(Vec<u8>),
     /// RESP2's null.
     NoBulk,
+    /// RESP2's null in place of an array.
+    NoArray,
     /// RESP3's null.
     Null,
     Text(String),
@@ -96,6 +98,7 @@ impl Client {
             "=" => Reply::Text(
                 String::from_utf8(self.bytes(number() as usize)).unwrap()[4..].to_owned(),
             ),
+            "*" if number() < 0 => Reply::NoArray,
             "*" => Reply::Array(many(number())),
             "~" => Reply::Set(many(number())),
             "%" => {

@@ -94,6 +94,11 @@ impl Batch {
         self.entries.is_empty()
     }
 
+    /// Bytes of the batch, as [`BATCH_SIZE_MAX`](crate::limits::BATCH_SIZE_MAX) counts them.
+    pub fn size(&self) -> usize {
+        self.entries.iter().map(Entry::size).sum()
+    }
+
     /// The keys that the batch changes, in the order of the versions that they get.
     pub fn changed(&self) -> impl Iterator<Item = &[u8]> {
         let changed = self.entries.iter().filter(|entry| entry.change.is_some());
@@ -133,7 +138,7 @@ impl Batch {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.entries.iter().map(Entry::size).sum());
+        let mut bytes = Vec::with_capacity(self.size());
         for entry in &self.entries {
             let change = entry.change.as_ref().map(|change| match change {
                 Change::Put(value, expires) => EntryChange::Put {
@@ -198,7 +203,7 @@ impl Writer {
                 });
             }
         }
-        let sent: usize = batch.entries.iter().map(Entry::size).sum();
+        let sent = batch.size();
         let logged: u64 = batch.entries.iter().map(Entry::record_size).sum();
         let key_size = batch.entries.first().map_or(1, |entry| entry.key.len());
         let sent_max = BATCH_SIZE_MAX.min(self.value_size_max(key_size));
