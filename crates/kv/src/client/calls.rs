@@ -10,7 +10,7 @@ use super::meter::Call;
 use super::publisher::plain_put;
 use super::reader::{FoundKey, Get, Values};
 use super::scan::{Entries, Entry, Scan};
-use super::writer::{Applied, Batch, Pair, PutRules, Token, Tried, Written};
+use super::writer::{Applied, Batch, Pair, PutRules, Token, Tried, Written, apply, check_batch};
 use super::{Client, Yardstick};
 use crate::error::StoreError;
 use crate::metrics::Metrics;
@@ -330,7 +330,7 @@ impl Client {
         let Some(key) = batch.first_changed() else {
             return self.apply(batch).await;
         };
-        self.inner.writer.check_batch(batch)?;
+        check_batch(&self.inner.writer, batch)?;
         if let Some(version) = token.begin_attempt(&self.inner.connection, key).await? {
             return Ok(batch.done(version));
         }
@@ -345,7 +345,7 @@ impl Client {
 
     async fn apply_as(&self, token: u64, batch: &Batch) -> Result<Applied, StoreError> {
         let start = self.inner.connection.begin_call();
-        let result = self.inner.writer.apply(token, batch).await;
+        let result = apply(&self.inner.writer, token, batch).await;
         self.inner.connection.end_call(Call::Write, start);
         result
     }

@@ -1,6 +1,8 @@
 //! The behaviour of the three clients, each against the same store.
 
-use stonecast::{Condition, Entry, Record, Write, Written, blocking, local};
+use stonecast::{
+    Applied, Batch, Condition, Effect, Entry, Expectation, Record, Write, Written, blocking, local,
+};
 
 use crate::support::{Place, block_on};
 
@@ -222,4 +224,30 @@ fn a_write_that_is_retried_takes_effect_once_also_after_a_restart_of_the_server(
     let again = client.put_with("a", "one", Write::retry(token)).unwrap();
     assert_eq!(again, first, "the retry tells the version of the one write");
     assert_eq!(client.get("a").unwrap(), entry("two", later));
+}
+
+/// A batch is the same over every client, and its retry is done once.
+#[test]
+fn a_batch_is_done_as_a_whole_over_every_client() {
+    let place = Place::new();
+    let client = blocking::connect(&place.url()).unwrap();
+    let mut batch = Batch::new();
+    batch.put(b"a", b"1").put(b"b", b"2");
+    batch.expect(b"c", Expectation::Absent);
+    let retryable = Write::retryable();
+    let Applied::Done(versions) = client.apply_with(&batch, &retryable).unwrap() else {
+        panic!("nobody has written c")
+    };
+    let found = client.multi_get(&["a", "b"]).unwrap();
+    let found = found.into_iter().flatten().map(|entry| entry.version);
+    assert!(found.eq(versions), "one version for each change");
+    block_on(async {
+        let client = stonecast::connect(&place.url()).await.unwrap();
+        batch.expect(b"a", Expectation::Absent);
+        let lost = client.apply(batch.clone()).await.unwrap();
+        assert_eq!(lost, Applied::Contradicted { key: b"a".to_vec() });
+        batch.put(&[7; 2000], b"");
+        let error = client.apply(batch).await.unwrap_err();
+        assert_eq!(error.effect(), Effect::None);
+    });
 }

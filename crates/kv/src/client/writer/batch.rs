@@ -185,81 +185,79 @@ impl Entry {
     }
 }
 
-impl Writer {
-    /// Whether `batch` can be applied at all.
-    pub fn check_batch(&self, batch: &Batch) -> Result<(), StoreError> {
-        if batch.len() > BATCH_KEYS_MAX {
-            return Err(StoreError::BatchKeys {
-                count: batch.len(),
-                max: BATCH_KEYS_MAX,
+/// Whether `batch` can be applied at all.
+pub(in crate::client) fn check_batch(writer: &Writer, batch: &Batch) -> Result<(), StoreError> {
+    if batch.len() > BATCH_KEYS_MAX {
+        return Err(StoreError::BatchKeys {
+            count: batch.len(),
+            max: BATCH_KEYS_MAX,
+        });
+    }
+    for entry in &batch.entries {
+        check_key(&entry.key)?;
+        if entry.value_size() > VALUE_SIZE_MAX {
+            return Err(StoreError::ValueSize {
+                size: entry.value_size(),
+                max: VALUE_SIZE_MAX,
             });
         }
-        for entry in &batch.entries {
-            check_key(&entry.key)?;
-            if entry.value_size() > VALUE_SIZE_MAX {
-                return Err(StoreError::ValueSize {
-                    size: entry.value_size(),
-                    max: VALUE_SIZE_MAX,
-                });
-            }
-        }
-        let sent = batch.size();
-        let logged: u64 = batch.entries.iter().map(Entry::record_size).sum();
-        let key_size = batch.entries.first().map_or(1, |entry| entry.key.len());
-        let sent_max = BATCH_SIZE_MAX.min(self.value_size_max(key_size));
-        let units = self.connection.format.segment_units() - SEGMENT_HEADER_UNITS;
-        let logged_max = u64::from(units) * UNIT_SIZE;
-        match (sent > sent_max, logged > logged_max) {
-            (false, false) => Ok(()),
-            (true, _) => Err(StoreError::BatchSize {
-                size: sent,
-                max: sent_max,
-            }),
-            (false, true) => Err(StoreError::BatchSize {
-                size: logged as usize,
-                max: logged_max as usize,
-            }),
-        }
     }
+    let sent = batch.size();
+    let logged: u64 = batch.entries.iter().map(Entry::record_size).sum();
+    let key_size = batch.entries.first().map_or(1, |entry| entry.key.len());
+    let sent_max = BATCH_SIZE_MAX.min(writer.value_size_max(key_size));
+    let units = writer.connection.format.segment_units() - SEGMENT_HEADER_UNITS;
+    let logged_max = u64::from(units) * UNIT_SIZE;
+    match (sent > sent_max, logged > logged_max) {
+        (false, false) => Ok(()),
+        (true, _) => Err(StoreError::BatchSize {
+            size: sent,
+            max: sent_max,
+        }),
+        (false, true) => Err(StoreError::BatchSize {
+            size: logged as usize,
+            max: logged_max as usize,
+        }),
+    }
+}
 
-    /// Applies a batch; see `Client::apply`.
-    pub fn apply<'a>(
-        &'a self,
-        token: u64,
-        batch: &'a Batch,
-    ) -> Boxed<'a, Result<Applied, StoreError>> {
-        Box::pin(async move {
-            self.check_batch(batch)?;
-            let Some(first) = batch.entries.first() else {
-                return Ok(batch.done(0));
-            };
-            let bytes = batch.encode();
-            let draft = Draft {
-                kind: Kind::Put,
-                condition: Condition::None,
-                token,
-                expires: None,
-                key: &first.key,
-                value: &bytes,
-            };
-            for _ in 0..BUSY_RETRIES_MAX {
-                let turn = self.turns.lock().await;
-                self.connection.check_open()?;
-                match self.send_record(turn, &draft, Cargo::Batch).await? {
-                    (Verdict::Done, version) => return Ok(batch.done(version)),
-                    (Verdict::Contradicted, place) => {
-                        let entry = batch.entries.get(place as usize);
-                        let entry = entry.ok_or(StoreError::Protocol {
-                            what: "the server names a key that the batch does not have",
-                        })?;
-                        let key = entry.key.to_vec();
-                        return Ok(Applied::Contradicted { key });
-                    }
-                    (Verdict::Busy, _) => self.connection.runtime.sleep(BUSY_PAUSE_NS).await,
-                    (verdict, number) => return Err(self.failure(verdict, number)),
+/// Applies a batch; see `Client::apply`.
+pub(in crate::client) fn apply<'a>(
+    writer: &'a Writer,
+    token: u64,
+    batch: &'a Batch,
+) -> Boxed<'a, Result<Applied, StoreError>> {
+    Box::pin(async move {
+        check_batch(writer, batch)?;
+        let Some(first) = batch.entries.first() else {
+            return Ok(batch.done(0));
+        };
+        let bytes = batch.encode();
+        let draft = Draft {
+            kind: Kind::Put,
+            condition: Condition::None,
+            token,
+            expires: None,
+            key: &first.key,
+            value: &bytes,
+        };
+        for _ in 0..BUSY_RETRIES_MAX {
+            let turn = writer.turns.lock().await;
+            writer.connection.check_open()?;
+            match writer.send_record(turn, &draft, Cargo::Batch).await? {
+                (Verdict::Done, version) => return Ok(batch.done(version)),
+                (Verdict::Contradicted, place) => {
+                    let entry = batch.entries.get(place as usize);
+                    let entry = entry.ok_or(StoreError::Protocol {
+                        what: "the server names a key that the batch does not have",
+                    })?;
+                    let key = entry.key.to_vec();
+                    return Ok(Applied::Contradicted { key });
                 }
+                (Verdict::Busy, _) => writer.connection.runtime.sleep(BUSY_PAUSE_NS).await,
+                (verdict, number) => return Err(writer.failure(verdict, number)),
             }
-            Err(StoreError::Busy)
-        })
-    }
+        }
+        Err(StoreError::Busy)
+    })
 }

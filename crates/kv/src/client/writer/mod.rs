@@ -28,6 +28,7 @@ use crate::wire::limits::check_key;
 use crate::wire::{Answer, Request, Verdict, Word, immediate, immediate_of_batch};
 
 pub use batch::{Applied, Batch};
+pub(super) use batch::{apply, check_batch};
 pub use many::Pair;
 pub use rules::PutRules;
 pub use token::Token;
