@@ -24,12 +24,14 @@ use super::reply::Reply;
 use super::transaction::{WATCHED_MAX, Watched};
 use super::value::{SetAnswer, SetCondition, State, ValueCommand};
 use crate::outlet::End;
-use crate::sizes::{KEY_WORK, VALUES_SIZE_MAX};
+use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
 
 /// Attempts at a transaction that loses against other clients.
 const ATTEMPTS_MAX: usize = 256;
 /// The most bytes of values that a transaction reads, and of those that it returns.
 const VALUES_MAX: usize = 8 << 20;
+/// Bytes of the reply to a command beside the values in it.
+const ANSWER_SIZE: usize = 32;
 /// The most keys that are read together.
 const KEYS_TOGETHER: usize = 32;
 
@@ -65,10 +67,10 @@ pub async fn exec(run: &mut Run<'_, '_>) -> Result<Result<(), CommandError>, End
     }
     let context = run.context;
     let operations = queue.operations();
-    // Each transaction under way holds the values that it has read.
-    let _turn = context.transactions.take(1).await;
-    let mut attempts = 0;
+    let (mut attempts, mut reserved) = (0, SMALL_REPLIES);
     loop {
+        // Each transaction under way holds the values that it has read.
+        let turn = context.transactions.take(1).await;
         let prepared = match prepare(context, &operations, &watched).await {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error)),
@@ -76,13 +78,19 @@ pub async fn exec(run: &mut Run<'_, '_>) -> Result<Result<(), CommandError>, End
         let Some((answers, batch)) = prepared else {
             return Ok(write(run, Outcome::Lost));
         };
-        // The replies have their room before anything is done.
+        // The replies have their room before anything is done. A client that does not take its replies holds no turn meanwhile.
         let size: usize = answers.iter().map(Answer::size).sum();
         if size > VALUES_MAX {
             return Ok(Err(CommandError::TransactionReadsTooMuch));
         }
-        if !run.outlet.room(size + answers.len() * 32).await? {
-            return Ok(Err(CommandError::NoRoomForReplies));
+        let size = size + answers.len() * ANSWER_SIZE;
+        if size > reserved && !run.outlet.try_room(size) {
+            drop((answers, batch, turn));
+            if !run.outlet.room(size).await? {
+                return Ok(Err(CommandError::NoRoomForReplies));
+            }
+            reserved = size;
+            continue;
         }
         run.outlet.note_work(operations.len() * KEY_WORK + size);
         match commit(context, &batch).await {
