@@ -73,7 +73,7 @@ with client.pipeline() as pipe:
         raise SystemExit("a watched key has changed")
     except redis.WatchError:
         pass
-assert client.transaction(lambda pipe: pipe.incr("whole"), "whole") == [8]
+assert client.transaction(lambda pipe: (pipe.multi(), pipe.incr("whole")), "whole") == [8]
 assert client.msetnx({"whole": 1, "new": 1}) is False and client.delete("whole") == 1
 
 assert client.wait(0, 10) == 0
