@@ -11,6 +11,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map;
+use std::mem;
 
 use smallvec::SmallVec;
 use stonecast_kv::{Applied, Batch, Expectation};
@@ -22,6 +23,7 @@ use super::expiry::NewExpiry;
 use super::operation::{Arguments, Operation};
 use super::reply::Reply;
 use super::transaction::{WATCHED_MAX, Watched};
+use super::transfer::Transfer;
 use super::value::{SetAnswer, SetCondition, State, ValueCommand};
 use crate::outlet::End;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
@@ -207,6 +209,10 @@ async fn read_all<'a>(
             }
             Operation::SetMany(pairs) => keys_of(*pairs).for_each(|key| note(key, false)),
             Operation::SetManyIfAbsent(pairs) => keys_of(*pairs).for_each(|key| note(key, true)),
+            Operation::Transfer(transfer) => {
+                note(transfer.from, true);
+                note(transfer.to, true);
+            }
             Operation::Answer(_) | Operation::Control(_) => {}
         }
     }
@@ -240,6 +246,9 @@ async fn read_all<'a>(
 
 /// Applies a command to the keys of its transaction.
 fn apply<'a>(operation: &Operation<'a>, slots: &mut Slots<'a>, now_ms: u64) -> Answer<'a> {
+    if let Operation::Transfer(transfer) = operation {
+        return Answer::One(apply_transfer(*transfer, slots));
+    }
     let mut on = |key: &'a [u8], command: ValueCommand<'a>| {
         let slot = slots.get_mut(key).expect("all keys have slots");
         slot.state.now_ms = now_ms;
@@ -275,7 +284,7 @@ fn apply<'a>(operation: &Operation<'a>, slots: &mut Slots<'a>, now_ms: u64) -> A
             }
         }
         Operation::Answer(reply) => reply.clone(),
-        Operation::Control(_) => Reply::Ok,
+        Operation::Transfer(_) | Operation::Control(_) => Reply::Ok,
     })
 }
 
@@ -290,6 +299,39 @@ pub async fn set_many_if_absent(
     }
     let applied = context.store.apply(&batch).await?;
     Ok(matches!(applied, Applied::Done(_)))
+}
+
+/// Gives the value of a key to another key.
+pub async fn transfer<'a>(
+    context: &Context,
+    transfer: Transfer<'a>,
+) -> Result<Reply<'a>, CommandError> {
+    let operations = [Operation::Transfer(transfer)];
+    for _ in 0..ATTEMPTS_MAX {
+        let _turn = context.transactions.take(1).await;
+        let mut slots = read_all(context, &operations).await?;
+        let reply = apply_transfer(transfer, &mut slots);
+        let batch = batch_of(&slots, &Watched::default());
+        if let Applied::Done(_) = commit(context, &batch).await? {
+            return Ok(reply);
+        }
+    }
+    Err(CommandError::TransactionLost)
+}
+
+/// Applies a transfer to its two keys.
+fn apply_transfer<'a>(transfer: Transfer<'a>, slots: &mut Slots<'a>) -> Reply<'a> {
+    let missing = "all keys have slots";
+    if transfer.is_onto_itself() {
+        let slot = slots.get(transfer.from).expect(missing);
+        return transfer.apply_onto_itself(&slot.state);
+    }
+    // The state is put back: a map lends one of its values at a time.
+    let mut from = mem::take(&mut slots.get_mut(transfer.from).expect(missing).state);
+    let to = slots.get_mut(transfer.to).expect(missing);
+    let reply = transfer.apply(&mut from, &mut to.state);
+    slots.get_mut(transfer.from).expect(missing).state = from;
+    reply
 }
 
 /// Watches `keys`, in the versions that they have now.

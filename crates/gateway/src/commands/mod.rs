@@ -6,6 +6,7 @@
 //!   read.rs       many keys at once              write.rs, combine.rs   puts, compare-and-put
 //!   value.rs, patch.rs   the effect of a command on a value, without a store
 //!   transaction.rs   commands between MULTI and EXEC      exec.rs   EXEC, WATCH, MSETNX: several keys at once
+//!   transfer.rs      RENAME, RENAMENX, COPY
 //!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs, scans.rs)
 //! ```
 
@@ -34,6 +35,7 @@ mod step;
 mod store;
 mod table;
 mod transaction;
+mod transfer;
 mod value;
 mod write;
 

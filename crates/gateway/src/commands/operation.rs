@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::key_places::CommandKeys;
 use super::reply::Reply;
+use super::transfer::Transfer;
 use super::value::ValueCommand;
 
 /// Arguments of a command, or some of them.
@@ -33,6 +34,8 @@ pub enum Operation<'a> {
     SetMany(Arguments<'a>),
     /// Stores values if none of the keys exists. The arguments are keys and values, alternately.
     SetManyIfAbsent(Arguments<'a>),
+    /// Gives the value of a key to another key.
+    Transfer(Transfer<'a>),
     /// Answers without the store.
     Answer(Reply<'a>),
     /// Concerns the connection, the server or all keys, and runs by itself.

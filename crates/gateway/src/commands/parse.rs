@@ -13,6 +13,7 @@ use super::options::{self, integer, positive};
 use super::patch::Patch;
 use super::reply::Reply;
 use super::table::{self, Id, Spec};
+use super::transfer::Transfer;
 use super::value::{SetAnswer, SetCondition, ValueCommand};
 
 impl<'a> Operation<'a> {
@@ -118,6 +119,9 @@ impl<'a> Operation<'a> {
             Id::MSet if rest.len().is_multiple_of(2) => Ok(Self::SetMany(rest)),
             Id::MSetNx if rest.len().is_multiple_of(2) => Ok(Self::SetManyIfAbsent(rest)),
             Id::MSet | Id::MSetNx => Err(CommandError::ArgumentCount(spec.name.to_owned())),
+            Id::Copy => Ok(Self::Transfer(Transfer::copy(arguments)?)),
+            Id::Rename => Ok(Self::Transfer(Transfer::rename(arguments, true))),
+            Id::RenameNx => Ok(Self::Transfer(Transfer::rename(arguments, false))),
             Id::Ping if rest.len() > 1 => Err(CommandError::ArgumentCount(spec.name.to_owned())),
             Id::Ping => Ok(Self::Answer(
                 rest.get(0)

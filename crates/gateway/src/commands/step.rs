@@ -112,9 +112,12 @@ pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) ->
         Some(Operation::Control(_)) if first == start => Step::Alone(start),
         Some(Operation::Control(_)) => Step::Reads(start..first),
         // An operation on many keys is a step by itself.
-        Some(Operation::DeleteMany(_) | Operation::SetMany(_) | Operation::SetManyIfAbsent(_)) => {
-            Step::Writes(ends(first + 1))
-        }
+        Some(
+            Operation::DeleteMany(_)
+            | Operation::SetMany(_)
+            | Operation::SetManyIfAbsent(_)
+            | Operation::Transfer(_),
+        ) => Step::Writes(ends(first + 1)),
         Some(operation) if writes(operation) => {
             keys.clear();
             let (mut end, mut returned) = (first, 0);
@@ -176,7 +179,10 @@ fn overwrites(unit: &[Operation<'_>]) -> bool {
 fn writes(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::Value { command, .. } => command.writes(),
-        Operation::DeleteMany(_) | Operation::SetMany(_) | Operation::SetManyIfAbsent(_) => true,
+        Operation::DeleteMany(_)
+        | Operation::SetMany(_)
+        | Operation::SetManyIfAbsent(_)
+        | Operation::Transfer(_) => true,
         Operation::GetMany(_)
         | Operation::CountMany(_)
         | Operation::Answer(_)

@@ -8,6 +8,7 @@ pub enum Id {
     Client,
     Command,
     Config,
+    Copy,
     DbSize,
     Debug,
     Decr,
@@ -45,6 +46,8 @@ pub enum Id {
     PTtl,
     Quit,
     RandomKey,
+    Rename,
+    RenameNx,
     Reset,
     Scan,
     Select,
@@ -156,6 +159,7 @@ const BLOCKING: &[&str] = &["blocking"];
 
 const NO_KEY: (i32, i32, i32) = (0, 0, 0);
 const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
+const TWO_KEYS: (i32, i32, i32) = (1, 2, 1);
 const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
 const EVERY_SECOND: (i32, i32, i32) = (1, -1, 2);
 
@@ -175,6 +179,7 @@ pub const COMMANDS: &[Spec] = commands! {
     "client" Client -2 ANY_TIME NO_KEY Connection "2.4.0" "O(1)" "Names this connection and reports about it: GETNAME, ID, INFO, SETINFO, SETNAME.";
     "command" Command -1 ANY_TIME NO_KEY Server "2.8.13" "O(N)" "Describes commands: COUNT, DOCS, GETKEYS, INFO, LIST.";
     "config" Config -2 ADMIN NO_KEY Server "2.0.0" "O(N)" "Reports settings: GET. Nothing can be set.";
+    "copy" Copy -3 SLOW_WRITE TWO_KEYS Generic "6.2.0" "O(N)" "Gives the value of a key, with its moment, to another key as well. REPLACE replaces the other key's value. Refused in a cluster.";
     "dbsize" DbSize 1 READ NO_KEY Server "1.0.0" "O(1)" "Counts the keys.";
     "debug" Debug -2 ADMIN NO_KEY Server "1.0.0" "O(1)" "Refused.";
     "decr" Decr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts one from a number, which is 0 if the key is absent.";
@@ -212,6 +217,8 @@ pub const COMMANDS: &[Spec] = commands! {
     "pttl" PTtl 2 READ ONE_KEY Generic "2.6.0" "O(1)" "Returns the milliseconds until a key expires; -1: never, -2: the key is absent.";
     "quit" Quit -1 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Ends the connection.";
     "randomkey" RandomKey 1 SLOW_READ NO_KEY Generic "1.0.0" "O(1)" "Returns a random key.";
+    "rename" Rename 3 SLOW_WRITE TWO_KEYS Generic "1.0.0" "O(N)" "Gives the value of a key, with its moment, to another key, and deletes the first, both or none. Refused in a cluster.";
+    "renamenx" RenameNx 3 SLOW_WRITE TWO_KEYS Generic "1.0.0" "O(N)" "Like RENAME, if the other key is absent. Refused in a cluster.";
     "reset" Reset 1 BEFORE_PASSWORD NO_KEY Connection "6.2.0" "O(1)" "Resets the connection to its initial state.";
     "scan" Scan -2 SLOW_READ NO_KEY Generic "2.8.0" "O(N)" "Returns some keys, and the cursor of the next ones.";
     "select" Select 2 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Chooses database 0, the only one.";

@@ -132,7 +132,7 @@ impl<'a> State<'a> {
     }
 
     /// Deletes the key, and returns its value.
-    fn take(&mut self) -> Value<'a> {
+    pub fn take(&mut self) -> Value<'a> {
         let value = self.value.take();
         self.is_changed |= value.is_some();
         self.expires = None;

@@ -106,6 +106,11 @@ pub async fn write_unit<'a>(context: &Context, unit: &[Operation<'a>], room: usi
             let stored = exec::set_many_if_absent(context, *pairs).await;
             stored.map(|stored| answered(Reply::Integer(stored.into())))
         }
+        // On the heap: the command is rare, and its future is larger than that of a put.
+        [Operation::Transfer(transfer)] => {
+            let reply = Box::pin(exec::transfer(context, *transfer)).await;
+            reply.map(answered)
+        }
         [Operation::DeleteMany(keys)] => delete_many(context, *keys).await.map(answered),
         [
             Operation::Value {

@@ -271,7 +271,7 @@ fn a_pipeline_ends_at_quit_as_that_of_redis_does() {
 
 /// A random pipeline with transactions, right and wrong.
 fn draw_with_transactions(random: &mut Random) -> Vec<&'static str> {
-    const COMMANDS: [&str; 27] = [
+    const COMMANDS: [&str; 33] = [
         "MULTI",
         "MULTI",
         "MULTI",
@@ -299,6 +299,12 @@ fn draw_with_transactions(random: &mut Random) -> Vec<&'static str> {
         "GETDEL c",
         "EXISTS a a b",
         "SET c 1 NX",
+        "RENAME a b",
+        "RENAME b b",
+        "RENAMENX b a",
+        "RENAMENX c c",
+        "COPY a c",
+        "COPY c b REPLACE",
     ];
     (0..random.random_range(1..30))
         .map(|_| COMMANDS[random.random_range(0..COMMANDS.len())])

@@ -168,6 +168,82 @@ fn a_transaction_is_not_done_if_a_watched_key_has_changed() {
 }
 
 #[test]
+fn a_key_takes_its_value_and_its_moment_to_another_name() {
+    let world = World::start();
+    let client = &mut world.client();
+    client.words("SET a v EX 100");
+    assert_eq!(client.words("RENAME a b"), ok());
+    assert_eq!(
+        client.words("MGET a b").list(),
+        [Reply::NoBulk, Reply::bulk("v")]
+    );
+    assert_eq!(client.words("COPY b c"), Reply::Integer(1));
+    for key in ["b", "c"] {
+        let Reply::Integer(left) = client.words(&format!("TTL {key}")) else {
+            panic!("no moment")
+        };
+        assert!((98..=100).contains(&left), "{key}: {left}");
+    }
+    client.words("SET d other");
+    assert_eq!(client.words("RENAMENX b d"), Reply::Integer(0));
+    assert_eq!(client.words("COPY b d DB 0"), Reply::Integer(0));
+    assert_eq!(client.words("COPY b d REPLACE DB 0"), Reply::Integer(1));
+    assert!(
+        client
+            .words("RENAME gone e")
+            .error()
+            .contains("no such key")
+    );
+    assert!(client.words("COPY b b").error().contains("are the same"));
+    assert!(
+        client
+            .words("COPY b d DB 1")
+            .error()
+            .contains("out of range")
+    );
+    assert_eq!(client.words("EXISTS b c d e"), Reply::Integer(3));
+}
+
+/// RENAMENX conserves values, so every transaction that reads all keys finds both of them.
+#[test]
+fn values_that_are_renamed_all_the_time_are_neither_lost_nor_doubled() {
+    const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
+    let world = World::start();
+    world.client().words("MSET k0 A k1 B");
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|writer| {
+                let mut client = world.client();
+                scope.spawn(move || {
+                    let mut renamed = 0;
+                    for step in 0..300 {
+                        let (from, to) = (KEYS[(step + writer) % 4], KEYS[(step * 3 + 1) % 4]);
+                        match client.words(&format!("RENAMENX {from} {to}")) {
+                            Reply::Integer(done) => renamed += done,
+                            reply => assert!(reply.error().contains("no such key"), "{reply:?}"),
+                        }
+                    }
+                    renamed
+                })
+            })
+            .collect();
+        let mut client = world.client();
+        while !writers.iter().all(|writer| writer.is_finished()) {
+            let replies = client.pipeline(["MULTI", "MGET k0 k1 k2 k3", "EXEC"]);
+            let found = replies[2].list()[0].list().iter();
+            let mut values: Vec<_> = found.filter(|value| **value != Reply::NoBulk).collect();
+            values.sort_by_key(|value| value.text().to_owned());
+            assert_eq!(values, [&Reply::bulk("A"), &Reply::bulk("B")]);
+        }
+        let renamed: i64 = writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap())
+            .sum();
+        assert!(renamed > 0);
+    });
+}
+
+#[test]
 fn msetnx_stores_all_or_none() {
     let world = World::start();
     let mut client = world.client();

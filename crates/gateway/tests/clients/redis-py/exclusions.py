@@ -21,6 +21,8 @@ MONITORING = "Redis's own means of administration: the admin port has metrics an
 COPIES = "Redis's own replication, persistence and modules"
 DUMPS = "Redis's own format of values"
 ACCESS = "users with rules: one password opens the gateway"
+CONNECTIONS = "control of other connections, and caches that the server invalidates"
+SUBSTRINGS = "common substrings, and the old name of GETRANGE"
 DATABASES = "several databases: a pool has one space of keys"
 
 COMMANDS = {
@@ -38,14 +40,32 @@ COMMANDS = {
     BITS: "BITCOUNT BITFIELD BITFIELD_RO BITOP BITPOS GETBIT SETBIT",
     SCRIPTS: "EVAL EVALSHA FCALL FUNCTION SCRIPT",
     CHANNELS: "PSUBSCRIBE PUBLISH PUBSUB SUBSCRIBE",
-    MONITORING: "BGREWRITEAOF BGSAVE CONFIG DEBUG LASTSAVE LATENCY LOLWUT MEMORY MONITOR SAVE SLOWLOG",
+    CONNECTIONS: "CLIENT",
+    SUBSTRINGS: "LCS SUBSTR",
+    MONITORING: "BGREWRITEAOF BGSAVE CONFIG DEBUG LASTSAVE LATENCY LOLWUT MEMORY MONITOR OBJECT SAVE SLOWLOG",
     COPIES: "FAILOVER MODULE PSYNC REPLICAOF ROLE SLAVEOF SYNC",
     DUMPS: "DUMP MIGRATE RESTORE",
     ACCESS: "ACL",
     DATABASES: "MOVE SELECT SWAPDB",
 }
 
-TESTS = {}
+ALL_COMMANDS = "it expects the commands of Redis, or their number"
+SETTINGS = "it reads settings that the gateway does not have"
+SIZES = "a value has at most 1 MiB"
+
+TESTS = {
+    "test_select": DATABASES,
+    "test_copy_to_another_database": DATABASES,
+    "test_command": ALL_COMMANDS,
+    "test_command_count": ALL_COMMANDS,
+    "test_command_list": ALL_COMMANDS,
+    "test_command_getkeysandflags": ALL_COMMANDS,
+    "test_config_get_multi_params": SETTINGS,
+    "test_slowlog_get": SETTINGS,
+    "test_slowlog_get_limit": SETTINGS,
+    "test_slowlog_length": SETTINGS,
+    "test_large_responses": SIZES,
+}
 
 ELSEWHERE = "it connects to the default port, where another server may be"
 SLOW = "it waits for seconds for a command of Redis's own replication"
