@@ -22,6 +22,7 @@ COPIES = "Redis's own replication, persistence and modules"
 DUMPS = "Redis's own format of values"
 ACCESS = "users with rules: one password opens the gateway"
 CONNECTIONS = "control of other connections, and caches that the server invalidates"
+SUMS = "sums of 80-bit floating point numbers, digit by digit"
 SUBSTRINGS = "common substrings, and the old name of GETRANGE"
 DATABASES = "several databases: a pool has one space of keys"
 
@@ -41,6 +42,7 @@ COMMANDS = {
     SCRIPTS: "EVAL EVALSHA FCALL FUNCTION SCRIPT",
     CHANNELS: "PSUBSCRIBE PUBLISH PUBSUB SUBSCRIBE",
     CONNECTIONS: "CLIENT",
+    SUMS: "INCRBYFLOAT",
     SUBSTRINGS: "LCS SUBSTR",
     MONITORING: "BGREWRITEAOF BGSAVE CONFIG DEBUG LASTSAVE LATENCY LOLWUT MEMORY MONITOR OBJECT SAVE SLOWLOG",
     COPIES: "FAILOVER MODULE PSYNC REPLICAOF ROLE SLAVEOF SYNC",
@@ -59,7 +61,10 @@ TESTS = {
     "test_command": ALL_COMMANDS,
     "test_command_count": ALL_COMMANDS,
     "test_command_list": ALL_COMMANDS,
+    "test_command_getkeys": ALL_COMMANDS,
     "test_command_getkeysandflags": ALL_COMMANDS,
+    "test_module": COPIES,
+    "test_module_loadex": COPIES,
     "test_config_get_multi_params": SETTINGS,
     "test_slowlog_get": SETTINGS,
     "test_slowlog_get_limit": SETTINGS,
@@ -70,7 +75,10 @@ TESTS = {
 ELSEWHERE = "it connects to the default port, where another server may be"
 SLOW = "it waits for seconds for a command of Redis's own replication"
 
+CLUSTER = "it is a test of Redis's own cluster"
+
 NOT_RUN = {
+    "test_mset_on_cluster_multiple_slots": CLUSTER,
     "test_client_setinfo": ELSEWHERE,
     "test_client_setinfo_with_driver_info": ELSEWHERE,
     "test_psync": SLOW,

@@ -79,7 +79,7 @@ fn redis_py_passes_its_own_tests() {
         python
             .current_dir(folder.join(format!("redis-{VERSION}")))
             .env("PYTHONPATH", &folder)
-            .args("-m pytest -q -p exclusions -p no:cacheprovider -W ignore --tb short".split(' '))
+            .args("-m pytest -q -p exclusions -p no:cacheprovider -W ignore --tb line".split(' '))
             .args([
                 "--redis-url",
                 &format!("redis://{address}/0"),
