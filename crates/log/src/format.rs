@@ -3,6 +3,7 @@
 use std::fmt;
 
 use stonecast_base::{Span, hash, mutant};
+use stonecast_media::Pool;
 
 /// Bytes of a unit: records start at multiples of this size.
 pub const UNIT_SIZE: u64 = 64;
@@ -54,6 +55,17 @@ pub struct LogFormat {
 }
 
 impl LogFormat {
+    /// The facts of `pool`, with the secret.
+    pub fn of(pool: &Pool) -> Self {
+        Self {
+            uuid: pool.uuid().as_u128(),
+            tag_key: pool.tag_key(),
+            secret: Some(Secret::new(pool.secret())),
+            segment_size: pool.segment_size(),
+            segment_count: pool.segment_count(),
+        }
+    }
+
     /// Units in a segment.
     #[inline]
     pub fn segment_units(&self) -> u32 {

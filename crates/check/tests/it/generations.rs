@@ -8,7 +8,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric::decorate::{Meter, Observed};
 use stonecast_fabric_sim::{MachineOptions, MachineProfile, Process, World};
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientOptions, Server};
-use stonecast_log::{LogFormat, Secret, SegmentState, generation_of};
+use stonecast_log::{LogFormat, SegmentState, generation_of};
 use stonecast_media::persist_spans;
 
 use crate::one_server::{self, ADDRESS};
@@ -25,13 +25,7 @@ fn start(world: &World, generation: u32) -> Seen {
     let seen = Seen::default();
     let told = seen.clone();
     one_server::start(world, SEGMENTS, async move |pool| {
-        let format = LogFormat {
-            uuid: pool.uuid().as_u128(),
-            tag_key: pool.tag_key(),
-            secret: Some(Secret::new(pool.secret())),
-            segment_size: pool.segment_size(),
-            segment_count: pool.segment_count(),
-        };
+        let format = LogFormat::of(pool);
         let log = pool.log();
         let headers: Vec<_> = (0..SEGMENTS)
             .map(|number| SegmentState::fresh(number, generation).write_header(&*log, &format))

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use stonecast_base::Corruption;
 use stonecast_kv::verify as verify_pool;
-use stonecast_log::{Finding, LogFormat, Secret, SegmentVerdict, UNIT_SIZE, walk_segment};
+use stonecast_log::{Finding, LogFormat, SegmentVerdict, UNIT_SIZE, walk_segment};
 use stonecast_media::{MediaError, OpenMode, Pool, inspect_backing};
 
 use crate::failure::{Failure, Status};
@@ -151,13 +151,7 @@ pub fn inspect(flags: &PoolFlags) -> Result<(), Failure> {
 }
 
 fn segments_of(pool: &Pool) -> Vec<SegmentReport> {
-    let format = LogFormat {
-        uuid: pool.uuid().as_u128(),
-        tag_key: pool.tag_key(),
-        secret: Some(Secret::new(pool.secret())),
-        segment_size: pool.segment_size(),
-        segment_count: pool.segment_count(),
-    };
+    let format = LogFormat::of(pool);
     let (log, name) = (pool.log(), pool.backing().name());
     let report = |number| {
         let (mut seal, mut holes, mut torn, mut faults) = (None, 0, 0, 0);

@@ -30,15 +30,14 @@ use stonecast_base::{Nanoseconds, Span, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_lineage::{Epoch, Lineage, Point, Term};
 use stonecast_log::{
-    EntryFacts, EntryFormat, Heritage, History, Ledger, OwnVerdict, RecordHeader, SegmentState,
-    Turn, Turned, UNIT_SIZE, Unsettled,
+    EntryFacts, EntryFormat, Heritage, History, Ledger, LogFormat, OwnVerdict, RecordHeader,
+    SegmentState, Turn, Turned, UNIT_SIZE, Unsettled,
 };
 use stonecast_media::{MediaError, Pool, Prepared};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
 use super::State;
-use super::recovery::survey::format_of;
 use super::space::Need;
 use crate::error::StoreError;
 
@@ -291,7 +290,7 @@ pub(super) async fn make_home(
     runtime: &Rc<dyn Runtime>,
     ledger: &mut Ledger,
 ) -> Result<SegmentState, StoreError> {
-    let (log, format) = (pool.log(), format_of(pool));
+    let (log, format) = (pool.log(), LogFormat::of(pool));
     let whole = Span::new(format.position(FIRST_HOME, 0), format.segment_size);
     while pool.backing().prepare(whole)? == Prepared::Pending {
         runtime.sleep(SPACE_LOOK_NS).await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
 
+use futures_util::future::join_all;
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
 use stonecast_kv::limits::{BATCH_KEYS_MAX, VALUE_SIZE_MAX};
@@ -10,7 +11,7 @@ use stonecast_kv::{
     Applied, Batch, Client, ClientPolicy, Condition, Effect, Expectation, ServerOptions,
     StoreError, Written,
 };
-use stonecast_log::{Finding, LogFormat, RecordHeader, Secret, walk_segment};
+use stonecast_log::{Finding, LogFormat, RecordHeader, walk_segment};
 use stonecast_media::{Durability, OpenMode};
 use tempfile::TempDir;
 
@@ -302,12 +303,7 @@ pub fn batches_of_many_clients_that_expect_what_they_read_lose_no_update() {
                 };
                 let all = [world.client().await, world.client().await, first.clone()];
                 let [a, b, c] = all;
-                let together = futures_of([
-                    Box::pin(transfer(a, 1)),
-                    Box::pin(transfer(b, 2)),
-                    Box::pin(transfer(c, 3)),
-                ]);
-                together.await;
+                join_all([transfer(a, 1), transfer(b, 2), transfer(c, 3)]).await;
                 let mut sum: u64 = 0;
                 for n in 0..ACCOUNTS {
                     let bytes = value_of(&first, &key(n)).await.unwrap();
@@ -319,29 +315,10 @@ pub fn batches_of_many_clients_that_expect_what_they_read_lose_no_update() {
     });
 }
 
-/// Runs futures side by side.
-async fn futures_of<F: Future<Output = ()> + Unpin, const N: usize>(futures: [F; N]) {
-    let mut open: Vec<F> = futures.into();
-    std::future::poll_fn(|context| {
-        open.retain_mut(|one| std::pin::Pin::new(one).poll(context).is_pending());
-        match open.is_empty() {
-            true => std::task::Poll::Ready(()),
-            false => std::task::Poll::Pending,
-        }
-    })
-    .await;
-}
-
 /// The records of the log of a pool that is not served, by their keys: position and header of the latest.
 fn records(world: &World) -> BTreeMap<Vec<u8>, (u64, RecordHeader)> {
     let pool = world.open_pool_for(OpenMode::Inspect);
-    let format = LogFormat {
-        uuid: pool.uuid().as_u128(),
-        tag_key: pool.tag_key(),
-        secret: Some(Secret::new(pool.secret())),
-        segment_size: pool.segment_size(),
-        segment_count: pool.segment_count(),
-    };
+    let format = LogFormat::of(&pool);
     let mut found = BTreeMap::new();
     for number in 0..format.segment_count {
         walk_segment(&*pool.log(), &format, "log", number, &mut |finding| {

@@ -17,7 +17,6 @@ use stonecast_persist::Platform;
 use stonecast_replication::{AppendKey, Entry, Kind};
 
 use super::{NodeStore, ServerNode};
-use crate::server::recovery::survey::format_of;
 
 /// Options of a server that is a node of a cluster.
 #[derive(Clone, Debug)]
@@ -193,7 +192,7 @@ pub(in crate::server) async fn begin<E: EpochCell + 'static>(
     (left, segments): (BTreeMap<u32, Left>, Vec<SegmentState>),
     options: &NodeOptions,
 ) -> Result<ServerNode, NodeError> {
-    let format: LogFormat = format_of(pool);
+    let format = LogFormat::of(pool);
     let key = append_words(pool);
     let AppendedLog {
         region,

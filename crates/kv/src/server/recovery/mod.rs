@@ -34,7 +34,7 @@ use crate::server::keeper::{Keeper, make_home};
 use crate::server::recovery::own::{Own, slots};
 use crate::server::recovery::rebuild::{Keys, Rebuilt};
 use crate::server::recovery::survey::{
-    Appended, Basis, Survey, Surveyor, format_of, lacks_what_was_told, survey,
+    Appended, Basis, Survey, Surveyor, lacks_what_was_told, survey,
 };
 use crate::server::space::{Space, Witnesses};
 
@@ -108,7 +108,7 @@ pub(crate) async fn recover(
     is_shared: bool,
     role: Role,
 ) -> Result<(Recovered, RecoveryReport), StoreError> {
-    let format = format_of(pool);
+    let format = LogFormat::of(pool);
     let log = pool.log();
     refuse_lost_copy(pool)?;
     if lacks_what_was_told(pool) {
@@ -267,7 +267,7 @@ async fn keep(
             (home, Some(home))
         }
     };
-    let (log, format) = (pool.log(), format_of(pool));
+    let (log, format) = (pool.log(), LogFormat::of(pool));
     let led = (pool.shards(), next_sequence - 1);
     let ledger = SharedLedger::new(ledger, Some(home), (log, format), commit.clone());
     let keeper = match role {
@@ -287,7 +287,7 @@ async fn seal(
     occupied: &[Span],
     found: &Persisted,
 ) -> Result<(Witnesses, Persisted), MediaError> {
-    let (log, format) = (pool.log(), format_of(pool));
+    let (log, format) = (pool.log(), LogFormat::of(pool));
     let mut settled = settle(segments, &*log, &format, found);
     for found in appended.iter().filter(|found| found.header_damaged) {
         settled.extend(mend_header(&*log, &format, &found.state));

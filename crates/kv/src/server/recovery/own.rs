@@ -20,7 +20,7 @@ use stonecast_log::{
 use stonecast_media::Pool;
 
 use super::rebuild::Rebuild;
-use super::survey::{Surveyor, format_of};
+use super::survey::Surveyor;
 use crate::server::keeper::FIRST_HOME;
 
 /// The facts that ledger and log have about the records that this node stamped.
@@ -40,7 +40,7 @@ pub(super) fn read_ledger(
     if pool.cluster_seed().is_none() {
         return Ok(None);
     }
-    let (log, format, file) = (pool.log(), format_of(pool), pool.backing().name());
+    let (log, format, file) = (pool.log(), LogFormat::of(pool), pool.backing().name());
     let mut homes = Vec::new();
     for number in 0..format.segment_count {
         if !is_filled_by_appends(&*log, &format, number) {
@@ -70,7 +70,7 @@ pub(super) fn without_home(pool: &Pool) -> Corruption {
     Corruption {
         what: "ledger".into(),
         file: pool.backing().name().into(),
-        offset: format_of(pool).position(FIRST_HOME, 0),
+        offset: LogFormat::of(pool).position(FIRST_HOME, 0),
         found: "segments with records, and none with a ledger".to_owned(),
         expected: "a header of the segment of the ledger".to_owned(),
     }

@@ -9,8 +9,8 @@
 
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{
-    History, Ledger, LogFormat, SEGMENT_HEADER_UNITS, ScanPolicy, Secret, SegmentReport,
-    SegmentState, SegmentVerdict, Visitor, Witness, check_witness, generation_of, scan_segment,
+    History, Ledger, LogFormat, SEGMENT_HEADER_UNITS, ScanPolicy, SegmentReport, SegmentState,
+    SegmentVerdict, Visitor, Witness, check_witness, generation_of, scan_segment,
 };
 use stonecast_media::{Blob, Durability, Pool, Region};
 
@@ -153,17 +153,6 @@ impl Survey {
     }
 }
 
-/// The facts of `pool` that records depend on, with the secret.
-pub(crate) fn format_of(pool: &Pool) -> LogFormat {
-    LogFormat {
-        uuid: pool.uuid().as_u128(),
-        tag_key: pool.tag_key(),
-        secret: Some(Secret::new(pool.secret())),
-        segment_size: pool.segment_size(),
-        segment_count: pool.segment_count(),
-    }
-}
-
 /// The division of the keys of `pool` among its shards.
 pub(crate) fn keys_of(pool: &Pool) -> KeyMap {
     KeyMap {
@@ -218,7 +207,7 @@ pub(crate) fn survey(
     basis: Basis,
     surveyor: &mut dyn Surveyor,
 ) -> Result<Survey, StoreError> {
-    let (format, keys) = (format_of(pool), keys_of(pool));
+    let (format, keys) = (LogFormat::of(pool), keys_of(pool));
     let (backing, log) = (pool.backing(), pool.log());
     let bytes = match basis {
         Basis::Checkpoint if !lacks_what_was_told(pool) => backing.load(Blob::Checkpoint)?,
@@ -315,7 +304,7 @@ fn scan_own(
     };
     let keys = keys_of(pool);
     let shard_of = |key: &[u8]| keys.route(key).shard;
-    let format = format_of(pool);
+    let format = LogFormat::of(pool);
     let mut judged = Judged::new(&format, &ledger, &shard_of, rebuild);
     let mut scanned = scan_all(pool, left, &mut judged, surveyor)?;
     if ledger.home().is_none() && scanned.appended.is_empty() {
@@ -353,7 +342,7 @@ fn scan_all(
     visitor: &mut dyn Visitor,
     surveyor: &mut dyn Surveyor,
 ) -> Result<Scanned, StoreError> {
-    let (log, format) = (pool.log(), format_of(pool));
+    let (log, format) = (pool.log(), LogFormat::of(pool));
     let policy = ScanPolicy {
         tolerate_missing: was_unsynced(pool),
     };
@@ -445,7 +434,7 @@ mod tests {
         let mut turn = Turn::to_appends(number, None, Heritage::default());
         let mut ledger = Ledger::default();
         loop {
-            let step = turn.step(&*pool.log(), &format_of(pool), &NoEntries, &mut ledger);
+            let step = turn.step(&*pool.log(), &LogFormat::of(pool), &NoEntries, &mut ledger);
             match step.unwrap() {
                 Turned::Persist(_) => {}
                 Turned::Done(state) => return state,
@@ -465,7 +454,7 @@ mod tests {
             panic!("one segment: {:?}", found.appended);
         };
         assert_eq!((appended.state, appended.header_damaged), (state, false));
-        let (log, format) = (pool.log(), format_of(&pool));
+        let (log, format) = (pool.log(), LogFormat::of(&pool));
         let witnesses = Witnesses::new(pool.backing(), &*log, format);
         let mut space = Space::new(pool.backing(), &*log, Vec::new(), Vec::new(), witnesses);
         space.hold_for_appends(&[state]);
@@ -486,7 +475,7 @@ mod tests {
         let directory = tempfile::TempDir::new().unwrap();
         let pool = pool(&directory.path().join("pool"));
         let state = turn_to_appends(&pool, 2);
-        let (log, format) = (pool.log(), format_of(&pool));
+        let (log, format) = (pool.log(), LogFormat::of(&pool));
         log.store(format.position(2, 0), 0);
         let found = survey(&pool, false, Basis::LogAlone, &mut Strict).unwrap();
         assert_eq!(found.report().headers_repaired, 1);
@@ -505,7 +494,7 @@ mod tests {
     fn the_whole_copy_of_a_damaged_header_of_records_is_persisted_before_the_other_is_written() {
         let directory = tempfile::TempDir::new().unwrap();
         let pool = pool(&directory.path().join("pool"));
-        let (log, format) = (pool.log(), format_of(&pool));
+        let (log, format) = (pool.log(), LogFormat::of(&pool));
         SegmentState::fresh(2, 1).write_header(&*log, &format);
         log.store(format.position(2, 3), 0);
         let found = survey(&pool, false, Basis::LogAlone, &mut Strict).unwrap();

@@ -6,11 +6,11 @@
 //! 3. The check walks each segment that either of them refuses to its end, to name all its damage.
 
 use stonecast_base::Corruption;
-use stonecast_log::{Finding, UNIT_SIZE, walk_segment};
+use stonecast_log::{Finding, LogFormat, UNIT_SIZE, walk_segment};
 use stonecast_media::{MediaError, Pool};
 
 use crate::error::StoreError;
-use crate::server::recovery::survey::{Basis, Survey, Surveyor, format_of, survey};
+use crate::server::recovery::survey::{Basis, Survey, Surveyor, survey};
 
 /// The findings of a check.
 #[derive(Debug, Default)]
@@ -118,7 +118,7 @@ fn check(
 
 /// Copies of headers that an opening writes again.
 fn note_headers(pool: &Pool, survey: &Survey, result: &mut Verification) {
-    let (format, file) = (format_of(pool), pool.backing().name());
+    let (format, file) = (LogFormat::of(pool), pool.backing().name());
     let mended = survey.damaged_headers();
     result.harmless.extend(mended.map(|state| Corruption {
         what: "segment header".into(),
@@ -135,7 +135,7 @@ fn collect(pool: &Pool, number: u32, first: Corruption, into: &mut Vec<Corruptio
     let mut found = vec![first];
     walk_segment(
         &*pool.log(),
-        &format_of(pool),
+        &LogFormat::of(pool),
         &name,
         number,
         &mut |finding| match finding {

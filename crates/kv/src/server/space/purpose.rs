@@ -64,7 +64,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::server::recovery::survey::format_of;
 
     const FIRST: u32 = SEGMENT_HEADER_UNITS;
     const SECOND: u32 = FIRST + 1;
@@ -72,7 +71,7 @@ mod tests {
     /// A segment in generation 2 with two records of one unit. `facts` gives the kind of each record and the generation in its
     /// facts.
     fn segment(pool: &Pool, facts: [(Kind, u32); 2]) -> SegmentState {
-        let (log, format) = (pool.log(), format_of(pool));
+        let (log, format) = (pool.log(), LogFormat::of(pool));
         let mut state = SegmentState::fresh(2, 2);
         for (unit, (kind, generation)) in [FIRST, SECOND].into_iter().zip(facts) {
             let (position, mut record) = (format.position(2, unit), Vec::new());
@@ -122,7 +121,7 @@ mod tests {
     fn the_first_stamp_of_a_segment_decides_its_purpose() {
         let directory = tempfile::TempDir::new().unwrap();
         let pool = pool(&directory.path().join("pool"));
-        let (log, format) = (pool.log(), format_of(&pool));
+        let (log, format) = (pool.log(), LogFormat::of(&pool));
         for (kinds, whole, torn) in [
             (
                 [Kind::Delete, Kind::Delete],
@@ -147,7 +146,7 @@ mod tests {
     fn facts_of_an_earlier_generation_do_not_decide_the_purpose_of_a_segment() {
         let directory = tempfile::TempDir::new().unwrap();
         let pool = pool(&directory.path().join("pool"));
-        let (log, format) = (pool.log(), format_of(&pool));
+        let (log, format) = (pool.log(), LogFormat::of(&pool));
         for (earlier, kind, purpose) in [
             (Kind::Delete, Kind::Put, Purpose::Put),
             (Kind::Put, Kind::Delete, Purpose::Delete),
