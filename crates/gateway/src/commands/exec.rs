@@ -246,9 +246,6 @@ async fn read_all<'a>(
 
 /// Applies a command to the keys of its transaction.
 fn apply<'a>(operation: &Operation<'a>, slots: &mut Slots<'a>, now_ms: u64) -> Answer<'a> {
-    if let Operation::Transfer(transfer) = operation {
-        return Answer::One(apply_transfer(*transfer, slots));
-    }
     let mut on = |key: &'a [u8], command: ValueCommand<'a>| {
         let slot = slots.get_mut(key).expect("all keys have slots");
         slot.state.now_ms = now_ms;
@@ -284,7 +281,8 @@ fn apply<'a>(operation: &Operation<'a>, slots: &mut Slots<'a>, now_ms: u64) -> A
             }
         }
         Operation::Answer(reply) => reply.clone(),
-        Operation::Transfer(_) | Operation::Control(_) => Reply::Ok,
+        Operation::Transfer(transfer) => apply_transfer(*transfer, slots),
+        Operation::Control(_) => Reply::Ok,
     })
 }
 

@@ -208,11 +208,10 @@ impl Reader {
                     self.connection.meter.note_location(false);
                     self.locations.forget(asked.hash);
                 }
-                LookUpStep::Found(found) => match self.presence(&found) {
-                    Presence::Unsure => alone.push((index, false)),
-                    presence => {
-                        let is_present = presence == Presence::Present;
-                        values.found[index] = is_present.then(|| asked.found(found));
+                LookUpStep::Found(found) => match self.place(asked, found) {
+                    None => alone.push((index, false)),
+                    Some(place) => {
+                        values.found[index] = place;
                         self.connection.meter.note_location(true);
                     }
                 },
@@ -270,11 +269,15 @@ fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
 }
 
 impl Reader {
-    /// Whether the key of a record is present.
+    /// The value of a found record; `Some(None)`: its key has expired. `None`: the server has to be asked for its time.
     #[inline(always)]
-    fn presence(&self, found: &FoundRecord) -> Presence {
+    fn place(&self, asked: &Asked, found: FoundRecord) -> Option<Option<Place>> {
         let presence = |expires| self.connection.presence(expires);
-        found.expires.map_or(Presence::Present, presence)
+        match found.expires.map_or(Presence::Present, presence) {
+            Presence::Unsure => None,
+            Presence::Absent => Some(None),
+            Presence::Present => Some(Some(asked.found(found))),
+        }
     }
 
     /// The value of `key`, whose record, behind `word`, may have an expiry; `Some(None)`: it has expired. `None`: the key has to be looked up
@@ -287,12 +290,7 @@ impl Reader {
         word: Word,
         record: &[u8],
     ) -> Option<Option<Place>> {
-        let found = self.whole_record(key).whole(word, record)?;
-        match self.presence(&found) {
-            Presence::Unsure => None,
-            Presence::Absent => Some(None),
-            Presence::Present => Some(Some(asked.found(found))),
-        }
+        self.place(asked, self.whole_record(key).whole(word, record)?)
     }
 
     /// All keys, asked of the indexes of one moment. Opens the indexes that are not open yet.
