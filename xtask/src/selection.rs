@@ -4,6 +4,8 @@
 //! most of their common dependencies twice. A step that needs some packages of an earlier step names all packages of that step,
 //! and runs its own part.
 
+use std::sync::OnceLock;
+
 use crate::needs;
 
 /// The packages whose tests the step `tests` runs, all but the binaries, with the feature `verbs` where its tools are there:
@@ -44,8 +46,10 @@ const PROGRAMS: &[&str] = &[
 
 /// One build with the feature takes half the time of two builds, one with it and one without.
 fn with_verbs(arguments: &[&'static str], features: &'static str) -> Vec<&'static str> {
+    // A missing tool is looked for, and its installation tried, once in a run.
+    static HAS_TOOLS: OnceLock<bool> = OnceLock::new();
     let mut arguments = arguments.to_vec();
-    if needs::ensure("verbs").is_ok() {
+    if *HAS_TOOLS.get_or_init(|| needs::ensure("verbs").is_ok()) {
         arguments.extend(["--features", features]);
     }
     arguments
