@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::owner::{Owner, Right, other_thread};
 use crate::status::{Effect, Status};
 
-/// What a client and its iterations share.
+/// The state that a client and its iterations share.
 pub struct Link {
     owner: Owner,
     state: Cell<State>,

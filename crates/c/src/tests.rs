@@ -135,7 +135,7 @@ fn a_client_whose_call_panicked_is_never_used_again() {
     assert_eq!(close(client), Status::Ok);
 }
 
-/// As if a handler of a signal called the library.
+/// A handler of a signal that calls the library does the same.
 #[test]
 fn a_call_within_a_call_is_refused_and_leaves_the_client_open() {
     let place = Place::new();

@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 /// Libraries of the system that the static library needs. The compiler itself adds the one that unwinds.
 const SYSTEM_LIBRARIES: &str = "-lpthread -ldl -lm -lrt -lutil";
 
-/// What is installed.
+/// The files of an installation.
 pub struct Files<'a> {
     /// The header.
     pub header: &'a Path,
