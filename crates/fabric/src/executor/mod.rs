@@ -7,7 +7,7 @@
 //!   round:  pump every port -> run up to TASKS_PER_ROUND woken tasks -> fire timers
 //!             |                                                          |
 //!             +---- anything done: next round <--------------------------+
-//!             +---- nothing for `spin` nanoseconds, or others need the processor: park until the next timer, a device, or a wake-up
+//!             +---- nothing for the length of a spin (`spins.rs`): park until the next timer, a device, or a wake-up
 //! ```
 //!
 //! Invariants:
@@ -28,10 +28,12 @@ use std::task::{Context, Poll, Wake as _, Waker};
 use stonecast_base::Nanoseconds;
 
 use self::ready::{Handle, ReadyQueue};
+use self::spins::{Crowd, Pace, Spins};
 use crate::boot_time::wall_time;
 use crate::{Port, Runtime, Timer};
 
 mod ready;
+mod spins;
 
 /// The services of a real provider that the busy-poll executor needs.
 ///
@@ -80,9 +82,7 @@ struct Owner {
 
 struct Shared {
     park: Rc<dyn Park>,
-    spin: Nanoseconds,
-    /// The length of the spins before work comes often.
-    first_spin: Nanoseconds,
+    spins: Spins,
     ports: RefCell<Vec<Weak<Port>>>,
     tasks: RefCell<Vec<Option<Task>>>,
     free: RefCell<Vec<usize>>,
@@ -121,17 +121,6 @@ const ROOT: usize = usize::MAX;
 const PARK_MAX_NS: Nanoseconds = 50_000_000;
 /// Tasks that run between two polls of the ports, so that tasks that wake each other forever do not keep the rest waiting.
 const TASKS_PER_ROUND: usize = 64;
-/// Spins in a row, each soon after the previous spin, after which work is taken to come often.
-const SPINS_IN_A_ROW: u32 = 16;
-/// The share of a spin that a first spin takes, and the spins that "soon" stands for.
-const FIRST_SPIN_SHARE: u64 = 40;
-const SOON_SPINS: u64 = 10;
-/// The time between two empty rounds after which a spin has lost its processor to somebody else.
-const LOST_NS: Nanoseconds = 50_000;
-/// The time without spins after a spin has lost its processor, at first and at most. A process that spins where others need the processor is the last to get it
-/// when it has work.
-const CROWDED_NS: Nanoseconds = 1_000_000;
-const CROWDED_MAX_NS: Nanoseconds = 32_000_000;
 /// Empty rounds between two clock readings: a reading costs as much as a round.
 const ROUNDS_PER_CLOCK_READ: u32 = 32;
 
@@ -143,86 +132,24 @@ impl Root {
     }
 }
 
-/// The pace at which work comes.
-#[derive(Default)]
-struct Pace {
-    /// Spins in a row, each soon after the previous spin.
-    spins: u32,
-    /// The start of the last spin.
-    begun: Nanoseconds,
-}
-
-impl Pace {
-    /// Notes that a spin begins at `now`.
-    fn begin(&mut self, now: Nanoseconds, soon_ns: Nanoseconds) {
-        let is_soon = now.saturating_sub(self.begun) <= soon_ns;
-        self.spins = if is_soon { self.spins + 1 } else { 0 };
-        self.spins = self.spins.min(SPINS_IN_A_ROW);
-        self.begun = now;
-    }
-
-    fn is_high(&self) -> bool {
-        self.spins >= SPINS_IN_A_ROW
-    }
-}
-
-/// Whether others need the processor.
-#[derive(Default)]
-struct Crowd {
-    /// The last empty round of the present spin; `None`: the spin begins.
-    last_round: Option<Nanoseconds>,
-    /// The time before which the executor does not spin.
-    until: Nanoseconds,
-    /// The length of that time; 0 after a spin that kept its processor.
-    length_ns: Nanoseconds,
-}
-
-impl Crowd {
-    /// Notes an empty round at `now`.
-    fn note_round(&mut self, now: Nanoseconds) {
-        let last = self.last_round.replace(now);
-        if last.is_some_and(|last| now.saturating_sub(last) > LOST_NS) {
-            self.length_ns = (2 * self.length_ns).clamp(CROWDED_NS, CROWDED_MAX_NS);
-            self.until = now + self.length_ns;
-        }
-    }
-
-    /// Notes a round that found work: its duration says nothing about others.
-    fn note_work(&mut self) {
-        self.last_round = None;
-    }
-
-    /// Notes that the executor is about to park at `now`.
-    fn note_park(&mut self, now: Nanoseconds) {
-        self.last_round = None;
-        if now >= self.until {
-            self.length_ns = 0;
-        }
-    }
-
-    fn is_dense(&self, now: Nanoseconds) -> bool {
-        now < self.until
-    }
-}
-
 impl BusyPoll {
     /// An executor that polls for `spin` nanoseconds after the last sign of work and then parks.
     pub fn new(park: Rc<dyn Park>, spin: Nanoseconds) -> Self {
-        Self::with_spins(park, spin, spin)
+        Self::with_spins(park, Spins::always(spin))
     }
 
     /// An executor for a server whose peers exchange a few messages in rounds of their own. While work comes often, it
-    /// polls like that of [`BusyPoll::new`]; until then, it polls for a small part of `spin`.
+    /// polls like that of [`BusyPoll::new`]; until then, it polls for a small part of `spin`. Where other programs need the
+    /// processor, it does not poll for a while.
     pub fn for_peers(park: Rc<dyn Park>, spin: Nanoseconds) -> Self {
-        Self::with_spins(park, spin, spin / FIRST_SPIN_SHARE)
+        Self::with_spins(park, Spins::among_peers(spin))
     }
 
-    fn with_spins(park: Rc<dyn Park>, spin: Nanoseconds, first_spin: Nanoseconds) -> Self {
+    fn with_spins(park: Rc<dyn Park>, spins: Spins) -> Self {
         let ready = ReadyQueue::new(park.unpark());
         let shared = Shared {
             park,
-            spin,
-            first_spin,
+            spins,
             ports: RefCell::default(),
             tasks: RefCell::default(),
             free: RefCell::default(),
@@ -306,15 +233,11 @@ impl BusyPoll {
             let now = shared.park.now();
             let fired = shared.fire_timers(now);
             let since = *idle_since.get_or_insert_with(|| {
-                pace.begin(now, SOON_SPINS * shared.spin);
+                pace.begin(now, shared.spins);
                 now
             });
             crowd.note_round(now);
-            let spin = match pace.is_high() {
-                _ if crowd.is_dense(now) => 0,
-                true => shared.spin,
-                false => shared.first_spin,
-            };
+            let spin = shared.spins.length(&pace, &crowd, now);
             if !fired && now.saturating_sub(since) >= spin {
                 let next = shared
                     .timers

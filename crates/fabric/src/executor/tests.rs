@@ -275,23 +275,3 @@ fn a_wake_up_from_outside_ends_the_park() {
     }));
     assert_eq!(park.clock.parked.get(), 0, "no wake-up was slept through");
 }
-
-#[test]
-fn an_executor_for_peers_polls_for_a_whole_spin_once_work_comes_often() {
-    let soon_ns = SOON_SPINS * 200_000;
-    let mut pace = Pace::default();
-    let begin = |pace: &mut Pace, at: &mut Nanoseconds, after: Nanoseconds| {
-        *at += after;
-        pace.begin(*at, soon_ns);
-        pace.is_high()
-    };
-    let mut at = 0;
-    // The rounds of three nodes: some words, and silence for a third of a lease.
-    for _ in 0..100 {
-        assert!(!begin(&mut pace, &mut at, 33_000_000));
-        assert!((0..10).all(|_| !begin(&mut pace, &mut at, 20_000)));
-    }
-    let calls = (0..100).filter(|_| begin(&mut pace, &mut at, 150_000));
-    assert!(calls.count() > 80, "a client that asks and asks again");
-    assert!(!begin(&mut pace, &mut at, soon_ns + 1));
-}
