@@ -31,6 +31,7 @@ use crate::revocation::{Revocation, Zombie};
 use crate::shared_receive_queue::{Buffers, SharedReceiveQueueState};
 use crate::socket::SocketAccess;
 use crate::table::{TABLE_CAPACITY, Table};
+use crate::time_bound::TimeBound;
 
 /// A device on the memory of this host. Belongs to one thread; its control thread lives as long as the device.
 ///
@@ -39,6 +40,7 @@ use crate::table::{TABLE_CAPACITY, Table};
 pub struct ShmDevice {
     capabilities: Capabilities,
     pub(crate) options: ShmOptions,
+    pub(crate) time_bound: TimeBound,
     pub(crate) state: RefCell<State>,
 }
 
@@ -137,6 +139,7 @@ impl ShmDevice {
         Ok(Rc::new(Self {
             capabilities,
             options,
+            time_bound: TimeBound::new(),
             state,
         }))
     }

@@ -62,6 +62,7 @@ mod shared_receive_queue;
 mod socket;
 mod step;
 mod table;
+mod time_bound;
 
 pub use device::ShmDevice;
 pub use options::{Log, ShmOptions};

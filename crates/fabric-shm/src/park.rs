@@ -24,6 +24,11 @@ impl Park for ShmDevice {
         boot_time()
     }
 
+    #[inline]
+    fn now_at_most(&self) -> Nanoseconds {
+        self.time_bound.read()
+    }
+
     fn park(&self, timeout: Nanoseconds) {
         let state = self.state.borrow();
         let spin_until = clock::now().saturating_add(self.options.park_spin_ns.min(timeout));

@@ -20,6 +20,12 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub trait Runtime {
     /// The clock: wall time or virtual time.
     fn now(&self) -> Nanoseconds;
+    /// A time at or after the end of every earlier load of this thread, READs executed in the call among them. It is ahead of
+    /// [`Runtime::now`] by a millisecond at most. A provider may read it without waiting for those loads, which `now` does: the
+    /// end of a lease needs no more.
+    fn now_at_most(&self) -> Nanoseconds {
+        self.now()
+    }
     /// The time of the machine's wall clock since the begin of 1970 in UTC. It may be wrong, and may be set back or ahead at any
     /// moment: only a server asks, to give a moment that outlives its process. All other code asks [`Runtime::now`].
     fn wall_clock(&self) -> Nanoseconds;

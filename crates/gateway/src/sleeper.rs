@@ -65,6 +65,10 @@ impl Park for Sleeper {
         self.device.now()
     }
 
+    fn now_at_most(&self) -> Nanoseconds {
+        self.device.now_at_most()
+    }
+
     fn park(&self, timeout: Nanoseconds) {
         self.counters.rounds.add(1);
         let is_waiting = self.in_flight.get() > 0;

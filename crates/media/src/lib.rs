@@ -48,6 +48,7 @@ mod pool;
 mod power_cycle;
 mod region;
 mod span_set;
+mod time_stamp;
 mod volatile_memory;
 mod write_back;
 
@@ -73,3 +74,4 @@ pub use pool::{
     SHARDS_MAX, TimeMark, header_table, segment_size_default,
 };
 pub use region::{MappedPlace, Region, Share};
+pub use time_stamp::time_stamp;

@@ -58,6 +58,11 @@ pub trait Park {
     /// The clock, which never goes back. That of a provider is [`boot_time`](crate::boot_time()): it goes on while the host
     /// is suspended.
     fn now(&self) -> Nanoseconds;
+    /// A bound of the time, as [`Runtime::now_at_most`] describes it.
+    #[inline]
+    fn now_at_most(&self) -> Nanoseconds {
+        self.now()
+    }
     /// Sleeps until something may have happened on the device, or for at most `timeout` nanoseconds. May return early.
     /// Events before the call end the sleep, too. A suspension of the host need not count as sleep: the executor reads the
     /// clock after each park, and the time of a park is bounded.
@@ -341,6 +346,10 @@ impl Shared {
 impl Runtime for Shared {
     fn now(&self) -> Nanoseconds {
         self.park.now()
+    }
+
+    fn now_at_most(&self) -> Nanoseconds {
+        self.park.now_at_most()
     }
 
     fn wall_clock(&self) -> Nanoseconds {

@@ -16,7 +16,7 @@ use crate::error::StoreError;
 use crate::metrics::Metrics;
 use crate::stat::Stat;
 use crate::wire::limits::check_key;
-use crate::wire::{Answer, KeyMap, ReaderLeaseGrant, Request, table_size};
+use crate::wire::{Answer, KeyMap, ReaderLeaseGrant, Request, Route, table_size};
 
 impl Client {
     /// Enters `term` of `shard`, in which this client treats the server as the shard's primary:
@@ -160,8 +160,13 @@ impl Client {
     /// Does the same as [`Client::get`] without a future, if READs are executed in the call and the key is where most keys are. `None`: the answer needs
     /// [`Client::get`].
     #[inline]
-    pub(crate) fn get_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
-        self.inner.reader.get_in_call(key, value)
+    pub(crate) fn get_in_call(
+        &self,
+        route: Route,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Option<Option<u64>> {
+        self.inner.reader.get_in_call(route, key, value)
     }
 
     /// Whether it is the turn of the task of `context` to go on. If not, the task is woken, and must return pending.

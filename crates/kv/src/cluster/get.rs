@@ -102,11 +102,14 @@ fn get_in_call(
     value: &mut Vec<u8>,
     context: &Context<'_>,
 ) -> Option<(Option<u64>, Poll<()>)> {
-    let shard = client.nodes.shard_of(key);
+    let route = client.nodes.route(key);
+    let shard = route.shard;
     client.nodes.routes.with(shard, |node| {
         let begun = node.leases.begin_in_call(shard, node.client.term(shard)?)?;
-        let version = node.client.get_in_call(key, value)?;
-        let is_covered = node.leases.covers(shard, begun, client.runtime.now());
+        let version = node.client.get_in_call(route, key, value)?;
+        let is_covered = node
+            .leases
+            .covers(shard, begun, client.runtime.now_at_most());
         is_covered.then(|| (version, node.client.poll_turn(context)))
     })
 }

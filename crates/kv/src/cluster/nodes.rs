@@ -15,7 +15,7 @@ use super::routes::Routes;
 use super::{ClusterOptions, Dial};
 use crate::client::{Client, FairLock};
 use crate::error::StoreError;
-use crate::wire::KeyMap;
+use crate::wire::{KeyMap, Route};
 
 /// The reason in the error about a node that does not answer.
 const SILENT: &str = "the node did not answer in time";
@@ -93,8 +93,14 @@ impl Nodes {
     /// The shard of a key.
     #[inline]
     pub fn shard_of(&self, key: &[u8]) -> u32 {
+        self.route(key).shard
+    }
+
+    /// The way to a key, on the node that leads the key's shard.
+    #[inline]
+    pub fn route(&self, key: &[u8]) -> Route {
         let keys = self.keys.get().expect("told at the connect");
-        keys.route(key).shard
+        keys.route(key)
     }
 
     /// Ends the session with the node `name` once no call uses the session.

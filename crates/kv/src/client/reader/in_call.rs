@@ -51,11 +51,17 @@ impl Default for Buffers {
 }
 
 impl Reader {
-    /// A GET that ends in the call, without a future and without a turn. `None`: the answer needs a [`Get`](super::Get).
+    /// A GET of `key`, to which `route` leads, that ends in the call, without a future and without a turn. `None`: the answer needs
+    /// a [`Get`](super::Get).
     #[inline]
-    pub fn get_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
+    pub fn get_in_call(
+        &self,
+        route: Route,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Option<Option<u64>> {
         let start = self.connection.begin_call();
-        let version = self.find_in_call(key, value)?;
+        let version = self.find_by(|| route, key, value)?;
         self.connection.end_call(Call::Read(1), start);
         Some(version)
     }
@@ -64,11 +70,22 @@ impl Reader {
     /// future.
     #[inline(always)]
     pub fn find_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
+        let route = || self.connection.welcome.keys().route(key);
+        self.find_by(route, key, value)
+    }
+
+    #[inline(always)]
+    fn find_by(
+        &self,
+        route: impl FnOnce() -> Route,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Option<Option<u64>> {
         match self.memory.execution {
             Execution::Posted => None,
-            Execution::InCall => self.find_without_future::<false>(key, value),
+            Execution::InCall => self.find_without_future::<false>(route(), key, value),
             Execution::Soon if self.memory.may_read_soon() => {
-                self.find_without_future::<true>(key, value)
+                self.find_without_future::<true>(route(), key, value)
             }
             Execution::Soon => None,
         }
@@ -91,6 +108,7 @@ impl Reader {
     #[inline(never)]
     fn find_without_future<const SOON: bool>(
         &self,
+        Route { shard, hash }: Route,
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Option<Option<u64>> {
@@ -100,7 +118,6 @@ impl Reader {
         {
             return None;
         }
-        let Route { shard, hash } = self.connection.welcome.keys().route(key);
         let index = self.memory.index(shard)?;
         let mut look_up = LookUp::new(self.whole_record(key), hash, index.bits);
         let Buffers { record, bucket } = &mut *self.buffers.borrow_mut();
