@@ -44,12 +44,16 @@ const PROGRAMS: &[&str] = &[
     "--locked",
 ];
 
+/// Whether the tools of the feature `verbs` are there. A missing tool is looked for, and its installation tried, once in a run.
+pub fn has_verbs() -> bool {
+    static HAS_TOOLS: OnceLock<bool> = OnceLock::new();
+    *HAS_TOOLS.get_or_init(|| needs::ensure("verbs").is_ok())
+}
+
 /// One build with the feature takes half the time of two builds, one with it and one without.
 fn with_verbs(arguments: &[&'static str], features: &'static str) -> Vec<&'static str> {
-    // A missing tool is looked for, and its installation tried, once in a run.
-    static HAS_TOOLS: OnceLock<bool> = OnceLock::new();
     let mut arguments = arguments.to_vec();
-    if *HAS_TOOLS.get_or_init(|| needs::ensure("verbs").is_ok()) {
+    if has_verbs() {
         arguments.extend(["--features", features]);
     }
     arguments
