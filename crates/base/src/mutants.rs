@@ -528,6 +528,18 @@ mutants! {
     TokenForgotten in "structures", "rule 3: the next tenure has the results of retried operations";
     /// An operation that is retried takes effect again once its result is not kept.
     ForgottenRetried in "structures", "rule 3: the next tenure has the results of retried operations";
+    /// What a back-end makes durable is not made durable in its mirror before it is applied and acknowledged.
+    MirrorNotAwaited in "structures", "rule 16: what is acknowledged or seen is in the mirror";
+    /// A ticket ends when its record is durable at the back-end, although the mirror may lack it.
+    TicketWithoutMirror in "structures", "rule 16: a ticket waits for the mirror, A1";
+    /// A mirror becomes the back-end while its source can still write to its memory.
+    PromotedUnfenced in "structures", "rule 16: the mirror fences the old back-end before its scan";
+    /// A mirror becomes the back-end while the lease of its source lasts.
+    PromotedEarly in "structures", "rule 16: a promotion waits for the leases of the old back-end";
+    /// A new mirror gets no changes while it is being filled.
+    CopyWithoutLog in "structures", "rule 16: a fuzzy copy, and then the log";
+    /// A back-end that returns as a mirror counts as whole before it was compared.
+    ReturningTaken in "structures", "rule 16: a returning back-end gives up what the other lacks";
 }
 
 #[cfg(feature = "mutants")]

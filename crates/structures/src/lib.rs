@@ -17,6 +17,7 @@ mod backend;
 mod execution;
 mod executor;
 mod frontend;
+mod mirror;
 mod service;
 pub mod shapes;
 mod space;
@@ -25,13 +26,17 @@ mod tenure;
 mod wire;
 
 pub use backend::{
-    Domain, DomainError, DomainPlace, Execute, Grant, HandedOver, Leftover, Medium, PAGE_SIZE,
-    PoolGeometry, Raised, Stopped, StructurePool, Taken, Territory,
+    Copying, Domain, DomainError, DomainPlace, Execute, Grant, HandedOver, Leftover, Medium,
+    Mirror, MirrorLost, PAGE_SIZE, PoolGeometry, Raised, StandingError, Stopped, StructurePool,
+    Taken, Territory,
 };
 pub use executor::Executor;
 pub use frontend::{
     BackEnd, DomainWriter, FRONT_END_COMPLETIONS, FrontEndError, Reader, Served, StageFault,
     Staged, Staging, StructureReader, Ticket, Writer,
+};
+pub use mirror::{
+    AttachError, DetachError, MirrorLink, MirrorServer, PromoteError, Promoted, detach, promote,
 };
 pub use service::{SERVICE_COMPLETIONS, Service, ServiceError};
 pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};
@@ -39,6 +44,7 @@ pub use survey::{SurveyedDomain, survey};
 pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
 pub use wire::{
     BODY_SIZE_MAX, BackEndStat, Chain, Comparison, DomainName, DomainStat, ENTRY_SIZE_MAX, Entries,
-    Entry, EntryFault, Group, HEADER_SIZE, Key, KeyFault, Kind, LogKey, Operation, OperationFault,
-    Pointer, ReaderCounts, Record, RecordFault, RecordHeader, UNIT_SIZE, Verb, record_size,
+    Entry, EntryFault, Group, HEADER_SIZE, Key, KeyFault, Kind, LogKey, MirrorStat, Operation,
+    OperationFault, Pointer, ReaderCounts, Record, RecordFault, RecordHeader, UNIT_SIZE, Verb,
+    record_size,
 };

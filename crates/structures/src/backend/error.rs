@@ -3,6 +3,7 @@
 use stonecast_base::Corruption;
 use stonecast_media::PersistError;
 
+use super::medium::MirrorLost;
 use crate::wire::{EntryFault, RecordFault};
 
 /// The reason why a back-end does not go on with a domain.
@@ -12,6 +13,9 @@ pub enum DomainError {
     /// The medium failed, and the durable content is unknown. The pool has to be closed and recovered.
     #[error(transparent)]
     Persist(#[from] PersistError),
+    /// The mirror is lost. As after [`DomainError::Persist`], the pool has to be closed and recovered.
+    #[error(transparent)]
+    Mirror(#[from] MirrorLost),
     /// Bytes that no crash leaves behind.
     #[error(transparent)]
     Corrupt(#[from] Corruption),

@@ -1,13 +1,37 @@
 //! The pool's bytes, and the plan that makes them durable.
 
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 
-use stonecast_base::{LINE_SIZE, Span};
+use stonecast_base::{LINE_SIZE, Span, mutant};
 use stonecast_media::{DeclaredPlatform, Durability, PersistError, PersistentRegion, Region};
 use stonecast_persist::execute::{Commit, Lending, NoCommit};
 use stonecast_persist::{Persisted, Platform};
 
+use super::error::DomainError;
+use super::standing::{Role, Standing, StandingError};
 use crate::wire::{Entries, Entry, LogKey};
+
+/// Another copy of the pool, as the back-end that fills the copy sees it.
+pub trait Mirror {
+    /// Makes the bytes of `spans`, as the pool holds them, durable in the copy. The calls come one after the other, and each copies what the calls before have
+    /// left out of these places.
+    fn copy<'a>(&'a self, spans: &'a [Span]) -> Copying<'a>;
+}
+
+/// A copy that is being made.
+pub type Copying<'a> = Pin<Box<dyn Future<Output = Result<(), MirrorLost>> + 'a>>;
+
+/// The mirror does not answer any more. Nothing is acknowledged without it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the mirror is lost: {reason}. Nothing is acknowledged without the mirror: bring it back and start the back-end again, or detach it"
+)]
+pub struct MirrorLost {
+    /// The reason, in words.
+    pub reason: String,
+}
 
 /// A pool as the back-end writes it.
 pub struct Medium {
@@ -23,6 +47,8 @@ pub struct Medium {
     lending: Lending,
     /// Whether no front-end of an earlier run can write any more; `None`: none can.
     earlier_writers_are_gone: Option<Rc<dyn Fn() -> bool>>,
+    /// The other copy.
+    mirror: Option<Rc<dyn Mirror>>,
 }
 
 impl Medium {
@@ -48,7 +74,20 @@ impl Medium {
             commit,
             lending,
             earlier_writers_are_gone: None,
+            mirror: None,
         })
+    }
+
+    /// The same medium, of which `mirror` holds a copy: from now on, bytes are durable when they are durable in both.
+    #[must_use]
+    pub fn mirrored_by(mut self, mirror: Rc<dyn Mirror>) -> Self {
+        self.mirror = Some(mirror);
+        self
+    }
+
+    /// Whether a mirror holds a copy.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.mirror.is_some()
     }
 
     /// The same medium, on which front-ends of earlier runs may write to their logs until `are_gone` says that they cannot. Till then these logs are given to
@@ -65,6 +104,26 @@ impl Medium {
         are_gone.is_none_or(|are_gone| are_gone())
     }
 
+    /// Refuses a pool that may not be served as it is.
+    pub(crate) fn check_standing(&self) -> Result<(), StandingError> {
+        let Some(standing) = Standing::read(self.bytes()) else {
+            return Ok(());
+        };
+        let generation = standing.generation;
+        match standing.role {
+            Role::Copying | Role::Mirror => Err(StandingError::IsMirror { generation }),
+            Role::BackEnd if standing.mirror != 0 && !self.is_mirrored() => {
+                Err(StandingError::Bound)
+            }
+            Role::BackEnd => Ok(()),
+        }
+    }
+
+    /// The generation of the back-end among the copies of the pool.
+    pub(crate) fn generation(&self) -> u64 {
+        Standing::read(self.bytes()).map_or(0, |standing| standing.generation)
+    }
+
     /// The description of the memory for front-ends.
     pub(crate) fn lending(&self) -> &Lending {
         &self.lending
@@ -75,8 +134,19 @@ impl Medium {
         &*self.region
     }
 
-    /// Makes `spans` durable.
-    pub(crate) async fn persist(&self, spans: &[Span]) -> Result<Persisted, PersistError> {
+    /// Makes `spans` durable here, and in the mirror if there is one. Both go on at the same time.
+    pub(crate) async fn persist(&self, spans: &[Span]) -> Result<Persisted, DomainError> {
+        let here = self.persist_here(spans);
+        let Some(mirror) = self.mirror.as_ref().filter(|_| !mutant!(MirrorNotAwaited)) else {
+            return Ok(here.await?);
+        };
+        let (persisted, copied) = both(here, mirror.copy(spans)).await;
+        copied?;
+        Ok(persisted?)
+    }
+
+    /// Makes `spans` durable in this copy alone: words about the copy itself.
+    pub(crate) async fn persist_here(&self, spans: &[Span]) -> Result<Persisted, PersistError> {
         self.commit.persist(&*self.region, spans).await
     }
 
@@ -105,4 +175,31 @@ impl Medium {
     pub(super) fn apply(&self, _: &Persisted, entries: &Entries, dirty: &mut Vec<Span>) {
         self.write_entries(entries.iter(), dirty);
     }
+}
+
+/// The results of two futures that go on at the same time.
+async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut one, mut other) = (None, None);
+    std::future::poll_fn(|context| {
+        if one.is_none()
+            && let Poll::Ready(result) = first.as_mut().poll(context)
+        {
+            one = Some(result);
+        }
+        if other.is_none()
+            && let Poll::Ready(result) = second.as_mut().poll(context)
+        {
+            other = Some(result);
+        }
+        match one.is_some() && other.is_some() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    (
+        one.expect("the first has ended"),
+        other.expect("the second has ended"),
+    )
 }

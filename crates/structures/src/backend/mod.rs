@@ -21,12 +21,15 @@ mod error;
 mod hand_over;
 mod medium;
 mod pool;
+mod standing;
 mod territory;
 
 pub(crate) use domain::Gathered;
 pub use domain::{Domain, DomainPlace, Grant, PAGE_SIZE, Taken};
 pub use error::DomainError;
 pub use hand_over::{Execute, HandedOver, Leftover, Raised};
-pub use medium::Medium;
+pub use medium::{Copying, Medium, Mirror, MirrorLost};
 pub use pool::{PoolGeometry, Stopped, StructurePool};
+pub use standing::StandingError;
+pub(crate) use standing::{Role, STANDING, Standing};
 pub use territory::Territory;

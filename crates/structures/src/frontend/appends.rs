@@ -235,10 +235,16 @@ impl Appends {
             state.gathered += 1;
             state.queue.pop_front();
         }
-        if state.gathered >= GATHERED_MAX && state.appender.is_one_sided() {
+        if state.gathered >= GATHERED_MAX && self.is_one_sided(state) {
             self.flush(state)?;
         }
         Ok(())
+    }
+
+    /// Whether records become durable without the back-end. Those of a mirrored pool do not: the back-end has to copy them first.
+    fn is_one_sided(&self, state: &State) -> bool {
+        let is_mirrored = self.back_end.is_mirrored && !mutant!(TicketWithoutMirror);
+        state.appender.is_one_sided() && !is_mirrored
     }
 
     /// Sends the gathered records, without the back-end.
@@ -322,7 +328,7 @@ impl Appends {
                 return Poll::Ready(Err(self.ended()));
             }
             self.fill(&mut state).map_err(|error| self.failure(error))?;
-            let is_one_sided = state.appender.is_one_sided();
+            let is_one_sided = self.is_one_sided(&state);
             match until {
                 Until::Durable(_) | Until::Room if is_one_sided => {
                     self.flush(&mut state)

@@ -52,6 +52,8 @@ pub struct BackEnd {
     memory: RemoteAddress,
     /// The plans by which records become durable.
     pub(super) agreement: LentAgreement,
+    /// Whether records are durable when they are answered, and not before: the pool has a mirror.
+    pub(super) is_mirrored: bool,
     turns: Rc<Turns>,
     retries: Cell<u64>,
 }
@@ -108,13 +110,20 @@ impl BackEnd {
         let talk = Talk::new(endpoint)?;
         let said = talk.endpoint.connect(address, &GREETING.say(b"")).await?;
         GREETING.hear(Side::Server, &said)?;
+        let attached = match talk.ask(Request::Attach).await? {
+            wire::Answer::IsMirror { generation, .. } => {
+                return Err(FrontEndError::IsMirror { generation });
+            }
+            answer => answer,
+        };
         let wire::Answer::Attached {
             geometry: [domains, slab_size, slab_count],
             log_key,
             address,
             rkey,
             lending,
-        } = talk.ask(Request::Attach).await?
+            is_mirrored,
+        } = attached
         else {
             return Err(FrontEndError::Protocol);
         };
@@ -140,6 +149,7 @@ impl BackEnd {
                 rkey: Rkey(rkey),
             },
             agreement,
+            is_mirrored,
             turns: Rc::default(),
             retries: Cell::default(),
         }))

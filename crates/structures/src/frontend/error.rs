@@ -33,6 +33,14 @@ pub enum FrontEndError {
     /// The back-end said something that it never says.
     #[error("the back-end does not keep to the protocol")]
     Protocol,
+    /// The server is a mirror.
+    #[error(
+        "the server is a mirror of generation {generation}, which serves no front-end; connect to its back-end, or promote the mirror if that is gone for good"
+    )]
+    IsMirror {
+        /// The generation of its back-end.
+        generation: u64,
+    },
     /// Another front-end has the tenure of the domain.
     #[error("domain {domain} has a writer: tenure {tenure}")]
     Held {

@@ -21,4 +21,5 @@ pub use reader::Reader;
 pub use served::Served;
 pub use session_writer::Writer;
 pub use structure_reader::StructureReader;
+pub(crate) use talk::{Reply, Talk};
 pub use writer::{DomainWriter, StageFault, Staged, Staging};

@@ -15,7 +15,7 @@ use crate::wire::{Answer, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Requ
 
 /// An answer that may not have come.
 #[derive(Default)]
-pub(super) struct Reply(RefCell<Option<Answer>>);
+pub(crate) struct Reply(RefCell<Option<Answer>>);
 
 impl Reply {
     /// Takes the answer, once.
@@ -25,7 +25,7 @@ impl Reply {
 }
 
 /// The messages of a connection.
-pub(super) struct Talk {
+pub(crate) struct Talk {
     pub endpoint: Endpoint,
     receives: ReceiveBuffers,
     /// Slots that requests are sent from. A slot is used again after as many requests as there are slots, and so after its answer.

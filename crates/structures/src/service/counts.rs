@@ -1,7 +1,7 @@
 //! The counts of a back-end.
 
 use super::Service;
-use crate::wire::{BackEndStat, ReaderCounts};
+use crate::wire::{BackEndStat, MirrorStat, ReaderCounts};
 
 /// Counts since the start of the back-end.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +43,10 @@ impl Service {
                 snapshot_age_ns: oldest.map_or(0, |taken| now.saturating_sub(taken)),
                 ..self.counts.readers
             },
+            mirror: self
+                .mirror
+                .as_ref()
+                .map_or(MirrorStat::default(), |mirror| mirror.stat()),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! One task serves all front-ends. A front-end that is stopped in a write delays the revocation of its own window, and nothing else.
 
 mod counts;
+mod reception;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,34 +16,33 @@ use std::rc::Rc;
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{
     Access, ConnectionEvent, ConnectionRequest, DeviceError, MemoryRegion, Port, QueuePair,
-    ReceiveQueue, Received, Rkey, Runtime, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    Received, Rkey, Runtime,
 };
 use stonecast_media::PersistError;
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::{ExecuteError, LENDING_SIZE};
-use stonecast_session::{
-    AnswerRing, Ended, Ending, Lease, Lessor, Opening, Queues, ReceiveBuffers, Revocations, Side,
-    accept,
-};
+use stonecast_session::{AnswerRing, Ended, Ending, Lease, Lessor, Opening, Revocations};
 
-use crate::backend::{DomainError, Execute, Gathered, Medium, Stopped, StructurePool, Territory};
-use crate::executor::Executor;
-use crate::wire::{
-    Answer, GREETING, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Request, SLABS_MAX,
+use crate::backend::{
+    DomainError, Execute, Gathered, Medium, MirrorLost, StandingError, Stopped, StructurePool,
+    Territory,
 };
+use crate::executor::Executor;
+use crate::mirror::{LINK_SENDS, MirrorLink};
+use crate::wire::{Answer, Request, SLABS_MAX};
 
 use counts::Counts;
+use reception::RECEIVES;
+pub(crate) use reception::{Reception, Taken};
 
-/// Front-ends at a time.
-const FRONT_ENDS_MAX: u32 = 64;
-/// Receive buffers for requests of all front-ends.
-const RECEIVES: u32 = FRONT_ENDS_MAX * REQUESTS_MAX as u32;
 /// Rounds in which arrivals of an ended connection are collected.
 const PUMPS_MAX: u32 = 16;
 /// The longest time between two looks at leases.
 const LOOK_NS: Nanoseconds = 1_000_000;
+/// The same while a mirror is being filled.
+const FILLING_NS: Nanoseconds = 10_000;
 /// Entries of the completion queues that the port of a back-end needs.
-pub const SERVICE_COMPLETIONS: u32 = RECEIVES;
+pub const SERVICE_COMPLETIONS: u32 = RECEIVES + LINK_SENDS;
 
 /// A back-end that serves.
 pub struct Service {
@@ -53,12 +53,12 @@ pub struct Service {
     memory: MemoryRegion,
     /// The description of the memory for front-ends.
     lending: [u8; LENDING_SIZE],
-    srq: SharedReceiveQueue,
-    receives: ReceiveBuffers,
+    reception: Reception,
     revocations: Revocations<Tenancy>,
     front_ends: BTreeMap<QueuePair, FrontEnd>,
     terms: Terms,
     counts: Counts,
+    mirror: Option<Rc<MirrorLink>>,
 }
 
 /// What owners of tenures have to keep to.
@@ -98,6 +98,12 @@ pub enum ServiceError {
     /// The pool is damaged, or its medium failed.
     #[error(transparent)]
     Domain(#[from] DomainError),
+    /// The pool is a mirror, or may not be served without its mirror.
+    #[error(transparent)]
+    Standing(#[from] StandingError),
+    /// The mirror does not answer any more.
+    #[error(transparent)]
+    Mirror(#[from] MirrorLost),
 }
 
 impl Service {
@@ -111,6 +117,7 @@ impl Service {
         medium: Rc<Medium>,
         (address, lease_ns): (&str, Nanoseconds),
     ) -> Result<Self, ServiceError> {
+        medium.check_standing()?;
         let placing = port.device().placing();
         let lending = medium.lending().say(medium.region.means(), placing)?;
         let key = medium.key;
@@ -120,15 +127,7 @@ impl Service {
         let pool = StructurePool::open(medium.clone(), &mut executor).await?;
         let device = port.device();
         let memory = device.register_persistent(medium.region.clone(), Access::NONE)?;
-        let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions {
-            capacity: RECEIVES,
-            multi_packet: None,
-            in_order: false,
-        })?;
-        let region = device.allocate(u64::from(RECEIVES * REQUEST_SIZE_MAX), Access::NONE)?;
-        let receives = ReceiveBuffers::new(region, REQUEST_SIZE_MAX);
-        receives.post_all(&**device, ReceiveQueue::Shared(srq), RECEIVES)?;
-        device.listen(address)?;
+        let reception = Reception::open(&port, address)?;
         let revocations = Revocations::new(port.clone(), runtime.clone(), PUMPS_MAX);
         Ok(Self {
             port,
@@ -137,8 +136,7 @@ impl Service {
             pool,
             memory,
             lending,
-            srq,
-            receives,
+            reception,
             revocations,
             front_ends: BTreeMap::new(),
             terms: Terms {
@@ -146,6 +144,7 @@ impl Service {
                 quota: SLABS_MAX,
             },
             counts: Counts::default(),
+            mirror: None,
         })
     }
 
@@ -156,7 +155,14 @@ impl Service {
         self
     }
 
-    /// Serves until the pool fails. A future that is dropped leaves the pool as a crash does, and the service is to be dropped, too.
+    /// Keeps `mirror` up to date, which holds the copy of the service's medium ([`Medium::mirrored_by`]).
+    #[must_use]
+    pub fn with_mirror(mut self, mirror: Rc<MirrorLink>) -> Self {
+        self.mirror = Some(mirror);
+        self
+    }
+
+    /// Serves until the pool fails, or its mirror is lost. A future that is dropped leaves the pool as a crash does, and the service is to be dropped, too.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -179,56 +185,38 @@ impl Service {
             }
             self.serve(round).await?;
             for arrival in self.revocations.take_untaken() {
-                self.repost(&arrival)?;
+                self.reception.repost(&arrival)?;
             }
             for ended in self.revocations.take_ended() {
                 self.hand_over(ended).await?;
             }
             self.end_silent_leases().await?;
+            if let Some(mirror) = &self.mirror {
+                mirror.go_on(&self.medium).await?;
+            }
+            let is_filling = self
+                .mirror
+                .as_ref()
+                .is_some_and(|mirror| !mirror.is_bound());
+            let look_ns = if is_filling { FILLING_NS } else { LOOK_NS };
             // Either result ends the wait.
-            let _ = self.runtime.within(LOOK_NS, self.port.activity()).await;
+            let _ = self.runtime.within(look_ns, self.port.activity()).await;
         }
     }
 
     /// Accepts a front-end, or tells it the reason for the refusal.
     fn accept(&mut self, request: ConnectionRequest, hello: &[u8]) {
-        let heard = GREETING.hear(Side::Client, hello);
-        let refusal = match heard {
-            Err(mismatch) => Some(mismatch.to_string()),
-            Ok(_) if self.front_ends.len() as u32 >= FRONT_ENDS_MAX => {
-                Some(format!("the back-end has {FRONT_ENDS_MAX} front-ends"))
-            }
-            Ok(_) => None,
-        };
-        if let Some(reason) = refusal {
-            // A front-end that vanished meanwhile needs no answer.
-            let _ = self.port.device().reject(request, &reason);
+        let others = self.front_ends.len();
+        let Some((qp, answers)) = self.reception.accept(request, hello, others) else {
             return;
-        }
-        let accepted = accept(&self.port, request, |making| {
-            let size = AnswerRing::size(REQUESTS_MAX, 0, MESSAGE_SIZE_MAX);
-            let region = making.allocate(size)?;
-            making.queue_pair(Queues {
-                send_capacity: REQUESTS_MAX as u32,
-                receive_capacity: 1,
-                shared_receive_queue: Some(self.srq),
-                windows: true,
-                rnr_retry_count: 1000,
-                rnr_retry_delay_ns: 100_000,
-            })?;
-            let answers = AnswerRing::new(region, REQUESTS_MAX, 0, MESSAGE_SIZE_MAX);
-            let front_end = FrontEnd {
-                answers,
-                reads: None,
-                leases: Vec::new(),
-                snapshot: None,
-            };
-            Ok((GREETING.say(b""), front_end))
-        });
-        // A front-end that could not be accepted has been told the reason.
-        if let Ok((qp, front_end)) = accepted {
-            self.front_ends.insert(qp, front_end);
-        }
+        };
+        let front_end = FrontEnd {
+            answers,
+            reads: None,
+            leases: Vec::new(),
+            snapshot: None,
+        };
+        self.front_ends.insert(qp, front_end);
     }
 
     /// Ends a connection. Its tenures are handed over when their windows are closed.
@@ -308,32 +296,24 @@ impl Service {
         Ok(())
     }
 
-    fn repost(&self, received: &Received) -> Result<(), DeviceError> {
-        let queue = ReceiveQueue::Shared(self.srq);
-        self.receives
-            .post(&**self.port.device(), queue, received.wr_id)
-    }
-
     /// The request in a message. A front-end that sends something else is none.
     fn arrived(
         &mut self,
         received: Received,
     ) -> Result<Option<(QueuePair, Request)>, ServiceError> {
-        let mut message = Vec::new();
-        if received.status == Status::Success {
-            let device = self.port.device();
-            self.receives.copy_out(&**device, &received, &mut message);
-        }
-        self.repost(&received)?;
+        let taken = self.reception.take(&received)?;
         let qp = received.qp;
-        if !self.front_ends.contains_key(&qp) || received.status != Status::Success {
+        if !self.front_ends.contains_key(&qp) {
             return Ok(None);
         }
-        let request = Request::parse(&message);
-        if request.is_none() {
-            self.end(qp);
-        }
-        Ok(request.map(|request| (qp, request)))
+        Ok(match taken {
+            reception::Taken::Request(request) => Some((qp, request)),
+            reception::Taken::Nothing => None,
+            reception::Taken::Nonsense => {
+                self.end(qp);
+                None
+            }
+        })
     }
 
     /// Does the requests that have come, in their order. Records of which notices tell become durable together: one write-back or one sync serves them
@@ -410,6 +390,20 @@ impl Service {
                 Answer::Counted
             }
             Request::Counts => Answer::Counts(self.stat()),
+            Request::Vouch => Answer::Vouched {
+                for_ns: self
+                    .mirror
+                    .as_ref()
+                    .map_or(Nanoseconds::MAX, |mirror| mirror.lease_left()),
+            },
+            Request::Join(_)
+            | Request::Digest { .. }
+            | Request::Settle { .. }
+            | Request::Whole
+            | Request::Renew
+            | Request::Promote => Answer::IsBackEnd {
+                generation: self.medium.generation(),
+            },
         })
     }
 
@@ -435,6 +429,7 @@ impl Service {
             address: memory.address,
             rkey: rkey.0.into(),
             lending: self.lending,
+            is_mirrored: self.mirror.is_some(),
         })
     }
 

@@ -11,6 +11,19 @@ pub struct ReaderCounts {
     pub snapshot_age_ns: u64,
 }
 
+/// The state of the mirror of a back-end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MirrorStat {
+    /// The generation of the back-end; 0: it has no mirror.
+    pub generation: u64,
+    /// Bytes of the pool that a new mirror may lack. With 0 the mirror can become the back-end, and nothing is acknowledged without it.
+    pub bytes_to_copy: u64,
+    /// Batches that were sent to the mirror and are not durable there.
+    pub batches_under_way: u64,
+    /// Nanoseconds since the request that the mirror has answered last, about.
+    pub silent_ns: u64,
+}
+
 /// The state of a back-end. Counts begin with its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackEndStat {
@@ -34,6 +47,8 @@ pub struct BackEndStat {
     pub quota: u64,
     /// Sums over all front-ends, and the age of the oldest snapshot.
     pub readers: ReaderCounts,
+    /// The mirror.
+    pub mirror: MirrorStat,
 }
 
 impl ReaderCounts {
@@ -46,6 +61,27 @@ impl ReaderCounts {
             answers,
             retries,
             snapshot_age_ns,
+        }
+    }
+}
+
+impl MirrorStat {
+    fn words(&self) -> [u64; 4] {
+        [
+            self.generation,
+            self.bytes_to_copy,
+            self.batches_under_way,
+            self.silent_ns,
+        ]
+    }
+
+    fn of_words(words: [u64; 4]) -> Self {
+        let [generation, bytes_to_copy, batches_under_way, silent_ns] = words;
+        Self {
+            generation,
+            bytes_to_copy,
+            batches_under_way,
+            silent_ns,
         }
     }
 }
@@ -63,7 +99,7 @@ impl BackEndStat {
             self.free_slabs,
             self.quota,
         ];
-        [&counts[..], &self.readers.words()].concat()
+        [&counts[..], &self.readers.words(), &self.mirror.words()].concat()
     }
 
     /// `None`: another number of words.
@@ -80,8 +116,9 @@ impl BackEndStat {
                 free_slabs,
                 quota,
             ],
-            readers,
+            rest,
         ) = words.split_first_chunk()?;
+        let (readers, mirror) = rest.split_first_chunk()?;
         Some(Self {
             front_ends,
             domains,
@@ -92,7 +129,8 @@ impl BackEndStat {
             slabs,
             free_slabs,
             quota,
-            readers: ReaderCounts::of_words(readers.try_into().ok()?),
+            readers: ReaderCounts::of_words(*readers),
+            mirror: MirrorStat::of_words(mirror.try_into().ok()?),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Messages of front-ends and back-end: lists of words.
 
+use stonecast_base::{Nanoseconds, Span};
 use stonecast_persist::execute::LENDING_SIZE;
 use stonecast_session::{Greeting, Protocol};
 
@@ -12,7 +13,7 @@ use crate::tenure::{LogArea, Mark};
 pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
     magic: *b"stonstru",
     name: "data structures",
-    version: 4,
+    version: 5,
 });
 /// Bytes of the longest message.
 pub(crate) const MESSAGE_SIZE_MAX: u64 = 4096;
@@ -23,7 +24,25 @@ pub(crate) const REQUESTS_MAX: u64 = 8;
 /// Slabs that an answer names, at most.
 pub(crate) const SLABS_MAX: usize = MESSAGE_SIZE_MAX as usize / 8 - 2;
 
-/// A request of a front-end.
+/// Places of a request, at most.
+pub(crate) const SPANS_MAX: usize = 7;
+
+/// A back-end that asks for a place as the source of a mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// Names the pool.
+    pub uuid: u128,
+    /// Seed of the tags of its records.
+    pub key: u64,
+    /// The generation of the back-end.
+    pub generation: u64,
+    /// Bytes of the pool.
+    pub size: u64,
+    /// For so long after a message of the back-end the mirror becomes no back-end.
+    pub lease_ns: Nanoseconds,
+}
+
+/// A request of a front-end, or of a back-end to its mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// A window to read the pool.
@@ -46,6 +65,20 @@ pub(crate) enum Request {
     Count { readers: ReaderCounts },
     /// The state of the back-end, for people.
     Counts,
+    /// How long the asked server is the back-end for certain. A front-end of a mirrored pool asks.
+    Vouch,
+    /// To a mirror: the place of its source.
+    Join(Source),
+    /// To a mirror: a digest of its bytes.
+    Digest { span: Span },
+    /// To a mirror: bytes have come, and are to be made durable. Places without bytes are none.
+    Settle { spans: [Span; SPANS_MAX] },
+    /// To a mirror: everything was copied, and the back-end acknowledges nothing without the mirror.
+    Whole,
+    /// To a mirror: the back-end goes on.
+    Renew,
+    /// To a mirror: become the back-end.
+    Promote,
 }
 
 /// An answer of a back-end.
@@ -59,6 +92,8 @@ pub(crate) enum Answer {
         rkey: u64,
         /// The plans of both sides.
         lending: [u8; LENDING_SIZE],
+        /// Whether the pool has a mirror: records are durable when they are answered.
+        is_mirrored: bool,
     },
     Created {
         domain: u32,
@@ -96,6 +131,41 @@ pub(crate) enum Answer {
     /// The counts were added.
     Counted,
     Counts(BackEndStat),
+    /// The server was the back-end when it answered, and is it for so long.
+    Vouched {
+        for_ns: Nanoseconds,
+    },
+    /// Of a mirror: a window on its memory.
+    Joined {
+        uuid: u128,
+        is_whole: bool,
+        address: u64,
+        rkey: u64,
+        lending: [u8; LENDING_SIZE],
+    },
+    /// Of a mirror: the digest.
+    Digest {
+        digest: u128,
+    },
+    /// Of a mirror: done.
+    Settled,
+    /// The server is a mirror, and serves no front-end.
+    IsMirror {
+        generation: u64,
+        is_whole: bool,
+    },
+    /// The server is a back-end of this generation, or was one and knows of no later.
+    IsBackEnd {
+        generation: u64,
+    },
+    /// The pool of the mirror holds something else.
+    Foreign,
+    /// Not now: ask again after so long.
+    Later {
+        wait_ns: Nanoseconds,
+    },
+    /// Of a mirror: it lacks a part of the pool, and cannot become the back-end.
+    NotWhole,
 }
 
 /// The state of a lock domain, as its back-end sees it.
@@ -129,6 +199,33 @@ impl DomainStat {
     }
 }
 
+impl Source {
+    fn words(&self) -> [u64; 6] {
+        let Self {
+            uuid,
+            key,
+            generation,
+            size,
+            lease_ns,
+        } = *self;
+        let [low, high] = halves(uuid);
+        [low, high, key, generation, size, lease_ns]
+    }
+
+    fn of_words(words: &[u64]) -> Option<Self> {
+        let &[low, high, key, generation, size, lease_ns] = words else {
+            return None;
+        };
+        Some(Self {
+            uuid: whole([low, high]),
+            key,
+            generation,
+            size,
+            lease_ns,
+        })
+    }
+}
+
 impl Request {
     pub fn encode(self) -> Vec<u8> {
         bytes(&match self {
@@ -142,13 +239,33 @@ impl Request {
             Self::Stat { domain } => [8, domain.into()],
             Self::Count { readers } => return bytes(&[&[9, 0][..], &readers.words()].concat()),
             Self::Counts => [10, 0],
+            Self::Vouch => [11, 0],
+            Self::Join(source) => return bytes(&[&[12, 0][..], &source.words()].concat()),
+            Self::Digest { span } => return bytes(&[13, 0, span.offset, span.size]),
+            Self::Settle { spans } => {
+                let spans = spans.iter().flat_map(|span| [span.offset, span.size]);
+                return bytes(&[14, 0].into_iter().chain(spans).collect::<Vec<_>>());
+            }
+            Self::Whole => [15, 0],
+            Self::Renew => [16, 0],
+            Self::Promote => [17, 0],
         })
     }
 
     /// The domain that the request is about.
     pub fn domain(self) -> Option<u32> {
         match self {
-            Self::Attach | Self::CreateDomain { .. } | Self::Count { .. } | Self::Counts => None,
+            Self::Attach
+            | Self::CreateDomain { .. }
+            | Self::Count { .. }
+            | Self::Counts
+            | Self::Vouch
+            | Self::Join(_)
+            | Self::Digest { .. }
+            | Self::Settle { .. }
+            | Self::Whole
+            | Self::Renew
+            | Self::Promote => None,
             Self::GiveSlab { domain }
             | Self::Slabs { domain }
             | Self::Lease { domain }
@@ -169,6 +286,22 @@ impl Request {
             let readers = ReaderCounts::of_words([answers, retries, age]);
             return Some(Self::Count { readers });
         }
+        match *words {
+            [12, 0, ref source @ ..] => return Source::of_words(source).map(Self::Join),
+            [13, 0, offset, size] => {
+                let span = Span { offset, size };
+                return Some(Self::Digest { span });
+            }
+            [14, 0, ref places @ ..] => {
+                let (places, []) = places.as_chunks::<2>() else {
+                    return None;
+                };
+                let places: &[[u64; 2]; SPANS_MAX] = places.try_into().ok()?;
+                let spans = places.map(|[offset, size]| Span { offset, size });
+                return Some(Self::Settle { spans });
+            }
+            _ => {}
+        }
         let [verb, domain] = *words else {
             return None;
         };
@@ -182,6 +315,10 @@ impl Request {
             7 => Self::Release { domain },
             8 => Self::Stat { domain },
             10 => Self::Counts,
+            11 => Self::Vouch,
+            15 => Self::Whole,
+            16 => Self::Renew,
+            17 => Self::Promote,
             _ => return None,
         })
     }
@@ -196,10 +333,12 @@ impl Answer {
                 address,
                 rkey,
                 lending,
+                is_mirrored,
             } => {
                 let lending = words(lending).expect("a description is two words");
-                let rest = [1, *domains, *size, *count, *log_key, *address, *rkey];
-                [&rest[..], &lending].concat()
+                let sizes = [*domains, *size, *count];
+                let rest = [*log_key, *address, *rkey, (*is_mirrored).into()];
+                [&[1], &sizes[..], &rest, &lending].concat()
             }
             Self::Created { domain } => vec![2, (*domain).into()],
             Self::Slabs { slabs } => [&[3][..], slabs].concat(),
@@ -235,6 +374,31 @@ impl Answer {
             Self::Stat(stat) => [&[13][..], &stat.words()].concat(),
             Self::Counted => vec![14],
             Self::Counts(stat) => [&[15][..], &stat.words()].concat(),
+            Self::Vouched { for_ns } => vec![16, *for_ns],
+            Self::Joined {
+                uuid,
+                is_whole,
+                address,
+                rkey,
+                lending,
+            } => {
+                let [low, high] = halves(*uuid);
+                let first = [17, low, high, (*is_whole).into(), *address, *rkey];
+                return [bytes(&first), lending.to_vec()].concat();
+            }
+            Self::Digest { digest } => {
+                let [low, high] = halves(*digest);
+                vec![18, low, high]
+            }
+            Self::Settled => vec![19],
+            Self::IsMirror {
+                generation,
+                is_whole,
+            } => vec![20, *generation, (*is_whole).into()],
+            Self::IsBackEnd { generation } => vec![21, *generation],
+            Self::Foreign => vec![22],
+            Self::Later { wait_ns } => vec![23, *wait_ns],
+            Self::NotWhole => vec![24],
         };
         bytes(&words)
     }
@@ -250,6 +414,7 @@ impl Answer {
                 log_key,
                 address,
                 rkey,
+                is_mirrored @ 0..2,
                 ref lending @ ..,
             ] => Self::Attached {
                 geometry: [domains, size, count],
@@ -257,6 +422,7 @@ impl Answer {
                 address,
                 rkey,
                 lending: bytes(lending).try_into().ok()?,
+                is_mirrored: is_mirrored == 1,
             },
             [2, domain] => Self::Created {
                 domain: domain.try_into().ok()?,
@@ -315,9 +481,45 @@ impl Answer {
             }),
             [14] => Self::Counted,
             [15, ref stat @ ..] => Self::Counts(BackEndStat::of_words(stat)?),
+            [16, for_ns] => Self::Vouched { for_ns },
+            [
+                17,
+                low,
+                high,
+                is_whole @ 0..2,
+                address,
+                rkey,
+                ref lending @ ..,
+            ] => Self::Joined {
+                uuid: whole([low, high]),
+                is_whole: is_whole == 1,
+                address,
+                rkey,
+                lending: bytes(lending).try_into().ok()?,
+            },
+            [18, low, high] => Self::Digest {
+                digest: whole([low, high]),
+            },
+            [19] => Self::Settled,
+            [20, generation, is_whole @ 0..2] => Self::IsMirror {
+                generation,
+                is_whole: is_whole == 1,
+            },
+            [21, generation] => Self::IsBackEnd { generation },
+            [22] => Self::Foreign,
+            [23, wait_ns] => Self::Later { wait_ns },
+            [24] => Self::NotWhole,
             _ => return None,
         })
     }
+}
+
+fn halves(number: u128) -> [u64; 2] {
+    [number as u64, (number >> 64) as u64]
+}
+
+fn whole([low, high]: [u64; 2]) -> u128 {
+    u128::from(low) | u128::from(high) << 64
 }
 
 fn bytes(words: &[u64]) -> Vec<u8> {
@@ -336,6 +538,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::MirrorStat;
 
     #[test]
     fn messages_are_read_as_they_were_written() {
@@ -355,6 +558,23 @@ mod tests {
                 readers: ReaderCounts::of_words([1, 2, 3]),
             },
             Request::Counts,
+            Request::Vouch,
+            Request::Join(Source {
+                uuid: 1 << 70 | 2,
+                key: 3,
+                generation: 4,
+                size: 5,
+                lease_ns: 6,
+            }),
+            Request::Digest {
+                span: Span::new(1, 2),
+            },
+            Request::Settle {
+                spans: [Span::new(64, 8); SPANS_MAX],
+            },
+            Request::Whole,
+            Request::Renew,
+            Request::Promote,
         ] {
             assert_eq!(Request::parse(&request.encode()), Some(request));
         }
@@ -372,7 +592,28 @@ mod tests {
                 address: 5,
                 rkey: 6,
                 lending: [7; LENDING_SIZE],
+                is_mirrored: true,
             },
+            Answer::Vouched { for_ns: 1 },
+            Answer::Joined {
+                uuid: 1 << 100 | 2,
+                is_whole: true,
+                address: 3,
+                rkey: 4,
+                lending: [5; LENDING_SIZE],
+            },
+            Answer::Digest {
+                digest: 3 << 90 | 4,
+            },
+            Answer::Settled,
+            Answer::IsMirror {
+                generation: 2,
+                is_whole: true,
+            },
+            Answer::IsBackEnd { generation: 3 },
+            Answer::Foreign,
+            Answer::Later { wait_ns: 4 },
+            Answer::NotWhole,
             Answer::Created { domain },
             Answer::Slabs { slabs: vec![7, 8] },
             Answer::Granted {
@@ -413,6 +654,12 @@ mod tests {
                 free_slabs: 8,
                 quota: 9,
                 readers: ReaderCounts::of_words([10, 11, 12]),
+                mirror: MirrorStat {
+                    generation: 13,
+                    bytes_to_copy: 14,
+                    batches_under_way: 15,
+                    silent_ns: 16,
+                },
             }),
         ] {
             assert_eq!(Answer::parse(&answer.encode()), Some(answer));

@@ -9,13 +9,14 @@ mod operation;
 mod pointer;
 mod record;
 
-pub use counts::{BackEndStat, ReaderCounts};
+pub use counts::{BackEndStat, MirrorStat, ReaderCounts};
 pub(crate) use entry::parse as parse_entries;
 pub use entry::{ENTRY_SIZE_MAX, Entries, Entry, EntryFault};
 pub use key::{Key, KeyFault};
 pub use message::DomainStat;
 pub(crate) use message::{
     Answer, GREETING, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Request, SLABS_MAX,
+    SPANS_MAX, Source,
 };
 pub use name::DomainName;
 pub(crate) use name::NAME_SIZE;

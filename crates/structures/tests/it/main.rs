@@ -7,6 +7,7 @@ mod flaws;
 mod golden;
 #[path = "../../../log/tests/it/memory.rs"]
 mod memory;
+mod mirrors;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod pool;

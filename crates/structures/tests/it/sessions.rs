@@ -21,7 +21,7 @@ use stonecast_structures::{
     Writer,
 };
 
-const GEOMETRY: PoolGeometry = PoolGeometry {
+pub const GEOMETRY: PoolGeometry = PoolGeometry {
     domains: 4,
     slab_size: 1 << 16,
     slab_count: 12,
@@ -29,9 +29,9 @@ const GEOMETRY: PoolGeometry = PoolGeometry {
 const ADDRESS: &str = "sim:back-end";
 pub const LEASE_NS: u64 = 50_000_000;
 /// A platform without a plan that spares the back-end.
-const ANSWERED: DeclaredPlatform = platform(PersistenceDomain::Dmp, Ddio::On);
+pub const ANSWERED: DeclaredPlatform = platform(PersistenceDomain::Dmp, Ddio::On);
 /// Every platform on which something survives a power cut.
-const PLATFORMS: [DeclaredPlatform; 5] = [
+pub const PLATFORMS: [DeclaredPlatform; 5] = [
     ANSWERED,
     platform(PersistenceDomain::PageFile, Ddio::On),
     platform(PersistenceDomain::Dmp, Ddio::Off),
