@@ -536,6 +536,8 @@ mutants! {
     PromotedUnfenced in "structures", "rule 16: the mirror fences the old back-end before its scan";
     /// A mirror becomes the back-end while the lease of its source lasts.
     PromotedEarly in "structures", "rule 16: a promotion waits for the leases of the old back-end";
+    /// A reader takes the memory of a back-end for the latest after its mirror may have taken its place.
+    ReaderLeaseIgnored in "structures", "rule 16: readers of the old back-end hold leases";
     /// A new mirror gets no changes while it is being filled.
     CopyWithoutLog in "structures", "rule 16: a fuzzy copy, and then the log";
     /// A back-end that returns as a mirror counts as whole before it was compared.

@@ -99,7 +99,7 @@ impl Medium {
     }
 
     /// Whether no front-end of an earlier run can write any more.
-    pub(super) fn earlier_writers_are_gone(&self) -> bool {
+    pub(crate) fn earlier_writers_are_gone(&self) -> bool {
         let are_gone = self.earlier_writers_are_gone.as_ref();
         are_gone.is_none_or(|are_gone| are_gone())
     }

@@ -243,7 +243,7 @@ impl Appends {
 
     /// Whether records become durable without the back-end. Those of a mirrored pool do not: the back-end has to copy them first.
     fn is_one_sided(&self, state: &State) -> bool {
-        let is_mirrored = self.back_end.is_mirrored && !mutant!(TicketWithoutMirror);
+        let is_mirrored = self.back_end.vouching.is_some() && !mutant!(TicketWithoutMirror);
         state.appender.is_one_sided() && !is_mirrored
     }
 

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
-use stonecast_base::Span;
+use stonecast_base::{Nanoseconds, Span, mutant};
 use stonecast_fabric::{
-    DeviceError, LocalSpan, MemoryRegion, Port, ReadInto, RemoteAddress, Rkey, Status,
+    DeviceError, LocalSpan, MemoryRegion, Port, ReadInto, RemoteAddress, Rkey, Runtime, Status,
 };
 use stonecast_media::Durability;
 use stonecast_persist::execute::LentAgreement;
@@ -52,10 +52,24 @@ pub struct BackEnd {
     memory: RemoteAddress,
     /// The plans by which records become durable.
     pub(super) agreement: LentAgreement,
-    /// Whether records are durable when they are answered, and not before: the pool has a mirror.
-    pub(super) is_mirrored: bool,
+    /// The word of the back-end of a pool with a mirror that it is the back-end. Records of such a pool are durable when they are answered, and not before.
+    pub(super) vouching: Option<Vouching>,
     turns: Rc<Turns>,
     retries: Cell<u64>,
+}
+
+/// The word of a back-end that nobody has taken its place.
+#[derive(Default)]
+pub(super) struct Vouching {
+    clock: RefCell<Option<Rc<dyn Runtime>>>,
+    /// By the clock.
+    until: Cell<Nanoseconds>,
+}
+
+impl Vouching {
+    fn now(&self) -> Option<Nanoseconds> {
+        self.clock.borrow().as_ref().map(|clock| clock.now())
+    }
 }
 
 /// The memory for READs in transit serves one call at a time.
@@ -149,7 +163,7 @@ impl BackEnd {
                 rkey: Rkey(rkey),
             },
             agreement,
-            is_mirrored,
+            vouching: is_mirrored.then(Vouching::default),
             turns: Rc::default(),
             retries: Cell::default(),
         }))
@@ -219,7 +233,39 @@ impl BackEnd {
                 into,
             })
             .collect();
-        self.read_into(&mut reads).await
+        self.read_into(&mut reads).await?;
+        self.vouch().await
+    }
+
+    /// Lets the front-end remember for how long the back-end of a mirrored pool has vouched for what is read. Without a clock each read asks the back-end.
+    pub fn keep_time(&self, clock: Rc<dyn Runtime>) {
+        if let Some(vouching) = &self.vouching {
+            vouching.clock.replace(Some(clock));
+        }
+    }
+
+    /// Makes sure that the back-end was the back-end when the bytes of earlier reads were read: its mirror may have taken its place, while its memory stays as it was.
+    pub(super) async fn vouch(&self) -> Result<(), FrontEndError> {
+        let Some(vouching) = self
+            .vouching
+            .as_ref()
+            .filter(|_| !mutant!(ReaderLeaseIgnored))
+        else {
+            return Ok(());
+        };
+        let now = vouching.now();
+        if now.is_some_and(|now| now < vouching.until.get()) {
+            return Ok(());
+        }
+        match self.talk.ask(Request::Vouch).await? {
+            wire::Answer::Vouched { for_ns: 0 } => Err(FrontEndError::Gone),
+            wire::Answer::Vouched { for_ns } => {
+                let until = now.map_or(0, |now| now.saturating_add(for_ns));
+                vouching.until.set(until);
+                Ok(())
+            }
+            _ => Err(FrontEndError::Protocol),
+        }
     }
 
     /// Reads in the call, if the device can at this moment. The caller lets others run now and then ([`Port::take_turn`]).
@@ -340,6 +386,7 @@ impl BackEnd {
         };
         cache.give_spare_back(bytes);
         self.port().take_turn().await;
+        self.vouch().await?;
         Ok(ended)
     }
 

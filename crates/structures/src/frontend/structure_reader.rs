@@ -115,6 +115,7 @@ impl StructureReader {
             }
             let found = found.map(read);
             self.reader.back_end.port().take_turn().await;
+            self.reader.back_end.vouch().await?;
             return Ok(found);
         }
         let find = |structure: &Structure| structure.find(key).expect("a structure with keys");
@@ -207,6 +208,7 @@ impl StructureReader {
         let (table, in_call) = (self.table(), &mut self.in_call);
         if let Some(page) = in_call.page(&self.reader, &self.structure, (table, seek)) {
             self.reader.back_end.port().take_turn().await;
+            self.reader.back_end.vouch().await?;
             return Ok(page);
         }
         let page = |structure: &Structure| structure.page(seek.clone()).expect("an order of keys");

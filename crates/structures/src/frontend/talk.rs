@@ -2,13 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 use stonecast_fabric::{
     ConnectionEvent, DeviceError, LocalSpan, MemoryRegion, Operation as Verbs, Port, ReceiveQueue,
     Status,
 };
-use stonecast_session::{Endpoint, ReceiveBuffers};
+use stonecast_session::{Endpoint, Listener, ReceiveBuffers};
 
 use super::error::FrontEndError;
 use crate::wire::{Answer, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Request};
@@ -33,6 +35,8 @@ pub(crate) struct Talk {
     sent: Cell<u64>,
     /// Requests without an answer, oldest first.
     waiting: RefCell<VecDeque<Rc<Reply>>>,
+    /// Tasks that wait for answers, which another task may hear.
+    asking: RefCell<Vec<Waker>>,
     /// The reason why nothing more is heard.
     end: RefCell<Option<Silence>>,
 }
@@ -66,6 +70,7 @@ impl Talk {
             sent_from,
             sent: Cell::default(),
             waiting: RefCell::default(),
+            asking: RefCell::default(),
             end: RefCell::default(),
         })
     }
@@ -125,18 +130,32 @@ impl Talk {
 
     /// Asks, and waits for the answer.
     pub async fn ask(&self, request: Request) -> Result<Answer, FrontEndError> {
-        let mut asked = None;
-        loop {
-            self.hear()?;
-            if let Some(answer) = asked.as_ref().and_then(|reply: &Rc<Reply>| reply.take()) {
-                return Ok(answer);
+        let mut asked: Option<Rc<Reply>> = None;
+        let mut listener = Listener::new(self.endpoint.inbox());
+        poll_fn(|context| {
+            self.forget(context.waker());
+            loop {
+                self.hear()?;
+                if let Some(answer) = asked.as_ref().and_then(|reply| reply.take()) {
+                    return Poll::Ready(Ok(answer));
+                }
+                self.check()?;
+                if asked.is_none() {
+                    asked = self.send(request)?;
+                }
+                if listener.poll_activity(context).is_pending() {
+                    // Another task may hear the answer.
+                    self.asking.borrow_mut().push(context.waker().clone());
+                    return Poll::Pending;
+                }
             }
-            self.check()?;
-            if asked.is_none() {
-                asked = self.send(request)?;
-            }
-            self.endpoint.inbox().activity().await;
-        }
+        })
+        .await
+    }
+
+    fn forget(&self, waker: &Waker) {
+        let mut asking = self.asking.borrow_mut();
+        asking.retain(|known| !known.will_wake(waker));
     }
 
     /// Hands answers that have come to their requests.
@@ -145,6 +164,7 @@ impl Talk {
             return Ok(());
         }
         let inbox = self.endpoint.inbox();
+        let has_any = inbox.has_activity();
         let mut silence = None;
         while let Some(received) = inbox.take_received() {
             if received.status != Status::Success {
@@ -169,6 +189,9 @@ impl Talk {
             }
         }
         *self.end.borrow_mut() = silence;
+        if has_any {
+            self.asking.take().into_iter().for_each(Waker::wake);
+        }
         Ok(())
     }
 

@@ -69,10 +69,12 @@ pub struct Promoted {
     pub content: u128,
     /// Seed of the tags of records.
     pub key: LogKey,
+    /// Whether the back-end acknowledges nothing without a mirror of its own.
+    pub is_bound: bool,
 }
 
 impl Promoted {
-    /// The content of a pool that was a mirror and is the back-end's; `None`: the pool has content of its own.
+    /// The content of a pool that has had another copy and is the back-end's; `None`: the pool is a mirror, or has content of its own.
     pub fn of(region: &dyn stonecast_media::Region) -> Option<Self> {
         let standing = Standing::read(region)?;
         (standing.role == Role::BackEnd).then(|| Self::by(&standing))
@@ -83,6 +85,7 @@ impl Promoted {
             generation: standing.generation,
             content: standing.content,
             key: LogKey(standing.key),
+            is_bound: standing.mirror != 0,
         }
     }
 }
@@ -312,9 +315,10 @@ impl MirrorServer {
     /// What stands in the way of a change of the source: its connection, or writes of an earlier one.
     fn obstacle(&mut self) -> Option<Answer> {
         let is_ending = self.revocations.under_way() > 0 || self.revocations.leases_to_come() > 0;
+        let may_be_written = self.is_unquiesced || !self.medium.earlier_writers_are_gone();
         if let Some(source) = self.source() {
             self.end(source);
-        } else if !is_ending && !self.is_unquiesced {
+        } else if !is_ending && !may_be_written {
             return None;
         }
         Some(Answer::Later { wait_ns: PAUSE_NS })

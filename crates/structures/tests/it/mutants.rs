@@ -4,6 +4,7 @@ use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
 use crate::domain::{histories, pools, rules, structures};
+use crate::mirrors::promotions;
 use crate::sessions;
 use crate::shapes::{domains as several, maps};
 use crate::staleness;
@@ -48,6 +49,34 @@ fn every_seeded_bug_of_structures_is_found() {
             (
                 Mutant::GapNotReported,
                 rules::damage_below_the_durable_horizon_is_reported_with_its_place,
+            ),
+            (
+                Mutant::MirrorNotAwaited,
+                promotions::a_back_end_that_is_gone_for_good_leaves_every_acknowledged_operation_to_its_mirror,
+            ),
+            (
+                Mutant::TicketWithoutMirror,
+                promotions::a_back_end_that_is_gone_for_good_leaves_every_acknowledged_operation_to_its_mirror,
+            ),
+            (
+                Mutant::PromotedUnfenced,
+                promotions::a_back_end_that_does_not_notice_its_end_acknowledges_nothing_more,
+            ),
+            (
+                Mutant::PromotedEarly,
+                promotions::a_mirror_becomes_no_back_end_while_its_back_end_lives_or_its_lease_lasts,
+            ),
+            (
+                Mutant::ReaderLeaseIgnored,
+                promotions::a_reader_of_a_back_end_that_stands_still_takes_no_old_value_for_the_latest,
+            ),
+            (
+                Mutant::CopyWithoutLog,
+                promotions::a_mirror_that_was_filled_while_a_writer_worked_has_everything,
+            ),
+            (
+                Mutant::ReturningTaken,
+                promotions::an_old_back_end_returns_as_the_mirror_of_its_successor_and_may_succeed_it,
             ),
             (Mutant::WordNotRaised, domains),
             (Mutant::ScannedNotSettled, domains),

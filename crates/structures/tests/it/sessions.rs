@@ -646,14 +646,14 @@ fn strangers_on_the_control_channel_disturb_nobody() {
         let (notify, release, slab) = (words([6, 0]), words([7, 0]), words([3, 0]));
         let (nowhere, unknown) = (words([5, 99]), words([6, u64::MAX]));
         let asked: [&[u8]; 4] = [&notify, &release, &slab, &nowhere];
-        stranger(&scene, 4, &asked).await.expect("it is accepted");
+        stranger(&scene, 5, &asked).await.expect("it is accepted");
         for garbage in [&b""[..], b"x", &[0xff; 16], &[7; 64], &unknown] {
-            stranger(&scene, 4, &[garbage])
+            stranger(&scene, 5, &[garbage])
                 .await
                 .expect("it is accepted");
         }
-        let refused = stranger(&scene, 5, &[]).await.unwrap_err();
-        let words = "the client speaks protocol version 5 of data structures, the server version 4";
+        let refused = stranger(&scene, 6, &[]).await.unwrap_err();
+        let words = "the client speaks protocol version 6 of data structures, the server version 5";
         assert!(refused.to_string().starts_with(words), "{refused}");
         insert(&mut writer, table, 1).await;
         writer.publish().await.expect("the tenure lasts");

@@ -43,7 +43,7 @@ fn lose(platform: DeclaredPlatform, seed: u64) -> u64 {
         pair.rest(random.random_range(0..2_000_000)).await;
         let told = work.told.get();
         pair.kill(&pair.first);
-        if seed % 4 == 0 {
+        if seed.is_multiple_of(4) {
             pair.cut_power(&pair.second);
             pair.serve_mirror(&pair.second);
         }
@@ -108,7 +108,7 @@ pub fn an_old_back_end_returns_as_the_mirror_of_its_successor_and_may_succeed_it
             pair.serve_mirror(&pair.first);
             let served = pair.serve(&pair.second, Some(&pair.first)).await;
             served.expect("the first pool is of an earlier generation");
-            if seed % 2 == 0 {
+            if seed.is_multiple_of(2) {
                 let (_process, second) = pair.front_end(&pair.second).await;
                 let mirror = second.counts().await.expect("it serves").mirror;
                 assert!(mirror.bytes_to_copy > 0, "{mirror:?}");
@@ -202,6 +202,41 @@ pub fn a_back_end_that_does_not_notice_its_end_acknowledges_nothing_more() {
             let publishing = writer.publish();
             let published = process.runtime().within(100_000_000, publishing).await;
             assert!(!matches!(published, Ok(Ok(()))), "{platform:?}");
+        });
+    }
+}
+
+/// Needs readers to ask the back-end again when its word is over: the processor of the old back-end stands still, its NIC serves READs, and its memory stays as it was.
+#[test]
+pub fn a_reader_of_a_back_end_that_stands_still_takes_no_old_value_for_the_latest() {
+    for seed in 0..3 {
+        let pair = Pair::new([ANSWERED; 2], seed);
+        let world = pair.world.clone();
+        world.block_on(async move {
+            pair.begin().await;
+            let (process, front_end) = pair.front_end(&pair.first).await;
+            front_end.keep_time(process.runtime());
+            let work = Work::begin(&process, &front_end, StructureKind::BTree).await;
+            pair.rest(300_000).await;
+            let told = work.told.get();
+            let before = keys(&front_end, work.domain, work.structure, told).await;
+            assert_eq!(before.len() as u64, told);
+            pair.first.process.borrow().pause(50 * MIRROR_LEASE_NS);
+            pair.promote(&pair.second).await;
+            let (process, second) = pair.front_end(&pair.second).await;
+            let writer = pair.writer(&second, work.domain).await;
+            work.go_on(&process, writer);
+            pair.rest(300_000).await;
+            let looking = keys(&front_end, work.domain, work.structure, told + 1);
+            let seen = process
+                .runtime()
+                .within(100 * MIRROR_LEASE_NS, looking)
+                .await;
+            assert!(
+                seen.is_err(),
+                "seed {seed}: {:?}",
+                seen.map(|keys| keys.len())
+            );
         });
     }
 }
