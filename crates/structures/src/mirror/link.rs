@@ -34,8 +34,6 @@ use crate::wire::{Answer, GREETING, MirrorStat, REQUESTS_MAX, Request, SPANS_MAX
 pub(crate) const LINK_SENDS: u32 = 64;
 /// Batches under way, at most. Requests of other kinds find a slot beside them.
 const BATCHES_MAX: u64 = 4;
-/// Pieces that are compared in one round of the service.
-const PIECES_MAX: usize = 4;
 /// The pause before a mirror is asked again that has something to end first.
 const PAUSE_NS: Nanoseconds = 1_000_000;
 /// The lease is asked for again when this part of it is over.
@@ -209,10 +207,9 @@ impl MirrorLink {
         if self.is_bound() {
             return Ok(());
         }
-        for _ in 0..PIECES_MAX {
-            if self.compared.get() < self.bytes.size() {
-                self.compare().await?;
-            }
+        // Front-ends wait for one piece at most.
+        if self.compared.get() < self.bytes.size() {
+            self.compare().await?;
         }
         if self.compared.get() == self.bytes.size() {
             // The mirror may become the back-end from its last word on. By then this side acknowledges nothing without it, whatever happens.
