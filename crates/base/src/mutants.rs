@@ -35,9 +35,10 @@ macro_rules! mutants {
             }
 
             /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider,
-            /// `clocks` for the clocks of providers, `kv/batches` for several keys at once, `kv/expiry` for keys that expire, `power` for the ends of simulated machines, `kv/cluster` for the store
-            /// in a cluster, `persist/append` for the two sides of durable appends, `replication/machines` for rules that
-            /// the world of replication seldom shows.
+            /// `clocks` for the clocks of providers, `kv/backup` for backups of a serving pool, `kv/batches` for
+            /// several keys at once, `kv/expiry` for keys that expire, `power` for the ends of simulated machines,
+            /// `kv/cluster` for the store in a cluster, `persist/append` for the two sides of durable appends,
+            /// `replication/machines` for rules that the world of replication seldom shows.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
             }
@@ -152,6 +153,16 @@ mutants! {
     BatchBesideItsCause in "kv/batches", "a batch is done as expected";
     /// The outcome of a batch is not remembered.
     BatchOutcomeForgotten in "kv/batches", "a write is done once";
+    /// A server does not keep the records that later writes replace under a hold.
+    ReplacedNotKept in "kv/backup", "a backup is the state at one version";
+    /// A server does not keep the records of keys that expire under a hold.
+    ExpiredNotKept in "kv/backup", "a backup is the state at one version";
+    /// A segment is freed while a backup has to read kept records there.
+    KeptNotWaitedFor in "kv/backup", "a backup is the state at one version";
+    /// A version is held in the middle of a batch, whose writes are decided and not visible.
+    HoldInsideBatch in "kv/backup", "a backup is the state at one version";
+    /// A backup takes records that are later than its version.
+    LaterInHold in "kv/backup", "a backup is the state at one version";
     /// A reader returns keys whatever their expiry.
     ExpiryIgnoredByReader in "kv/expiry", "an expired key is absent";
     /// A client carries the server's time forward as if no clock drifted.

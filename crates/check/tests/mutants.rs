@@ -30,13 +30,14 @@ const CONTROL_MIN: u64 = 500;
 const HERE: [&str; 5] = ["fabric-sim", "kv", "log", "persist", "session"];
 /// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of
 /// `appends` and `power`, tests of `member` those of `clocks`.
-const ELSEWHERE: [&str; 19] = [
+const ELSEWHERE: [&str; 20] = [
     "append-log",
     "appends",
     "backup",
     "clocks",
     "cluster",
     "fabric-shm",
+    "kv/backup",
     "kv/batches",
     "kv/cluster",
     "kv/expiry",

@@ -147,6 +147,27 @@ pub enum StoreError {
         "the server is of a cluster, which takes no batches; nothing was done. Use a server that is alone, or write one key at a time"
     )]
     NoBatch,
+    /// The server cannot keep what a backup has to read.
+    #[error("the server cannot be backed up while it serves: {reason}")]
+    NoHold {
+        /// Reason, and remedy.
+        reason: &'static str,
+    },
+    /// The server keeps nothing for the backup any more.
+    #[error(
+        "the backup has lost its hold: it read more slowly than others wrote, or another backup has begun. Nothing was written to the store; begin again, when fewer keys are overwritten"
+    )]
+    HoldLost,
+    /// The version on which a backup is to be based is later than everything in the store.
+    #[error(
+        "the backup is to be based on version {base}, and the store has not got beyond version {version}: the base is of another store, or the store was set back. Make a full backup"
+    )]
+    BaseBeyond {
+        /// The version of the base.
+        base: u64,
+        /// The version of the store.
+        version: u64,
+    },
     /// A pool without a seed of a cluster cannot be a copy.
     #[error(
         "the pool belongs to no cluster, and its records are hashed by a seed of its own: let the node begin with a new pool"
@@ -252,6 +273,9 @@ impl StoreError {
             | Self::BatchKeys { .. }
             | Self::BatchSize { .. }
             | Self::NoBatch
+            | Self::NoHold { .. }
+            | Self::HoldLost
+            | Self::BaseBeyond { .. }
             | Self::NoClusterPool
             | Self::Node(_)
             | Self::Publishers

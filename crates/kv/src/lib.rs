@@ -28,8 +28,8 @@ mod wire;
 
 pub use cleaning::Cleaning;
 pub use client::{
-    Applied, Batch, CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, FoundKey, Observer,
-    Pair, PutRules, Token, Values, Written, Yardstick,
+    Applied, Batch, CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, FoundKey, HeldPart,
+    Hold, Observer, Pair, PutRules, Token, Values, Written, Yardstick,
 };
 pub use cluster::{
     ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions, Dial, Found,

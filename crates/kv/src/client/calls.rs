@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use stonecast_lineage::Term;
 use stonecast_log::{Condition, Draft, Expiry};
 
+use super::hold::Hold;
 use super::meter::Call;
 use super::publisher::plain_put;
 use super::reader::{FoundKey, Get, Values};
@@ -64,7 +65,7 @@ impl Client {
     }
 
     /// The UUID of the server's pool, as a number.
-    pub(crate) fn pool(&self) -> u128 {
+    pub fn pool(&self) -> u128 {
         self.inner.connection.format.uuid
     }
 
@@ -220,6 +221,16 @@ impl Client {
     pub(crate) async fn entries_of_shard(&self, shard: u32) -> Result<Entries, StoreError> {
         let shards = shard..shard + 1;
         self.scan().entries_in(shards, 0, usize::MAX).await
+    }
+
+    /// Holds the present version of the store, so that all keys can be read as they are now while others write.
+    /// Records up to the version `base`, which an earlier hold has read, come as versions alone; 0: all records come.
+    ///
+    /// # Errors
+    /// [`StoreError::NoHold`]: the server is of a cluster, or its clients publish. [`StoreError::BaseBeyond`]: the
+    /// store has not got as far as the base.
+    pub async fn hold(&self, base: u64) -> Result<Hold, StoreError> {
+        Hold::begin(self.clone(), base).await
     }
 
     pub(super) fn scan(&self) -> Scan<'_> {

@@ -26,6 +26,7 @@ mod calls;
 mod connect;
 mod connection;
 mod fair_lock;
+mod hold;
 mod leases;
 mod locations;
 mod memory;
@@ -57,6 +58,7 @@ use writer::Writer;
 
 pub use connect::ClientOptions;
 pub(crate) use fair_lock::FairLock;
+pub use hold::{HeldPart, Hold};
 pub use observer::Observer;
 pub use reader::{FoundKey, Values};
 pub use scan::{Entries, Entry};

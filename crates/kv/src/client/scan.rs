@@ -32,14 +32,14 @@ pub struct Entry {
 }
 
 /// The version of a record, its word, and the place of the word.
-type Found = (u64, Word, WordPlace);
+pub(super) type Found = (u64, Word, WordPlace);
 
 /// The place of a word: the shard from bit 48 on, and below the number of the word in the index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct WordPlace(u64);
+pub(super) struct WordPlace(u64);
 
 impl WordPlace {
-    fn new(shard: u32, bucket: u64, slot: u64) -> Self {
+    pub fn new(shard: u32, bucket: u64, slot: u64) -> Self {
         Self(u64::from(shard) << 48 | (bucket * 8 + slot))
     }
 
@@ -67,9 +67,9 @@ pub struct Entries {
 }
 
 /// Buckets read with one doorbell.
-const BUCKETS_PER_READ: u64 = 256;
+pub(super) const BUCKETS_PER_READ: u64 = 256;
 /// Records read with one doorbell.
-const RECORDS_PER_READ: usize = 32;
+pub(super) const RECORDS_PER_READ: usize = 32;
 
 impl Entries {
     /// Number of keys found.
@@ -210,32 +210,49 @@ impl<'s> Scan<'s> {
     ) -> Boxed<'a, Result<(), StoreError>> {
         Box::pin(async move {
             into.clear();
-            let memory = self.memory;
             while into.is_empty() && entries.next < entries.found.len() {
                 let end = (entries.next + RECORDS_PER_READ).min(entries.found.len());
                 let batch = &entries.found[entries.next..end];
-                let mut buffers: Vec<Vec<u8>> = batch
-                    .iter()
-                    .map(|&(_, word, _)| vec![0; memory.first_read_size(word)])
-                    .collect();
-                let mut reads: SmallVec<[ReadInto<'_>; 32]> = batch
-                    .iter()
-                    .zip(&mut buffers)
-                    .map(|(&(_, word, _), into)| ReadInto {
-                        remote: memory.log_address(word.position()),
-                        into,
-                    })
-                    .collect();
-                memory.read(&mut reads).await?;
-                drop(reads);
-                for (&(_, word, place), bytes) in batch.iter().zip(&mut buffers) {
-                    into.extend(self.entry(word, (&entries.indexes, place), bytes).await?);
+                for entry in self.records(batch, &entries.indexes).await? {
+                    let Some(entry) = entry else { continue };
+                    if self.memory.connection.is_present(entry.expires).await? {
+                        into.push(entry);
+                    }
                 }
                 // After the reads: a call after a failed one reads the same records again.
                 entries.next = end;
             }
             Ok(())
         })
+    }
+
+    /// The entries behind some words that were found in `indexes`, read with one doorbell, whether they have expired
+    /// or not. A key that was written meanwhile may have its later record, or none.
+    pub async fn records(
+        &self,
+        found: &[Found],
+        indexes: &[OpenIndex],
+    ) -> Result<Vec<Option<Entry>>, StoreError> {
+        let memory = self.memory;
+        let mut buffers: Vec<Vec<u8>> = found
+            .iter()
+            .map(|&(_, word, _)| vec![0; memory.first_read_size(word)])
+            .collect();
+        let mut reads: SmallVec<[ReadInto<'_>; 32]> = found
+            .iter()
+            .zip(&mut buffers)
+            .map(|(&(_, word, _), into)| ReadInto {
+                remote: memory.log_address(word.position()),
+                into,
+            })
+            .collect();
+        memory.read(&mut reads).await?;
+        drop(reads);
+        let mut entries = Vec::with_capacity(found.len());
+        for (&(_, word, place), bytes) in found.iter().zip(&mut buffers) {
+            entries.push(self.entry(word, (indexes, place), bytes).await?);
+        }
+        Ok(entries)
     }
 
     /// Offers each record of version `from` and higher to `lowest`. Returns false if the index has moved.
@@ -269,7 +286,7 @@ impl<'s> Scan<'s> {
     }
 
     /// Reads the first line of the record behind each word.
-    async fn read_starts(
+    pub async fn read_starts(
         &self,
         words: &[(Word, WordPlace)],
         lines: &mut [u8],
@@ -291,7 +308,7 @@ impl<'s> Scan<'s> {
     }
 
     /// The words of some buckets from `first` on, each with its place. Returns false if the index has moved.
-    async fn words(
+    pub async fn words(
         &self,
         index: &OpenIndex,
         first: u64,
@@ -367,15 +384,11 @@ impl<'s> Scan<'s> {
                         .generations
                         .believes(&*self.memory.connection.runtime, begun)
                     {
-                        let expires = record.header.expires();
-                        if !self.memory.connection.is_present(expires).await? {
-                            return Ok(None);
-                        }
                         return Ok(Some(Entry {
                             key: record.key.to_vec(),
                             value: record.value.to_vec(),
                             version: record.header.sequence(),
-                            expires,
+                            expires: record.header.expires(),
                         }));
                     }
                     None

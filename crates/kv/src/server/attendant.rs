@@ -72,6 +72,10 @@ impl Attendant {
         }
         let state = &mut *state.borrow_mut();
         settle_returned(state);
+        let owner = state.journal.kept.owner();
+        if owner.is_some_and(|owner| state.clients.sessions.get(owner).is_none()) {
+            state.journal.kept.end();
+        }
         drain_intents(state)
     }
 

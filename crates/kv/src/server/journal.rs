@@ -24,6 +24,7 @@ use stonecast_log::{
 use stonecast_media::{MediaError, PersistentRegion, Pool, Region};
 use stonecast_persist::Persisted;
 
+use super::kept::Kept;
 use super::noted::Noted;
 use super::space::{Purpose, Space, Taken};
 use crate::wire::{KeyHash, Word};
@@ -108,17 +109,25 @@ pub(super) struct Journal {
     opening: u32,
     pub space: Space,
     pub sequences: Sequences,
+    /// Records that a backup has to read.
+    pub kept: Kept,
     own: Own,
-    /// Headers, seals and records that await a persist.
-    unpersisted: Vec<Span>,
-    /// The segments of these records.
-    stamped: Vec<u32>,
-    /// Memory for the ends of segments in the next persist.
-    ends: Vec<(u32, u32, u32)>,
+    awaiting: Awaiting,
     /// The reasons why the medium gave no space.
     pub trouble: Noted<MediaError>,
     failures: u64,
     record: Vec<u8>,
+}
+
+/// What awaits a persist.
+#[derive(Default)]
+struct Awaiting {
+    /// Headers, seals and records.
+    spans: Vec<Span>,
+    /// The segments of these records.
+    segments: Vec<u32>,
+    /// Memory for the ends of segments in the next persist.
+    ends: Vec<(u32, u32, u32)>,
 }
 
 /// The segments to which the server itself appends.
@@ -144,10 +153,9 @@ impl Journal {
             opening: pool.opening(),
             space,
             sequences,
+            kept: Kept::default(),
             own: Own::default(),
-            unpersisted: Vec::new(),
-            stamped: Vec::new(),
-            ends: Vec::new(),
+            awaiting: Awaiting::default(),
             trouble: Noted::new(runtime),
             failures: 0,
             record: Vec::new(),
@@ -162,6 +170,13 @@ impl Journal {
     /// The facts of the pool on which records depend.
     pub fn format(&self) -> &LogFormat {
         &self.format
+    }
+
+    /// Notes that a key has lost the record of version `version`, which `word` names, to a write of version `by`.
+    #[inline]
+    pub fn note_replaced(&mut self, word: Word, version: u64, by: u64) {
+        let (number, _) = self.format.locate(word.position());
+        self.kept.note(word, number as u32, version, by);
     }
 
     /// The opening of the pool in which records are appended.
@@ -200,14 +215,14 @@ impl Journal {
     /// Takes a segment to which a client will write.
     pub fn take_for_client(&mut self, units: u32) -> Result<u32, NoSegment> {
         let (number, header) = self.take(units, Purpose::Put)?;
-        self.unpersisted.extend(header);
+        self.awaiting.spans.extend(header);
         Ok(number)
     }
 
     /// Ends an appender's hold on a segment.
     pub fn give_back(&mut self, number: u32) {
         let seal = self.space.give_back(number, &*self.log);
-        self.unpersisted.extend(seal);
+        self.awaiting.spans.extend(seal);
     }
 
     /// Takes over the records that a client stamped in a segment lent to it; see [`Space::take_over`].
@@ -217,7 +232,7 @@ impl Journal {
         is_void: &mut dyn FnMut(&stonecast_log::Found<'_>) -> bool,
     ) {
         let changed = self.space.take_over(number, &*self.log, is_void);
-        self.unpersisted.extend(changed);
+        self.awaiting.spans.extend(changed);
     }
 
     /// Notes the latest reason why the medium gave no space.
@@ -252,7 +267,7 @@ impl Journal {
         }
         let (number, header) = self.take(units, purpose)?;
         *self.own(purpose) = Some(number);
-        self.unpersisted.extend(header);
+        self.awaiting.spans.extend(header);
         Ok(())
     }
 
@@ -413,10 +428,11 @@ impl Journal {
     /// Has the next persist make a stamped record durable.
     pub fn await_persist(&mut self, placed: &Placed) {
         let position = self.format.position(placed.segment, placed.unit);
-        self.unpersisted
+        self.awaiting
+            .spans
             .push(Span::new(position, placed.whole_size));
-        if self.stamped.last() != Some(&placed.segment) {
-            self.stamped.push(placed.segment);
+        if self.awaiting.segments.last() != Some(&placed.segment) {
+            self.awaiting.segments.push(placed.segment);
         }
     }
 
@@ -428,10 +444,10 @@ impl Journal {
 
     /// Takes everything that awaits a persist, which begins now.
     pub fn begin_persist(&mut self) -> Underway {
-        let mut spans = std::mem::take(&mut self.unpersisted);
+        let mut spans = std::mem::take(&mut self.awaiting.spans);
         spans.extend(self.space.take_due_witnesses());
-        let mut ends = std::mem::take(&mut self.ends);
-        for number in self.stamped.drain(..) {
+        let mut ends = std::mem::take(&mut self.awaiting.ends);
+        for number in self.awaiting.segments.drain(..) {
             let state = self.space.state(number);
             ends.push((number, state.generation, state.end));
         }
@@ -449,23 +465,23 @@ impl Journal {
             mut spans,
             mut ends,
         } = underway;
-        if self.unpersisted.capacity() == 0 {
+        if self.awaiting.spans.capacity() == 0 {
             spans.clear();
-            self.unpersisted = spans;
+            self.awaiting.spans = spans;
         }
         ends.clear();
-        self.ends = ends;
+        self.awaiting.ends = ends;
     }
 
     /// Whether a span that awaits a persist lies in this segment.
     pub fn awaits_persist(&self, segment: u32) -> bool {
         let lies_there = |span: &Span| self.format.locate(span.offset).0 == u64::from(segment);
-        self.unpersisted.iter().any(lies_there)
+        self.awaiting.spans.iter().any(lies_there)
     }
 
     /// Seals all segments before a close. Returns the spans to persist.
     pub fn seal_all(&mut self) -> Vec<Span> {
-        let mut spans = std::mem::take(&mut self.unpersisted);
+        let mut spans = std::mem::take(&mut self.awaiting.spans);
         spans.extend(self.space.seal_all(&*self.log));
         spans
     }

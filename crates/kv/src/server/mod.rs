@@ -33,6 +33,7 @@ mod commit;
 mod expiries;
 mod journal;
 mod keeper;
+mod kept;
 mod leads;
 mod node;
 mod noted;

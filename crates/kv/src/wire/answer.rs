@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, IntoBytes as _};
 
 use super::bucket::{INDEX_BITS_MAX, table_size};
 use super::layout::message;
+use super::word::Word;
 use crate::stat::COUNTERS;
 use crate::wire::intent::RING_SIZE;
 use crate::wire::limits::{ANSWER_SIZE_MAX, LEASES_PER_CLIENT};
@@ -48,6 +49,8 @@ verdicts! {
     16 NoExpiry: "0", "no expiry: the server is of a cluster, which keeps no expiry, nothing was done";
     17 Contradicted: "place of the key in the batch, from 0", "contradicted: an expectation of the batch did not hold, nothing was done";
     18 NoBatch: "0", "no batch: the server is of a cluster, which takes one key at a time, nothing was done";
+    19 NoHold: "1: of a cluster; 2: its clients publish", "no hold: the server does not see every change of its keys, nothing is kept";
+    20 HoldLost: "0", "hold lost: the server keeps nothing for the client any more";
 }
 
 impl Verdict {
@@ -63,6 +66,10 @@ pub(crate) const TAG_ACCESS: u8 = 0x42;
 pub(crate) const TAG_RIGHTS: u8 = 0x43;
 pub(crate) const TAG_READER_LEASE: u8 = 0x44;
 pub(crate) const TAG_TIME: u8 = 0x45;
+pub(crate) const TAG_KEPT: u8 = 0x46;
+
+/// Words of kept records in one answer: as long as a page of a report.
+pub(crate) const KEPT_WORDS: usize = COUNTERS - 3;
 
 /// Stands for no shard in a reader's lease.
 const NO_SHARD: u32 = u32::MAX;
@@ -118,6 +125,28 @@ message! {
     TimeBody, TIME:
     now_ms: U64, "the server's time, milliseconds since 1970 in UTC";
     mark_ms: U64, "durable mark: the server's time does not exceed it before the mark is raised, and goes on from the mark or above after a restart";
+}
+
+message! {
+    /// A page of kept records on the wire.
+    KeptBody, KEPT:
+    version: U64, "the version that the client holds";
+    keys: U64, "keys of the store at that version";
+    waiting: U64, "records that the client still has to read";
+    words: [U64; KEPT_WORDS], "the words of the first of them; 0: no more";
+}
+
+/// The records that a client which holds a version has to read next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeptPage {
+    /// The version that the client holds.
+    pub version: u64,
+    /// Keys of the store at that version.
+    pub keys: u64,
+    /// Records that the client still has to read.
+    pub waiting: u64,
+    /// The words of the first of them, as many as there are.
+    pub words: [Word; KEPT_WORDS],
 }
 
 /// The server's time.
@@ -223,6 +252,7 @@ pub(crate) enum Answer {
     Rights(RightsGrant),
     ReaderLease(ReaderLeaseGrant),
     Time(ServerTimeGrant),
+    Kept(KeptPage),
 }
 
 impl From<Verdict> for Answer {
@@ -253,6 +283,7 @@ impl AnswerWriter {
             Answer::Rights(_) => size_of::<RightsBody>(),
             Answer::ReaderLease(_) => size_of::<ReaderLeaseBody>(),
             Answer::Time(_) => size_of::<TimeBody>(),
+            Answer::Kept(_) => size_of::<KeptBody>(),
         };
         if self.bytes.len() + size > ANSWER_SIZE_MAX {
             return false;
@@ -309,6 +340,16 @@ impl AnswerWriter {
                     mark_ms: U64::new(*mark_ms),
                 };
                 self.bytes.push(TAG_TIME);
+                self.bytes.extend_from_slice(body.as_bytes());
+            }
+            Answer::Kept(page) => {
+                let body = KeptBody {
+                    version: U64::new(page.version),
+                    keys: U64::new(page.keys),
+                    waiting: U64::new(page.waiting),
+                    words: page.words.map(|word| U64::new(word.0)),
+                };
+                self.bytes.push(TAG_KEPT);
                 self.bytes.extend_from_slice(body.as_bytes());
             }
             Answer::Rights(grant) => {
@@ -374,6 +415,16 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
                 mark_ms: body.mark_ms.get(),
             };
             (Answer::Time(grant), rest)
+        }
+        TAG_KEPT => {
+            let (body, rest) = KeptBody::read_from_prefix(rest).ok()?;
+            let page = KeptPage {
+                version: body.version.get(),
+                keys: body.keys.get(),
+                waiting: body.waiting.get(),
+                words: body.words.map(|word| Word(word.get())),
+            };
+            (Answer::Kept(page), rest)
         }
         TAG_STAT => {
             let (words, rest) = <[U64; COUNTERS]>::read_from_prefix(rest).ok()?;

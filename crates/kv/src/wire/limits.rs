@@ -72,6 +72,12 @@ pub const ROOM_WAIT_NS: u64 = 20_000_000_000;
 /// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all clients
 /// learns the outcome of the first attempt. Each of several shards remembers its part, and 1024 at least.
 pub const OUTCOMES_MAX: usize = 32_768;
+/// Records that a server keeps for a backup that has not read them: 8 MiB of words. A backup that reads so much
+/// slower than others write is lost.
+pub(crate) const KEPT_MAX: usize = 1 << 20;
+/// The time for which the cleaner leaves a segment alone because a backup has to read records there: a backup that
+/// runs reads them within milliseconds.
+pub(crate) const KEPT_WAIT_NS: Nanoseconds = 1_000_000_000;
 /// The server's time goes on as fast as a client's clock but for one part in 2^9 of the time that passes: the server's time
 /// follows the wall clock by one part in 2^11, and each of the two clocks may deviate by 700 millionths.
 pub(crate) const TIME_DRIFT_SHIFT: u32 = 9;

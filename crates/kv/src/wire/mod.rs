@@ -20,8 +20,8 @@ mod tables;
 mod word;
 
 pub(crate) use answer::{
-    Accesses, Answer, AnswerWriter, Grant, ReaderLeaseGrant, RightsGrant, ServerTimeGrant, Verdict,
-    next_answer,
+    Accesses, Answer, AnswerWriter, Grant, KEPT_WORDS, KeptPage, ReaderLeaseGrant, RightsGrant,
+    ServerTimeGrant, Verdict, next_answer,
 };
 pub use batch::Expectation;
 pub(crate) use batch::{BatchEntry, EntryChange, next_entry, push_entry};
@@ -71,7 +71,7 @@ mod tests {
             let size = random.random_range(0..96);
             let mut bytes: Vec<u8> = (0..size).map(|_| random.random()).collect();
             if let Some(first) = bytes.first_mut() {
-                *first %= 14;
+                *first %= 16;
             }
             let _ = (
                 Request::parse(&bytes),

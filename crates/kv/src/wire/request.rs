@@ -46,6 +46,11 @@ pub(crate) enum Request<'a> {
     ReaderLease,
     /// Ask for the server's time.
     Time,
+    /// Hold the present version: keep the records that later writes replace.
+    Hold,
+    /// The client has read this many kept records in all, and asks for the next. At the end, the client holds nothing
+    /// any more.
+    Kept { read: u64, ends: bool },
 }
 
 /// The lease that a client gives back.
@@ -58,17 +63,17 @@ message! {
     /// The header of every request. The key of a delete, or a report, follows.
     RequestHeader, REQUEST:
     kind: u8, "kind";
-    detail: u8, "lease: 1 if the client stamps the records of the extent; release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6";
+    detail: u8, "lease: 1 if the client stamps the records of the extent; release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6; kept: 1 at the end of the hold";
     reserved: [u8; 2], "zero";
     size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number; access, outcome: number of the shard";
     token: U64, "delete, outcome: token";
-    number: U64, "delete: version that the condition names; outcome: latest version that the client knew; access: the term in which the client takes the server for the primary of the shard, 0 without a cluster";
+    number: U64, "delete: version that the condition names; outcome: latest version that the client knew; kept: records that the client has read; access: the term in which the client takes the server for the primary of the shard, 0 without a cluster";
     session: U64, "outcome: session of the first attempt";
 }
 
 /// The kinds and their names, in the order of their numbers, from 1.
 #[cfg(test)]
-pub(crate) const KINDS: [&str; 11] = [
+pub(crate) const KINDS: [&str; 13] = [
     "lease",
     "release",
     "delete",
@@ -80,6 +85,8 @@ pub(crate) const KINDS: [&str; 11] = [
     "publish",
     "reader's lease",
     "time",
+    "hold",
+    "kept",
 ];
 
 const _: () = assert!(size_of::<RequestHeader>() + REPORT_SIZE <= REQUEST_SIZE_MAX);
@@ -146,6 +153,12 @@ impl<'a> Request<'a> {
             Self::Publish => header.kind = 9,
             Self::ReaderLease => header.kind = 10,
             Self::Time => header.kind = 11,
+            Self::Hold => header.kind = 12,
+            Self::Kept { read, ends } => {
+                header.kind = 13;
+                header.detail = ends.into();
+                header.number = U64::new(read);
+            }
         }
         into.clear();
         into.extend_from_slice(header.as_bytes());
@@ -195,6 +208,11 @@ impl<'a> Request<'a> {
             9 if tail.is_empty() => Some(Self::Publish),
             10 if tail.is_empty() => Some(Self::ReaderLease),
             11 if tail.is_empty() => Some(Self::Time),
+            12 if tail.is_empty() => Some(Self::Hold),
+            13 if tail.is_empty() && header.detail <= 1 => Some(Self::Kept {
+                read: header.number.get(),
+                ends: header.detail == 1,
+            }),
             _ => None,
         }
     }
@@ -225,6 +243,14 @@ mod tests {
             (9, Request::Publish),
             (10, Request::ReaderLease),
             (11, Request::Time),
+            (12, Request::Hold),
+            (
+                13,
+                Request::Kept {
+                    read: 5,
+                    ends: true,
+                },
+            ),
             (2, Request::Release(Release { slot: 3 })),
             (
                 3,

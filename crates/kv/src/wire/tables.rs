@@ -62,6 +62,11 @@ fn answers() -> String {
             size(answer::TIME),
             "the server's time, see below",
         ),
+        (
+            answer::TAG_KEPT,
+            size(answer::KEPT),
+            "kept records, see below",
+        ),
     ] {
         writeln!(table, "| {tag:#x} | {bytes} bytes | {meaning} |")
             .expect("a String takes everything");
@@ -97,6 +102,7 @@ fn the_page_of_the_protocol_agrees_with_the_types() {
         ("rights", table(answer::RIGHTS)),
         ("reader's lease", table(answer::READER_LEASE)),
         ("time", table(answer::TIME)),
+        ("kept", table(answer::KEPT)),
         ("report", report()),
     ] {
         let (_, rest) = page

@@ -3,7 +3,7 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{cluster, expiry, nodes, pools_of_clusters, several_keys, terms};
+use crate::{cluster, expiry, holds, nodes, pools_of_clusters, several_keys, terms};
 
 /// The story that finds each bug.
 const STORIES: [(Mutant, fn()); 7] = [
@@ -136,6 +136,35 @@ const STORIES_OF_BATCHES: [(Mutant, fn()); 7] = [
         several_keys::a_batch_that_is_retried_is_done_once_also_after_a_restart,
     ),
 ];
+
+/// The story that finds each bug of holds.
+const STORIES_OF_HOLDS: [(Mutant, fn()); 5] = [
+    (
+        Mutant::ReplacedNotKept,
+        holds::a_hold_has_every_write_before_it_and_none_after_it,
+    ),
+    (
+        Mutant::LaterInHold,
+        holds::a_hold_has_every_write_before_it_and_none_after_it,
+    ),
+    (
+        Mutant::KeptNotWaitedFor,
+        holds::a_hold_survives_the_cleaning_of_what_it_has_to_read,
+    ),
+    (
+        Mutant::HoldInsideBatch,
+        holds::a_hold_that_begins_among_many_writes_misses_no_key,
+    ),
+    (
+        Mutant::ExpiredNotKept,
+        holds::a_hold_has_the_keys_that_expire_while_it_is_read,
+    ),
+];
+
+#[test]
+fn every_seeded_bug_of_holds_is_found() {
+    by_stories("kv/backup", &STORIES_OF_HOLDS);
+}
 
 #[test]
 fn every_seeded_bug_of_batches_is_found() {

@@ -198,7 +198,7 @@ impl Cleaner {
             return None;
         };
         let log = journal.log().clone();
-        if !journal.space.may_reuse(next, now) {
+        if !journal.space.may_reuse(next, now) || journal.kept.delays(old.number, now) {
             return None;
         }
         let live = journal.space.occupancy(old.number).live;

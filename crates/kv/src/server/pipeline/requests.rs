@@ -1,6 +1,7 @@
 //! Requests that come as messages. Requests that write nothing are executed as they are gathered, except for two that wait for
 //! the writes before them: the return of an extent, and the question for an outcome.
 
+use stonecast_base::mutant;
 use stonecast_fabric::QueuePair;
 use stonecast_lineage::Term;
 use stonecast_log::{KEY_SIZE_MAX, Kind};
@@ -10,7 +11,7 @@ use crate::metrics::Report;
 use crate::server::State;
 use crate::server::clients::{Clients, grant_lease, grant_rights};
 use crate::server::report::Reporter;
-use crate::wire::{Answer, Request, ServerTimeGrant, Verdict};
+use crate::wire::{Answer, Request, ServerTimeGrant, Verdict, Word};
 
 /// Takes a message of the client of `qp`. Returns the answer that the batch owes for it.
 pub(super) fn take_message(
@@ -28,6 +29,8 @@ pub(super) fn take_message(
         Request::Publish => grant_rights(state, qp),
         Request::ReaderLease => lease_to_reader(state, qp),
         Request::Time => tell_time(state),
+        Request::Hold => hold(state, batch, qp),
+        Request::Kept { read, ends } => give_kept(state, qp, (read, ends)),
         Request::Release(release) => return Owed::Release(release.slot),
         Request::Stat { page } => Answer::Stat(reporter.metrics(state).page(page)),
         Request::Report(bytes) => take_report(state, qp, bytes).into(),
@@ -108,6 +111,43 @@ pub(super) fn refusal_of_expiry(state: &State, write: &Write) -> Option<Answer> 
         Answer::Time(_) => None,
         refused => Some(refused),
     }
+}
+
+/// Lets the client of `qp` hold the version of the last write that was decided. Between two batches, every write up
+/// to that version is visible, and no other.
+fn hold(state: &mut State, batch: &Batch, qp: QueuePair) -> Answer {
+    let refused = |version| Answer::Verdict {
+        verdict: Verdict::NoHold,
+        version,
+    };
+    if state.keeper.is_some() || state.node.is_some() {
+        return refused(1);
+    }
+    if state.shards.published().is_shared() {
+        return refused(2);
+    }
+    // Writes of this batch may be decided and not visible yet.
+    if batch.writes.iter().any(|write| write.version != 0) && !mutant!(HoldInsideBatch) {
+        return Verdict::Busy.into();
+    }
+    let version = state.journal.sequences.next() - 1;
+    state
+        .journal
+        .kept
+        .begin(qp, version, state.shards.keys_led());
+    give_kept(state, qp, (0, false))
+}
+
+/// The kept records that the client of `qp` has to read next.
+fn give_kept(state: &mut State, qp: QueuePair, (read, ends): (u64, bool)) -> Answer {
+    let format = *state.journal.format();
+    let segment_of = |word: Word| format.locate(word.position()).0 as u32;
+    let kept = &mut state.journal.kept;
+    let page = kept.page(qp, read, segment_of);
+    if ends && page.is_some() {
+        kept.end();
+    }
+    page.map_or(Verdict::HoldLost.into(), Answer::Kept)
 }
 
 /// The server's time. A pool of a cluster keeps no expiry: its copies do not agree on one.

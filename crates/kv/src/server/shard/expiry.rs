@@ -1,5 +1,6 @@
 //! The keys of a shard that expire.
 
+use stonecast_base::mutant;
 use stonecast_log::{RECORD_START_SIZE, RecordHeader, record_size};
 
 use super::Shard;
@@ -45,6 +46,9 @@ pub(in crate::server) fn remove_expired(
         // If a publishing client was faster, the key has a record that does not expire.
         if shard.index.remove(hash, found) {
             shard.live_bytes = shard.live_bytes.saturating_sub(header.size());
+            if !mutant!(ExpiredNotKept) {
+                journal.note_replaced(found.1, header.sequence(), u64::MAX);
+            }
             let as_tombstone = record_size(header.key_size(), 0);
             let space = &mut journal.space;
             space.note_expired(found.1.position(), &header, as_tombstone);

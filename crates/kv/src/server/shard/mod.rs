@@ -121,6 +121,11 @@ impl Shard {
         version
     }
 
+    /// Whether clients publish in the shard.
+    pub fn is_shared(&self) -> bool {
+        self.tables.is_shared()
+    }
+
     /// Claims the word of a key against publishing clients, if the key is present and no write has claimed the word yet. Returns
     /// the claimed word.
     pub fn claim(&mut self, hash: KeyHash, key: &[u8]) -> Option<Word> {

@@ -34,12 +34,14 @@ pub(in crate::server) struct Move {
 impl Shard {
     /// Stores the index word of a write that is done. Takes the proof that the record is durable.
     pub fn publish(&mut self, change: &Change, key: &[u8], journal: &mut Journal, _: &Persisted) {
-        let space = &mut journal.space;
         let (is_newest, old) = self.store(change, key);
-        if let Some((position, header)) = old.filter(|_| is_newest) {
+        if let Some((word, header)) = old.filter(|_| is_newest) {
             self.live_bytes = self.live_bytes.saturating_sub(header.size());
-            space.note_death(position, header.size(), change.version);
+            journal.note_replaced(word, header.sequence(), change.version);
+            let space = &mut journal.space;
+            space.note_death(word.position(), header.size(), change.version);
         }
+        let space = &mut journal.space;
         match change.kind {
             Kind::Put if is_newest => {
                 self.live_bytes += change.size;
@@ -51,14 +53,14 @@ impl Shard {
     }
 
     /// Stores the word of `change`. Returns whether the write is the newest of its key, and the record that the word named before.
-    fn store(&mut self, change: &Change, key: &[u8]) -> (bool, Option<(u64, RecordHeader)>) {
+    fn store(&mut self, change: &Change, key: &[u8]) -> (bool, Option<(Word, RecordHeader)>) {
         loop {
             let mut old = None;
             let found = self.index.find(change.route.hash, |word| {
                 let resident = resident(&*self.log, word.position(), key, &mut self.scratch);
                 old = resident
                     .filter(|resident| resident.same_key)
-                    .map(|resident| (word.position(), resident.header));
+                    .map(|resident| (word, resident.header));
                 old.is_some()
             });
             // A publishing client was faster: the client replaced the word that an earlier write of this batch had published. The

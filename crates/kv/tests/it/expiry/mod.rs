@@ -1,6 +1,6 @@
 //! Keys that expire: on every path, by clocks that drift and are set back, through restarts, power cuts and cleaning.
 
-mod world;
+pub mod world;
 
 use futures_util::future::join_all;
 use stonecast_kv::{Condition, Expiry, PutRules, StoreError, Values, Written};
