@@ -37,6 +37,7 @@
 #![warn(missing_docs)]
 
 mod address;
+pub mod backup;
 pub mod blocking;
 mod client;
 mod cluster;

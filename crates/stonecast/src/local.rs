@@ -561,6 +561,16 @@ impl Client {
         })
     }
 
+    /// The client of a server that is alone, for a backup.
+    pub(crate) fn server(&self) -> Result<&stonecast_kv::Client, Error> {
+        match &self.store {
+            Store::Server(server) => Ok(server),
+            Store::Cluster(_) => Err(Error::of_read(StoreError::NoHold {
+                reason: "it is of a cluster, whose keys are written at several nodes; export the keys",
+            })),
+        }
+    }
+
     /// The server's statistics; on a cluster, those of all nodes that lead shards, added up.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The library as a program uses it, against servers over shared memory.
 
+mod backups;
 mod behaviour;
 mod cluster;
 mod endings;
