@@ -9,6 +9,7 @@ use std::io;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use stonecast::backup::BackupError;
 use stonecast::{Effect, ErrorKind};
 use stonecast_base::Corruption;
 use stonecast_cluster::DocumentError;
@@ -159,6 +160,9 @@ fn status_of(error: &(dyn Error + 'static)) -> Option<Status> {
     if let Some(error) = error.downcast_ref::<stonecast::Error>() {
         return of_library(error);
     }
+    if let Some(BackupError::Store(error)) = error.downcast_ref() {
+        return of_library(error);
+    }
     error.downcast_ref::<StoreError>().and_then(of_store)
 }
 
@@ -217,6 +221,9 @@ fn of_store(error: &StoreError) -> Option<Status> {
         | StoreError::BatchKeys { .. }
         | StoreError::BatchSize { .. }
         | StoreError::NoBatch
+        | StoreError::NoHold { .. }
+        | StoreError::HoldLost
+        | StoreError::BaseBeyond { .. }
         | StoreError::NoClusterPool
         | StoreError::Node(_)
         | StoreError::Forgotten

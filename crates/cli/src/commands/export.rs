@@ -118,15 +118,11 @@ impl Destination {
                 .map(Self::Device)
                 .map_err(refuse);
         }
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
         let everybody = fs::Permissions::from_mode(0o666);
         let file = tempfile::Builder::new()
-            .prefix(".stonecast-export-")
+            .prefix(".stonecast-partial-")
             .permissions(everybody)
-            .tempfile_in(folder);
+            .tempfile_in(folder_of(path));
         Ok(Self::File(file.map_err(refuse)?, path.to_owned()))
     }
 
@@ -140,12 +136,20 @@ impl Destination {
                     Failure::operation(format!("cannot write {}: {error}", path.display()))
                 };
                 file.as_file().sync_all().map_err(refuse)?;
-                file.persist(&path)
-                    .map(drop)
-                    .map_err(|error| refuse(error.error))
+                file.persist(&path).map_err(|error| refuse(error.error))?;
+                // Without this sync, a power cut may take the name.
+                let folder = fs::File::open(folder_of(&path)).map_err(refuse)?;
+                folder.sync_all().map_err(refuse)
             }
         }
     }
+}
+
+/// The folder of a file.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 impl Write for Destination {

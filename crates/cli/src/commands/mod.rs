@@ -1,5 +1,6 @@
 //! The list of commands. Each command has a file or a folder with its flags, its help and its work.
 
+mod backup;
 mod bench;
 mod cluster;
 mod doctor;
@@ -11,6 +12,7 @@ mod ls;
 mod manual;
 mod offline;
 mod plan;
+mod restore;
 mod serve;
 mod stat;
 mod structures;
@@ -30,6 +32,8 @@ pub enum Command {
     Ls(ls::Ls),
     Import(import::Import),
     Export(export::Export),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Stat(stat::Stat),
     Inspect(offline::Inspect),
     Verify(offline::Verify),
@@ -60,6 +64,8 @@ impl Command {
             Self::Ls(flags) => ls::run(&flags),
             Self::Import(flags) => import::run(&flags),
             Self::Export(flags) => export::run(&flags),
+            Self::Backup(flags) => backup::run(&flags),
+            Self::Restore(flags) => restore::run(&flags),
             Self::Stat(flags) => stat::run(&flags),
             Self::Inspect(flags) => offline::inspect(&flags.pool),
             Self::Verify(flags) => offline::verify(&flags.pool),

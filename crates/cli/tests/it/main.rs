@@ -7,6 +7,7 @@
 mod stand_ins;
 mod support;
 
+mod backups;
 mod cluster;
 mod creation;
 mod damage;

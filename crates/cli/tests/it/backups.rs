@@ -1,0 +1,175 @@
+//! Backups of a server beside writers, the end of that server, and a restore into a new pool.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use stonecast::Batch;
+
+use crate::support::{Place, Server, stonecast};
+
+const OPTIONS: [&str; 4] = ["--durability", "process", "--capacity", "64MiB"];
+const COUNTERS: u64 = 20;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a name in UTF-8")
+}
+
+/// Writes the same number under all counters, in a batch, again and again, with other keys that come and go. `sent`
+/// and `done` are the numbers that were sent and acknowledged.
+fn count(url: &str, ends: &AtomicBool, (sent, done): (&AtomicU64, &AtomicU64)) {
+    let client = stonecast::blocking::connect(url).expect("the server accepts");
+    while !ends.load(Ordering::SeqCst) {
+        let number = sent.fetch_add(1, Ordering::SeqCst) + 1;
+        let text = number.to_string();
+        let mut batch = Batch::new();
+        for n in 0..COUNTERS {
+            batch.put(format!("counter-{n}").as_bytes(), text.as_bytes());
+        }
+        client.apply(&batch).expect("the server serves");
+        let passing = format!("passing-{}", number % 50);
+        match number % 3 {
+            0 => drop(
+                client
+                    .delete(passing.as_bytes())
+                    .expect("the server serves"),
+            ),
+            _ => drop(
+                client
+                    .put(passing.as_bytes(), text.as_bytes())
+                    .expect("the server serves"),
+            ),
+        }
+        done.store(number, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn backups_beside_writers_are_restored_after_the_server_was_killed() {
+    let place = Place::in_volatile_memory();
+    let mut server = Server::start(&place.pool(), OPTIONS);
+    let lines: String = (0..3000)
+        .map(|n| format!("{{\"key\":\"key-{n}\",\"value\":\"value {n}\"}}\n"))
+        .collect();
+    assert_eq!(
+        server.client_with_input(&["import"], lines.as_bytes()).code,
+        Some(0)
+    );
+    let files: Vec<PathBuf> = (0..3)
+        .map(|n| place.path().join(format!("backup-{n}")))
+        .collect();
+    let url = server.address();
+    let (ends, sent, done) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let mut bounds = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(|| count(&url, &ends, (&sent, &done)));
+        while done.load(Ordering::SeqCst) < 10 {
+            thread::yield_now();
+        }
+        for (n, file) in files.iter().enumerate() {
+            let before = done.load(Ordering::SeqCst);
+            let mut arguments = vec!["backup", text(file), "--json"];
+            if let Some(base) = n.checked_sub(1) {
+                arguments.extend(["--base", text(&files[base])]);
+            }
+            let report = server.client(&arguments).json();
+            bounds.push((before, sent.load(Ordering::SeqCst)));
+            let few = report["records"].as_u64() < Some(200);
+            assert_eq!(
+                few,
+                n > 0,
+                "an incremental backup has what changed: {report}"
+            );
+        }
+        ends.store(true, Ordering::SeqCst);
+    });
+    server.kill();
+    let mut numbers = BTreeSet::new();
+    for n in 0..files.len() {
+        let pool = place.path().join(format!("restored-{n}"));
+        let restored = Server::start(&pool, OPTIONS);
+        let mut arguments = vec!["restore", "--json"];
+        arguments.extend(files[..=n].iter().map(|file| text(file)));
+        let report = restored.client(&arguments).json();
+        assert_eq!(
+            restored.client(&["stat", "--json"]).json()["keys"],
+            report["keys"]
+        );
+        let counter = |n: u64| {
+            restored
+                .client(&["get", &format!("counter-{n}")])
+                .text()
+                .to_owned()
+        };
+        let number = counter(0);
+        assert!(
+            (1..COUNTERS).all(|n| counter(n) == number),
+            "a batch is there as a whole"
+        );
+        let number: u64 = number.parse().expect("a number");
+        let (before, after) = bounds[n];
+        assert!(
+            (before..=after).contains(&number),
+            "{before} <= {number} <= {after}"
+        );
+        assert_eq!(restored.client(&["get", "key-2999"]).text(), "value 2999");
+        numbers.insert(number);
+        let again = restored.client(&arguments);
+        assert!(again.refusal(1).contains("an empty store"));
+    }
+    assert_eq!(
+        numbers.len(),
+        files.len(),
+        "the backups are of different versions"
+    );
+}
+
+#[test]
+fn a_damaged_backup_restores_nothing_and_a_failed_one_leaves_no_file() {
+    let place = Place::in_volatile_memory();
+    let server = Server::start(&place.pool(), OPTIONS);
+    assert_eq!(server.client(&["put", "a", "1"]).code, Some(0));
+    let file = place.path().join("full");
+    let said = server.client(&["backup", text(&file)]);
+    assert_eq!(said.code, Some(0));
+    assert!(stonecast(["restore", "--verify", text(&file)]).code == Some(0));
+    let itself = server.client(&["backup", text(&file), "--base", text(&file)]);
+    assert!(itself.refusal(2).contains("would replace its base"));
+    let mut bytes = fs::read(&file).expect("it was written");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&file, &bytes).expect("it can be written");
+    let failure = stonecast(["restore", "--verify", "--json", text(&file)]);
+    let failure = failure.json_failure(5, "corrupt");
+    let message = failure["message"].as_str().expect("a text");
+    assert!(
+        message.contains("full at offset") && message.contains("expected"),
+        "{message}"
+    );
+    let other = Server::start(&place.path().join("other"), OPTIONS);
+    other.client(&["restore", text(&file)]).refusal(5);
+    assert_eq!(other.client(&["stat", "--json"]).json()["keys"], 0);
+    let next = place.path().join("next");
+    assert_eq!(other.client(&["backup", text(&file)]).code, Some(0));
+    let message = server.client(&["backup", text(&next), "--base", text(&file)]);
+    assert!(message.refusal(1).contains("the base is a backup of pool"));
+    assert!(!next.exists(), "a backup appears when it is whole");
+}
+
+#[test]
+fn a_server_whose_clients_publish_cannot_be_backed_up_and_says_how_it_could() {
+    let place = Place::in_volatile_memory();
+    let server = Server::start(
+        &place.pool(),
+        OPTIONS.into_iter().chain(["--clients", "publishing"]),
+    );
+    let file = place.path().join("full");
+    let refused = server.client(&["backup", text(&file)]);
+    assert!(
+        refused.refusal(1).contains("--clients trusted"),
+        "{}",
+        refused.refusal(1)
+    );
+}
