@@ -20,6 +20,7 @@ use std::task::Poll;
 
 use stonecast_base::Nanoseconds;
 
+use crate::clients::Listed;
 use crate::commands::{Arguments, Context, Operation, Run, Scratch, Session, run_batch};
 use crate::memory::{Buffer, GUARANTEED};
 use crate::origin::Origin;
@@ -38,6 +39,7 @@ pub struct Connection {
     outlet: Outlet,
     /// `None` for a newcomer.
     seat: Option<Seat>,
+    _listed: Listed,
     parser: RequestParser,
     input: Buffer,
     /// The time at which the incomplete request began.
@@ -61,11 +63,11 @@ impl Connection {
         context: Rc<Context>,
         session: Session,
         transport: Transport,
-        seat: Option<Seat>,
+        (seat, listed): (Option<Seat>, Listed),
     ) -> Self {
         let outlet = Outlet::new(context.thread.clone(), transport);
         if seat.is_none() {
-            outlet.enter(Origin::of(session.peer.ip()));
+            outlet.enter(Origin::of(session.card.peer.ip()));
         }
         let input = Buffer::new(context.thread.stock.clone());
         Self {
@@ -73,6 +75,7 @@ impl Connection {
             session,
             outlet,
             seat,
+            _listed: listed,
             parser: RequestParser::default(),
             input,
             request_began_at: 0,

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod clients;
 mod commands;
 mod connection;
 mod counters;
@@ -52,6 +53,7 @@ mod secrets;
 mod shared;
 mod sizes;
 mod sleeper;
+mod slow_log;
 mod thread;
 mod tls;
 mod transport;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::clients::Clients;
 use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::options::GatewayOptions;
 use crate::secrets::Secrets;
 use crate::sizes::{VALUES_SIZE_MAX, request_size_max};
+use crate::slow_log::SlowLog;
 
 /// State that all threads of a gateway share.
 pub struct Shared {
@@ -23,6 +25,10 @@ pub struct Shared {
     pub threads: Vec<Arc<Counters>>,
     /// Counts of the admin port. Most of them stay zero.
     pub admin: Arc<Counters>,
+    /// The connections of all threads.
+    pub clients: Arc<Clients>,
+    /// The latest commands that took long.
+    pub slow_log: SlowLog,
     /// Requests and replies of all connections.
     pub memory: Arc<Memory>,
     /// Connections that are not newcomers.
@@ -50,6 +56,8 @@ impl Shared {
                 VALUES_SIZE_MAX,
             )),
             admin: Arc::default(),
+            clients: Arc::default(),
+            slow_log: SlowLog::default(),
             options,
             resp,
             connections: AtomicUsize::new(0),

@@ -13,7 +13,7 @@ use crate::reactor::Source;
 
 /// A client's socket, in plain text or through TLS.
 pub struct Transport {
-    source: Source<TcpStream>,
+    source: Source<Arc<TcpStream>>,
     tls: Option<Box<Tls>>,
 }
 
@@ -42,7 +42,7 @@ const TLS_GUARANTEED: usize = 2 * READ_SIZE;
 impl Transport {
     /// A plain connection, or one through TLS.
     pub fn new(
-        source: Source<TcpStream>,
+        source: Source<Arc<TcpStream>>,
         tls: Option<&Arc<ServerConfig>>,
     ) -> Result<Self, rustls::Error> {
         let begin = |configuration: &Arc<ServerConfig>| {
@@ -58,7 +58,7 @@ impl Transport {
     }
 
     /// The socket.
-    pub fn source(&self) -> &Source<TcpStream> {
+    pub fn source(&self) -> &Source<Arc<TcpStream>> {
         &self.source
     }
 
@@ -138,7 +138,7 @@ impl Transport {
     }
 }
 
-fn read_plain(source: &Source<TcpStream>, input: &mut Buffer) -> io::Result<Moved> {
+fn read_plain(source: &Source<Arc<TcpStream>>, input: &mut Buffer) -> io::Result<Moved> {
     let room = input.spare().len();
     match rustix::io::read(source.socket(), input.spare()) {
         Ok(0) => Ok(Moved::End),
@@ -159,7 +159,7 @@ fn read_plain(source: &Source<TcpStream>, input: &mut Buffer) -> io::Result<Move
     }
 }
 
-fn write_plain(source: &Source<TcpStream>, output: &Chain) -> io::Result<Moved> {
+fn write_plain(source: &Source<Arc<TcpStream>>, output: &Chain) -> io::Result<Moved> {
     match rustix::io::writev(source.socket(), &output.slices()) {
         Ok(size) => Ok(Moved::Bytes(size)),
         Err(Errno::AGAIN) => {
@@ -176,14 +176,18 @@ fn beyond_guarantee(size: usize) -> usize {
 }
 
 /// Reads the socket's bytes, decrypts them, and appends as much plaintext as fits to `input`.
-fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io::Result<Moved> {
+fn read_tls(
+    source: &Source<Arc<TcpStream>>,
+    tls: &mut Tls,
+    input: &mut Buffer,
+) -> io::Result<Moved> {
     // An earlier call may have found no room for some plaintext. The socket counts as readable until a call finds no
     // plaintext.
     if let Some(size) = tls.take_plaintext(input)? {
         return Ok(Moved::Bytes(size));
     }
     let mut socket = Noted {
-        reader: source.socket(),
+        reader: source.socket().as_ref(),
         incoming: &mut tls.incoming,
     };
     let end = match tls.connection.read_tls(&mut socket) {
@@ -197,7 +201,7 @@ fn read_tls(source: &Source<TcpStream>, tls: &mut Tls, input: &mut Buffer) -> io
     };
     let state = tls.connection.process_new_packets().map_err(|error| {
         // The alert names the reason; the connection ends whether or not the alert is sent.
-        let _ = tls.connection.write_tls(&mut source.socket());
+        let _ = tls.connection.write_tls(&mut source.socket().as_ref());
         io::Error::new(io::ErrorKind::InvalidData, error)
     })?;
     tls.incoming.note_plaintext(state.plaintext_bytes_to_read());
@@ -231,10 +235,10 @@ impl Tls {
 }
 
 /// Sends the bytes that TLS has to send. Returns whether any byte was sent.
-fn send_tls(source: &Source<TcpStream>, tls: &mut ServerConnection) -> io::Result<bool> {
+fn send_tls(source: &Source<Arc<TcpStream>>, tls: &mut ServerConnection) -> io::Result<bool> {
     let mut any = false;
     while tls.wants_write() {
-        match tls.write_tls(&mut source.socket()) {
+        match tls.write_tls(&mut source.socket().as_ref()) {
             Ok(_) => any = true,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 source.readiness().clear_writable();

@@ -23,6 +23,7 @@ use stonecast_fabric::Park;
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_kv::{ClientPath, StoreError};
 
+use crate::clients::Card;
 use crate::commands::{Backend, Context, Session, Store, UnderWay};
 use crate::connection::{Connection, TOO_MANY};
 use crate::counters::Counters;
@@ -282,23 +283,20 @@ impl Acceptor {
         rustix::net::sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE)?;
         let local = socket.local_addr()?;
         let shared = &self.context.thread.shared;
-        let source = self.context.thread.reactor.add(socket)?;
+        let socket = Arc::new(socket);
+        let source = self.context.thread.reactor.add(socket.clone())?;
         let transport = Transport::new(source, shared.secrets.tls().as_ref());
         let transport = transport.map_err(io::Error::other)?;
         let needs_password = shared.options.password.is_some();
-        let id = shared.connection_id();
-        let session = Session::new(
-            id,
-            peer,
-            local,
-            self.context.thread.runtime.now(),
-            needs_password,
-        );
+        let card = Card::new(shared.connection_id(), peer, local, shared.uptime());
+        let card = Arc::new(card);
+        let listed = shared.clients.add(card.clone(), socket);
+        let session = Session::new(card, self.context.thread.runtime.now(), needs_password);
         Ok(Connection::new(
             self.context.clone(),
             session,
             transport,
-            seat,
+            (seat, listed),
         ))
     }
 }

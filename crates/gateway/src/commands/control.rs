@@ -1,6 +1,7 @@
 //! Commands that stand alone: about the connection, the server, or all keys.
 
 use super::batch::Run;
+use super::clients::Chosen;
 use super::describe;
 use super::error::CommandError;
 use super::exec;
@@ -29,6 +30,15 @@ pub async fn run(
             Err(error) => Err(error),
         },
         Control::Exec => return exec::exec(run).await,
+        Control::SlowGet(count) => return slow_commands(run, *count).await,
+        Control::ClientList(chosen) => {
+            let lines = lines_of(run, chosen);
+            if !run.outlet.room(lines.len()).await? {
+                return Ok(Err(CommandError::NoRoomForReplies));
+            }
+            run.writer().text(&lines);
+            Ok(())
+        }
         Control::Describe(what) => {
             if !run.outlet.room(describe::size_max(what)).await? {
                 return Ok(Err(CommandError::NoRoomForReplies));
@@ -114,7 +124,7 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             run.writer().ok();
         }
         Control::ClientReport(ClientReport::Id) => {
-            let id = run.session.id as i64;
+            let id = run.session.card.id as i64;
             run.writer().integer(id);
         }
         Control::ClientReport(ClientReport::Name) => {
@@ -123,23 +133,99 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
                 .optional(Some(name.as_slice()).filter(|name| !name.is_empty()));
         }
         Control::ClientReport(ClientReport::Info) => {
-            let line = run.session.describe(context.thread.runtime.now());
+            let line = run.session.card.line(context.thread.shared.uptime());
             run.writer().text(&line);
         }
         Control::ClientSetName(name) => {
-            run.session.name = name.to_vec();
+            run.session.rename(name);
             run.writer().ok();
         }
         Control::ClientSetLibrary { is_name, value } => {
             run.session.library[usize::from(!is_name)] = value.to_vec();
+            run.session.show();
             run.writer().ok();
         }
-        Control::Keys { .. } | Control::Scan(_) | Control::Describe(_) | Control::Exec => {
+        Control::ClientsEnd(ref chosen) => {
+            let count = end_connections(run, chosen);
+            run.writer().integer(count);
+        }
+        Control::ClientEnd(ref chosen) => match end_connections(run, chosen) {
+            0 => return Err(CommandError::Refused("No such client")),
+            _ => run.writer().ok(),
+        },
+        Control::SlowCount => {
+            let count = context.thread.shared.slow_log.len();
+            run.writer().integer(count as i64);
+        }
+        Control::SlowReset => {
+            context.thread.shared.slow_log.reset();
+            run.writer().ok();
+        }
+        Control::Keys { .. }
+        | Control::Scan(_)
+        | Control::SlowGet(_)
+        | Control::ClientList(_)
+        | Control::Describe(_)
+        | Control::Exec => {
             unreachable!("done by `run`")
         }
         ref about_store => return answer_about_store(run, about_store).await,
     }
     Ok(())
+}
+
+/// Writes the latest commands that took long.
+async fn slow_commands(
+    run: &mut Run<'_, '_>,
+    count: usize,
+) -> Result<Result<(), CommandError>, End> {
+    let latest = run.context.thread.shared.slow_log.latest(count);
+    let arguments = latest.iter().flat_map(|(_, slow)| &slow.arguments);
+    let size = arguments.map(Vec::len).sum();
+    if !run.outlet.room(size).await? {
+        return Ok(Err(CommandError::NoRoomForReplies));
+    }
+    let mut writer = run.writer();
+    writer.array(latest.len());
+    for (number, slow) in &latest {
+        writer.array(6);
+        writer.integer(*number as i64);
+        writer.integer(slow.at_s as i64);
+        writer.integer(slow.took_us as i64);
+        writer.array(slow.arguments.len());
+        slow.arguments.iter().for_each(|bytes| writer.bulk(bytes));
+        writer.bulk(slow.peer.to_string().as_bytes());
+        writer.bulk(&slow.name);
+    }
+    Ok(Ok(()))
+}
+
+/// The lines of the connections that are meant.
+fn lines_of(run: &Run<'_, '_>, chosen: &Chosen) -> String {
+    let shared = &run.context.thread.shared;
+    let (own, now) = (run.session.card.id, shared.uptime());
+    let cards = shared.clients.cards();
+    let meant = cards.iter().filter(|card| chosen.fits(card, own, now));
+    meant.map(|card| card.line(now)).collect()
+}
+
+/// Ends the connections that are meant, and returns their number. The connection of the command ends behind its reply.
+fn end_connections(run: &mut Run<'_, '_>, chosen: &Chosen) -> i64 {
+    let shared = &run.context.thread.shared;
+    let (own, now) = (run.session.card.id, shared.uptime());
+    let mut count = 0;
+    for card in shared.clients.cards() {
+        if !chosen.fits(&card, own, now) {
+            continue;
+        }
+        if card.id == own {
+            run.session.has_quit = true;
+            count += 1;
+        } else {
+            count += i64::from(shared.clients.end(card.id));
+        }
+    }
+    count
 }
 
 /// Answers a command about the server or all keys.
@@ -225,7 +311,7 @@ async fn list(
 }
 
 fn write_greeting(run: &mut Run<'_, '_>) {
-    let (id, protocol) = (run.session.id as i64, run.session.protocol);
+    let (id, protocol) = (run.session.card.id as i64, run.session.protocol);
     let mut writer = run.writer();
     writer.map(7);
     let mut text = |name: &str, value: &str| {

@@ -44,9 +44,18 @@ pub enum CommandError {
     /// An argument or a value is not a 64-bit integer.
     #[error("ERR value is not an integer or out of range")]
     NotAnInteger,
+    /// An argument or a value is not a number.
+    #[error("ERR value is not a valid float")]
+    NotAFloat,
     /// A sum does not fit 64 bits.
     #[error("ERR increment or decrement would overflow")]
     Overflow,
+    /// A user that is not `default`.
+    #[error("ERR No such user '{0}'")]
+    NoSuchUser(String),
+    /// A type that no connection has.
+    #[error("ERR Unknown client type '{0}'")]
+    ClientType(String),
     /// A cursor that no `SCAN` has returned.
     #[error("ERR invalid cursor")]
     Cursor,

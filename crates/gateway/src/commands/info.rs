@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::glob;
 use crate::process::ProcessMemory;
 use crate::shared::Shared;
+use crate::slow_log::{ENTRIES_MAX, SLOWER_THAN_NS};
 
 /// The version of Redis whose commands these are. Clients decide by this version which commands they send.
 pub const REDIS_VERSION: &str = "7.2.0";
@@ -40,6 +41,11 @@ pub fn settings(shared: &Shared, power: bool) -> Vec<(&'static str, String)> {
         ("port", port(shared)),
         ("proto-max-bulk-len", limits::VALUE_SIZE_MAX.to_string()),
         ("save", String::new()),
+        (
+            "slowlog-log-slower-than",
+            (SLOWER_THAN_NS / 1000).to_string(),
+        ),
+        ("slowlog-max-len", ENTRIES_MAX.to_string()),
         ("timeout", "0".to_owned()),
     ]
 }

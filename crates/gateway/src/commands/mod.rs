@@ -12,6 +12,7 @@
 
 mod backend;
 mod batch;
+mod clients;
 mod combine;
 mod context;
 mod control;
@@ -22,6 +23,8 @@ mod expiry;
 mod info;
 mod key_places;
 mod keyspace;
+mod long_double;
+mod object;
 mod operation;
 mod options;
 mod parse;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::clients::Chosen;
 use super::key_places::CommandKeys;
 use super::reply::Reply;
 use super::transfer::Transfer;
@@ -67,6 +68,18 @@ pub enum Control<'a> {
     Unwatch,
     /// `CLIENT GETNAME`, `ID`, `INFO`.
     ClientReport(ClientReport),
+    /// `CLIENT LIST`.
+    ClientList(Chosen),
+    /// `CLIENT KILL` with options. The reply is the number of connections.
+    ClientsEnd(Chosen),
+    /// `CLIENT KILL address`. The reply is OK, or an error if there is no such connection.
+    ClientEnd(Chosen),
+    /// `SLOWLOG GET`, with the most commands.
+    SlowGet(usize),
+    /// `SLOWLOG LEN`.
+    SlowCount,
+    /// `SLOWLOG RESET`.
+    SlowReset,
     /// `CLIENT SETNAME`.
     ClientSetName(&'a [u8]),
     /// `CLIENT SETINFO`.

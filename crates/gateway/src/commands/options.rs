@@ -1,6 +1,7 @@
 //! Options of commands. An unsupported option is an error and is never ignored: a client that asks for a condition must
 //! not believe that the store has checked it.
 
+use super::clients::Chosen;
 use super::describe::NAMES_MAX;
 use super::error::CommandError;
 use super::expiry::NewExpiry;
@@ -174,6 +175,14 @@ pub fn client<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandError>
         count(0).map(|()| Control::ClientReport(ClientReport::Id))
     } else if is(subcommand, "INFO") {
         count(0).map(|()| Control::ClientReport(ClientReport::Info))
+    } else if is(subcommand, "LIST") {
+        Chosen::of_list(arguments.from(1)).map(Control::ClientList)
+    } else if is(subcommand, "KILL") && arguments.len() == 2 {
+        Ok(Control::ClientEnd(Chosen::of_address(arguments.at(1))))
+    } else if is(subcommand, "KILL") && arguments.len() > 2 {
+        Chosen::of_kill(arguments.from(1)).map(Control::ClientsEnd)
+    } else if is(subcommand, "KILL") {
+        Err(CommandError::ArgumentCount("client|kill".to_owned()))
     } else if is(subcommand, "SETNAME") {
         count(1)?;
         client_name(arguments.at(1)).map(Control::ClientSetName)
@@ -194,6 +203,35 @@ pub fn client<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandError>
             subcommand: subcommand.to_vec(),
         })
     }
+}
+
+/// `SLOWLOG GET [count] | LEN | RESET`.
+pub fn slow_log<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandError> {
+    let subcommand = arguments.at(0);
+    let (control, extra) = if is(subcommand, "GET") {
+        let count = arguments.get(1).map_or(Ok(10), integer)?;
+        let count = match count {
+            -1 => usize::MAX,
+            count => usize::try_from(count).map_err(|_| {
+                CommandError::Refused("count should be greater than or equal to -1")
+            })?,
+        };
+        (Control::SlowGet(count), 2)
+    } else if is(subcommand, "LEN") {
+        (Control::SlowCount, 1)
+    } else if is(subcommand, "RESET") {
+        (Control::SlowReset, 1)
+    } else {
+        return Err(CommandError::Subcommand {
+            command: "SLOWLOG",
+            subcommand: subcommand.to_vec(),
+        });
+    };
+    if arguments.len() > extra {
+        let name = subcommand.escape_ascii().to_string().to_lowercase();
+        return Err(CommandError::ArgumentCount(format!("slowlog|{name}")));
+    }
+    Ok(control)
 }
 
 /// Longest name of a connection or a library, in bytes. A name is kept as long as the connection lasts.
@@ -356,8 +394,8 @@ mod tests {
             "ERR CONFIG SET is not supported by this store"
         );
         assert_eq!(
-            read("CLIENT KILL a"),
-            "ERR CLIENT KILL is not supported by this store"
+            read("CLIENT PAUSE 1"),
+            "ERR CLIENT PAUSE is not supported by this store"
         );
         assert_eq!(
             read("CLIENT SETINFO lib-color red"),

@@ -8,6 +8,8 @@
 
 use super::error::CommandError;
 use super::expiry::{ExpireRules, NewExpiry, Report, When};
+use super::long_double::LongDouble;
+use super::object::Fact;
 use super::operation::{Arguments, Control, Operation};
 use super::options::{self, integer, positive};
 use super::patch::Patch;
@@ -103,6 +105,9 @@ impl<'a> Operation<'a> {
             Id::Incr => value(ValueCommand::Add(1)),
             Id::Decr => value(ValueCommand::Add(-1)),
             Id::IncrBy => value(ValueCommand::Add(integer(arguments.at(2))?)),
+            Id::IncrByFloat => value(ValueCommand::AddFloat(
+                LongDouble::parse(arguments.at(2)).ok_or(CommandError::NotAFloat)?,
+            )),
             Id::DecrBy => {
                 let delta = integer(arguments.at(2))?;
                 value(ValueCommand::Add(
@@ -143,6 +148,22 @@ impl<'a> Operation<'a> {
                 options::wait_persisted(rest)?;
                 control(Control::WaitPersisted)
             }
+            Id::Object => {
+                let (key, command) = Fact::of_object(arguments)?;
+                Ok(Self::Value { key, command })
+            }
+            Id::Memory => {
+                let (key, command) = Fact::of_memory(arguments)?;
+                Ok(Self::Value { key, command })
+            }
+            Id::Function if options::is(rest.at(0), "FLUSH") => {
+                options::flush(spec, rest.from(1))?;
+                Ok(Self::Answer(Reply::Ok))
+            }
+            Id::Function => Err(CommandError::Subcommand {
+                command: "FUNCTION",
+                subcommand: rest.at(0).to_vec(),
+            }),
             Id::Auth => control(Control::Auth(options::credentials(rest)?)),
             Id::Hello => control(Control::Hello(options::hello(rest)?)),
             Id::Reset => control(Control::Reset),
@@ -153,6 +174,7 @@ impl<'a> Operation<'a> {
             Id::Watch => control(Control::Watch(rest)),
             Id::Unwatch => control(Control::Unwatch),
             Id::Client => control(options::client(rest)?),
+            Id::SlowLog => control(options::slow_log(rest)?),
             Id::Command => options::describe(rest),
             Id::Config => control(options::config(rest)?),
             Id::Info => control(Control::Info(rest)),

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
+use stonecast_base::Nanoseconds;
 
 use super::batch::Run;
 use super::control;
@@ -17,6 +18,7 @@ use crate::counters::{Counters, Kind};
 use crate::join::in_order;
 use crate::outlet::End;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
+use crate::slow_log::{SLOWER_THAN_NS, Slow, shortened};
 
 /// Runs a batch. `specs` has the table's entry of each operation, or `None` for an unknown command.
 pub async fn run_batch<'a>(
@@ -26,7 +28,7 @@ pub async fn run_batch<'a>(
 ) -> Result<(), End> {
     let counters = run.context.thread.counters.clone();
     counters.batches.add(1);
-    let mut start = 0;
+    let (mut start, mut began_at) = (0, run.context.thread.runtime.now());
     while start < run.operations.len() {
         if !run.session.is_authenticated && !may_come_before_the_password(specs[start]) {
             run.reply(&Reply::Error(CommandError::PasswordMissing));
@@ -58,13 +60,11 @@ pub async fn run_batch<'a>(
                 run.control(control).await?;
             }
         }
-        let took = run
-            .context
-            .thread
-            .runtime
-            .now()
-            .saturating_sub(run.arrived_at);
+        let now = run.context.thread.runtime.now();
+        let took = now.saturating_sub(run.arrived_at);
         counters.latencies[kind as usize].note(took, (end - start) as u64);
+        note_if_slow(run, start, now.saturating_sub(began_at));
+        began_at = now;
         start = end;
         if run.context.store.is_lost() {
             return Err(End::Store);
@@ -83,6 +83,27 @@ fn units<'o, 'a>(operations: &'o [Operation<'a>]) -> SmallVec<[&'o [Operation<'a
         start = end;
     }
     units
+}
+
+/// Notes the step that begins with command number `start` if it took long. Passwords are not noted.
+fn note_if_slow(run: &Run<'_, '_>, start: usize, took: Nanoseconds) {
+    if took < SLOWER_THAN_NS {
+        return;
+    }
+    let is_secret = matches!(
+        run.operations[start],
+        Operation::Control(Control::Auth(_) | Control::Hello(_))
+    );
+    let arguments = run.arguments(start);
+    let shown = if is_secret { 1 } else { arguments.len() };
+    let thread = &run.context.thread;
+    thread.shared.slow_log.note(Slow {
+        at_s: thread.runtime.wall_clock() / 1_000_000_000,
+        took_us: took / 1000,
+        arguments: shortened(arguments.iter().take(shown)),
+        peer: run.session.card.peer,
+        name: run.session.name.clone(),
+    });
 }
 
 fn count_commands(counters: &Counters, specs: &[Option<&'static Spec>]) {

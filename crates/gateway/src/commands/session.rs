@@ -1,13 +1,14 @@
 //! The state of a connection that commands see and change.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use stonecast_base::Nanoseconds;
 
 use super::error::CommandError;
 use super::operation::{Credentials, Hello};
 use super::transaction::Transaction;
+use crate::clients::{Card, Said};
 use crate::guesses::OwnGuesses;
 use crate::options::Password;
 use crate::origin::Origin;
@@ -15,8 +16,6 @@ use crate::resp::Protocol;
 
 /// State of one connection.
 pub struct Session {
-    /// Unique number of the connection.
-    pub id: u64,
     /// The version of the protocol.
     pub protocol: Protocol,
     /// Whether the connection may use the store.
@@ -29,10 +28,8 @@ pub struct Session {
     pub name: Vec<u8>,
     /// Name and version of the client's library.
     pub library: [Vec<u8>; 2],
-    /// Address of the client.
-    pub peer: SocketAddr,
-    /// Address of the gateway.
-    pub local: SocketAddr,
+    /// What other threads know of the connection.
+    pub card: Arc<Card>,
     /// The time at which the connection began.
     pub began_at: Nanoseconds,
     /// The time since which the password has been missing, if it is missing.
@@ -43,26 +40,19 @@ pub struct Session {
 
 impl Session {
     /// The session of a connection that begins. `needs_password`: the client must send the password first.
-    pub fn new(
-        id: u64,
-        peer: SocketAddr,
-        local: SocketAddr,
-        began_at: Nanoseconds,
-        needs_password: bool,
-    ) -> Self {
+    pub fn new(card: Arc<Card>, began_at: Nanoseconds, needs_password: bool) -> Self {
+        let origin = Origin::of(card.peer.ip());
         Self {
-            id,
             protocol: Protocol::Resp2,
             is_authenticated: !needs_password,
             transaction: Transaction::default(),
             has_quit: false,
             name: Vec::new(),
             library: Default::default(),
-            peer,
-            local,
+            card,
             began_at,
             locked_at: began_at,
-            guesses: Rc::new(OwnGuesses::new(Origin::of(peer.ip()))),
+            guesses: Rc::new(OwnGuesses::new(origin)),
         }
     }
 
@@ -73,8 +63,24 @@ impl Session {
         *self = Self {
             began_at,
             guesses,
-            ..Self::new(self.id, self.peer, self.local, now, needs_password)
+            ..Self::new(self.card.clone(), now, needs_password)
         };
+        self.show();
+    }
+
+    /// Names the connection.
+    pub fn rename(&mut self, name: &[u8]) {
+        self.name = name.to_vec();
+        self.show();
+    }
+
+    /// Shows other threads what the client has said.
+    pub fn show(&self) {
+        self.card.note(Said {
+            name: self.name.clone(),
+            library: self.library.clone(),
+            is_resp3: self.protocol == Protocol::Resp3,
+        });
     }
 
     /// Checks a password.
@@ -113,27 +119,8 @@ impl Session {
             Some(_) => self.protocol = Protocol::Resp3,
             None => {}
         }
+        self.show();
         Ok(())
-    }
-
-    /// The line of `CLIENT INFO`.
-    pub fn describe(&self, now: Nanoseconds) -> String {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let age = now.saturating_sub(self.began_at) / 1_000_000_000;
-        let protocol = if self.protocol == Protocol::Resp3 {
-            3
-        } else {
-            2
-        };
-        format!(
-            "id={} addr={} laddr={} name={} age={age} db=0 user=default resp={protocol} lib-name={} lib-ver={}\n",
-            self.id,
-            self.peer,
-            self.local,
-            text(&self.name),
-            text(&self.library[0]),
-            text(&self.library[1]),
-        )
     }
 }
 
@@ -143,7 +130,8 @@ mod tests {
 
     fn session(needs_password: bool) -> Session {
         let address = "127.0.0.1:1".parse().unwrap();
-        Session::new(1, address, address, 0, needs_password)
+        let card = Card::new(1, address, address, std::time::Duration::ZERO);
+        Session::new(Arc::new(card), 0, needs_password)
     }
 
     #[test]

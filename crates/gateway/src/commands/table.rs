@@ -23,6 +23,7 @@ pub enum Id {
     ExpireTime,
     FlushAll,
     FlushDb,
+    Function,
     Get,
     GetDel,
     GetEx,
@@ -31,12 +32,15 @@ pub enum Id {
     Hello,
     Incr,
     IncrBy,
+    IncrByFloat,
     Info,
     Keys,
+    Memory,
     MGet,
     MSet,
     MSetNx,
     Multi,
+    Object,
     Persist,
     PExpire,
     PExpireAt,
@@ -55,6 +59,7 @@ pub enum Id {
     SetEx,
     SetNx,
     SetRange,
+    SlowLog,
     StrLen,
     Time,
     Touch,
@@ -159,6 +164,7 @@ const BLOCKING: &[&str] = &["blocking"];
 
 const NO_KEY: (i32, i32, i32) = (0, 0, 0);
 const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
+const SECOND_KEY: (i32, i32, i32) = (2, 2, 1);
 const TWO_KEYS: (i32, i32, i32) = (1, 2, 1);
 const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
 const EVERY_SECOND: (i32, i32, i32) = (1, -1, 2);
@@ -176,7 +182,7 @@ macro_rules! commands {
 pub const COMMANDS: &[Spec] = commands! {
     "append" Append 3 WRITE ONE_KEY String "2.0.0" "O(N)" "Appends bytes to the value of a key. An absent key is created.";
     "auth" Auth -2 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Authenticates the connection with the password.";
-    "client" Client -2 ANY_TIME NO_KEY Connection "2.4.0" "O(1)" "Names this connection and reports about it: GETNAME, ID, INFO, SETINFO, SETNAME.";
+    "client" Client -2 ANY_TIME NO_KEY Connection "2.4.0" "O(1)" "Names this connection, reports about it and others, and ends some: GETNAME, ID, INFO, KILL, LIST, SETINFO, SETNAME.";
     "command" Command -1 ANY_TIME NO_KEY Server "2.8.13" "O(N)" "Describes commands: COUNT, DOCS, GETKEYS, INFO, LIST.";
     "config" Config -2 ADMIN NO_KEY Server "2.0.0" "O(N)" "Reports settings: GET. Nothing can be set.";
     "copy" Copy -3 SLOW_WRITE TWO_KEYS Generic "6.2.0" "O(N)" "Gives the value of a key, with its moment, to another key as well. REPLACE replaces the other key's value. Refused in a cluster.";
@@ -194,6 +200,7 @@ pub const COMMANDS: &[Spec] = commands! {
     "expiretime" ExpireTime 2 READ ONE_KEY Generic "7.0.0" "O(1)" "Returns the moment at which a key expires, in seconds since 1970; -1: never, -2: the key is absent.";
     "flushall" FlushAll -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key. There is one database, so the command equals FLUSHDB.";
     "flushdb" FlushDb -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key, one after the other.";
+    "function" Function -2 ANY_TIME NO_KEY Server "7.0.0" "O(1)" "FLUSH answers OK, since there are no functions. All else is refused.";
     "get" Get 2 READ ONE_KEY String "1.0.0" "O(1)" "Returns the value of a key.";
     "getdel" GetDel 2 REMOVE ONE_KEY String "6.2.0" "O(1)" "Returns the value of a key and deletes it.";
     "getex" GetEx -2 WRITE ONE_KEY String "6.2.0" "O(1)" "Returns the value of a key, and changes its expiry with EX, PX, EXAT, PXAT or PERSIST.";
@@ -202,12 +209,15 @@ pub const COMMANDS: &[Spec] = commands! {
     "hello" Hello -1 BEFORE_PASSWORD NO_KEY Connection "6.0.0" "O(1)" "Chooses the protocol, authenticates, and names the connection.";
     "incr" Incr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Adds one to a number, which is 0 if the key is absent.";
     "incrby" IncrBy 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Adds to a number, which is 0 if the key is absent.";
+    "incrbyfloat" IncrByFloat 3 WRITE ONE_KEY String "2.6.0" "O(1)" "Adds to a number with decimal places, which is 0 if the key is absent. Computes and prints as Redis does, with the 80-bit numbers of x86-64.";
     "info" Info -1 ANY_TIME NO_KEY Server "1.0.0" "O(1)" "Reports about server and store.";
     "keys" Keys 2 SLOW_READ NO_KEY Generic "1.0.0" "O(N)" "Returns all keys that match a pattern.";
+    "memory" Memory -2 SLOW_READ SECOND_KEY Server "4.0.0" "O(1)" "Returns the bytes that a key takes of the log and of the index: USAGE.";
     "mget" MGet -2 READ ALL_KEYS String "1.0.0" "O(N)" "Returns the values of keys. The values together are no snapshot.";
     "mset" MSet -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys. Each value is stored as a whole, but other clients may see some values before the rest.";
     "msetnx" MSetNx -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys, all or none: only if none of the keys exists. Refused in a cluster.";
     "multi" Multi 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Begins a transaction: later commands are queued up to EXEC, DISCARD or RESET. Refused in a cluster.";
+    "object" Object -2 SLOW_READ SECOND_KEY Generic "2.2.3" "O(1)" "Reports about a key: ENCODING, which is raw, REFCOUNT, which is 1, and FREQ, which is refused as by a Redis that does not count.";
     "persist" Persist 2 REMOVE ONE_KEY Generic "2.2.0" "O(1)" "Lets a key expire no more.";
     "pexpire" PExpire -3 REMOVE ONE_KEY Generic "2.6.0" "O(1)" "Lets a key expire after some milliseconds. Conditions as for EXPIRE.";
     "pexpireat" PExpireAt -3 REMOVE ONE_KEY Generic "2.6.0" "O(1)" "Lets a key expire at a moment, in milliseconds since 1970. Conditions as for EXPIRE.";
@@ -226,6 +236,7 @@ pub const COMMANDS: &[Spec] = commands! {
     "setex" SetEx 4 WRITE ONE_KEY String "2.0.0" "O(1)" "Stores a value that expires after some seconds.";
     "setnx" SetNx 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value if the key is absent.";
     "setrange" SetRange 4 SLOW_WRITE ONE_KEY String "2.2.0" "O(N)" "Overwrites a part of the value of a key. Zero bytes fill the gap behind a shorter value.";
+    "slowlog" SlowLog -2 ADMIN NO_KEY Server "2.2.12" "O(N)" "Reports the latest commands that took 10 ms or more: GET, LEN, RESET. Commands of a pipeline that are done together are one, under the name of the first.";
     "strlen" StrLen 2 READ ONE_KEY String "2.2.0" "O(1)" "Returns the length of the value of a key.";
     "time" Time 1 ANY_TIME NO_KEY Server "2.6.0" "O(1)" "Returns the server's time, by which keys expire, as seconds since 1970 and microseconds.";
     "touch" Touch -2 READ ALL_KEYS Generic "3.2.1" "O(N)" "Counts the keys that exist. Reads leave no trace, so nothing else changes.";

@@ -205,7 +205,8 @@ mod tests {
 
     fn session() -> Session {
         let address = "127.0.0.1:1".parse().expect("an address");
-        Session::new(1, address, address, 0, false)
+        let card = crate::clients::Card::new(1, address, address, std::time::Duration::ZERO);
+        Session::new(std::sync::Arc::new(card), 0, false)
     }
 
     /// Needs the refusal to outlive the command: a part of a transaction that a cluster refused would be done.

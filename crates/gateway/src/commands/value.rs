@@ -9,6 +9,8 @@ use stonecast_kv::Expiry;
 
 use super::error::CommandError;
 use super::expiry::{ExpireRules, NewExpiry, Passed, Report, When};
+use super::long_double::LongDouble;
+use super::object::Fact;
 use super::patch::Patch;
 use super::reply::Reply;
 use crate::resp::decimal;
@@ -48,6 +50,8 @@ pub enum ValueCommand<'a> {
     Overwrite(Patch<'a>),
     /// Adds to a number.
     Add(i64),
+    /// Adds to a number with decimal places.
+    AddFloat(LongDouble),
     /// Deletes the key. The reply says whether the key existed: 1 or 0.
     Delete,
     /// Deletes the key and returns its value.
@@ -65,6 +69,8 @@ pub enum ValueCommand<'a> {
     Persist,
     /// Reports the moment.
     Report(Report),
+    /// Reports something else.
+    Fact(Fact),
 }
 
 /// The condition under which a value is stored.
@@ -149,6 +155,7 @@ impl<'a> ValueCommand<'a> {
                 | Self::Append(_)
                 | Self::Overwrite(_)
                 | Self::Add(_)
+                | Self::AddFloat(_)
                 | Self::Delete
                 | Self::Take
                 | Self::GetAndExpire(_)
@@ -206,8 +213,10 @@ impl<'a> ValueCommand<'a> {
             Self::Append(_)
             | Self::Overwrite(_)
             | Self::Add(_)
+            | Self::AddFloat(_)
             | Self::Delete
             | Self::Expire { .. }
+            | Self::Fact(_)
             | Self::Persist => false,
         }
     }
@@ -215,7 +224,11 @@ impl<'a> ValueCommand<'a> {
     /// Returns whether the command's reply may be as long as a value.
     pub fn returns_value(&self) -> bool {
         match self {
-            Self::Get | Self::Range { .. } | Self::Take | Self::GetAndExpire(_) => true,
+            Self::Get
+            | Self::Range { .. }
+            | Self::Take
+            | Self::GetAndExpire(_)
+            | Self::AddFloat(_) => true,
             Self::Set { answer, .. } => *answer == SetAnswer::Before,
             _ => false,
         }
@@ -311,6 +324,7 @@ impl<'a> ValueCommand<'a> {
                 Reply::Integer(bytes_of(&state.value).len() as i64)
             }
             Self::Overwrite(patch) => patch.apply(state),
+            Self::Fact(fact) => fact.tell(state),
             Self::Add(delta) => match value.as_deref().map_or(Some(0), decimal) {
                 None => Reply::Error(CommandError::NotAnInteger),
                 Some(number) => match number.checked_add(delta) {
@@ -321,6 +335,7 @@ impl<'a> ValueCommand<'a> {
                     }
                 },
             },
+            Self::AddFloat(delta) => add_float(state, delta),
             Self::Delete => {
                 let was_there = state.take().is_some();
                 Reply::Integer(was_there.into())
@@ -329,6 +344,20 @@ impl<'a> ValueCommand<'a> {
             _ => unreachable!("{self:?} is about a moment"),
         }
     }
+}
+
+/// Adds to a number with decimal places.
+fn add_float<'a>(state: &mut State<'a>, delta: LongDouble) -> Reply<'a> {
+    let before = state.value.as_deref();
+    let Some(before) = before.map_or(Some(LongDouble::ZERO), LongDouble::parse) else {
+        return Reply::Error(CommandError::NotAFloat);
+    };
+    let Some(sum) = before.add(delta) else {
+        return CommandError::Refused("increment would produce NaN or Infinity").into();
+    };
+    let text = sum.text().into_bytes();
+    state.set(Cow::Owned(text.clone()));
+    Reply::Bulk(Cow::Owned(text))
 }
 
 fn bulk_of<'a>(value: &Value<'a>) -> Reply<'a> {

@@ -83,9 +83,84 @@ fn number(random: &mut Random) -> String {
     }
 }
 
+/// A number with decimal places, right or wrong, of any size.
+fn float(random: &mut Random) -> String {
+    const ODD: [&str; 18] = [
+        "inf",
+        "-infinity",
+        "nan",
+        "1e",
+        ".",
+        "-.5",
+        "5.",
+        "+3",
+        "1e4932",
+        "-1e4932",
+        "1e-4950",
+        "1e-4960",
+        "1e99999999999999999999",
+        "0e99999",
+        "-0",
+        "-1e-18",
+        " 1",
+        "1 ",
+    ];
+    match random.random_range(0..8) {
+        0 => value(random),
+        1 | 2 => ODD[random.random_range(0..ODD.len())].to_owned(),
+        3 => format!(
+            "{}e{}",
+            random.random_range(-9999..9999),
+            random.random_range(-40..40)
+        ),
+        4 => format!(
+            "{:.*}",
+            random.random_range(0..22),
+            random.random_range(-1000.0..1000.0)
+        ),
+        5 => format!("{}.{}", random.random::<u64>(), random.random::<u64>()),
+        6 => format!("0.{}", random.random::<u128>()),
+        _ => format!("{}", random.random_range(-100..100) as f64 / 8.0),
+    }
+}
+
+/// Needs sums that are rounded once, from the exact one, to 64 bits.
+#[test]
+fn sums_of_numbers_with_decimal_places_have_the_digits_of_redis() {
+    let Some(redis) = Redis::start() else {
+        return not_run(
+            "differential::sums_of_numbers_with_decimal_places_have_the_digits_of_redis",
+            "redis-server is not installed",
+        );
+    };
+    let world = World::start();
+    let (mut ours, mut theirs) = (world.client(), Client::connect(redis.address));
+    let mut random = random_from_seed(23);
+    for round in 0..300 {
+        let mut lines = vec![format!(
+            "SET {} {}",
+            key(&mut random),
+            float(&mut random).trim()
+        )];
+        for _ in 0..40 {
+            let (key, number) = (key(&mut random), float(&mut random));
+            lines.push(format!("INCRBYFLOAT {key} {}", number.trim()));
+            lines.push(format!("GET {key}"));
+        }
+        if round % 3 == 0 {
+            lines.push("FLUSHDB".to_owned());
+        }
+        let replies = |client: &mut Client| client.pipeline(lines.iter().map(String::as_str));
+        let (ours, theirs) = (replies(&mut ours), replies(&mut theirs));
+        for ((line, ours), theirs) in lines.iter().zip(ours).zip(theirs) {
+            assert_eq!(ours, theirs, "round {round}: {line}");
+        }
+    }
+}
+
 /// A random command, right or wrong.
 fn draw(random: &mut Random) -> Vec<String> {
-    let command = random.random_range(0..26);
+    let command = random.random_range(0..28);
     let mut words: Vec<String> = match command {
         0 => vec!["GET".into(), key(random)],
         1 => {
@@ -136,6 +211,7 @@ fn draw(random: &mut Random) -> Vec<String> {
             };
             vec!["SETRANGE".into(), key(random), place, value(random)]
         }
+        25 | 26 => vec!["INCRBYFLOAT".into(), key(random), float(random)],
         _ => vec!["FLUSHDB".into()],
     };
     // Some commands have an argument too many or too few.
@@ -214,6 +290,21 @@ fn keys_of_commands_and_types_of_scans_are_those_of_redis() {
         "SCAN 0 MATCH b* TYPE string",
         "TOUCH a b a",
         "TOUCH",
+        "OBJECT REFCOUNT a",
+        "OBJECT ENCODING absent",
+        "OBJECT REFCOUNT absent",
+        "OBJECT FREQ absent",
+        "OBJECT FREQ a",
+        "OBJECT ENCODING",
+        "MEMORY USAGE absent",
+        "MEMORY USAGE absent SAMPLES 5",
+        "MEMORY USAGE a SAMPLES",
+        "MEMORY USAGE",
+        "COMMAND GETKEYS OBJECT ENCODING a",
+        "COMMAND GETKEYS MEMORY USAGE a",
+        "COMMAND GETKEYS INCRBYFLOAT a 1",
+        "FUNCTION FLUSH",
+        "FUNCTION FLUSH ASYNC",
     ] {
         assert_eq!(ours.words(command), theirs.words(command), "{command}");
     }

@@ -4,6 +4,7 @@ mod admin;
 mod atomic;
 mod basics;
 mod burden;
+mod clients;
 mod conformance;
 mod crash;
 mod differential;

@@ -22,7 +22,6 @@ COPIES = "Redis's own replication, persistence and modules"
 DUMPS = "Redis's own format of values"
 ACCESS = "users with rules: one password opens the gateway"
 CONNECTIONS = "control of other connections, and caches that the server invalidates"
-SUMS = "sums of 80-bit floating point numbers, digit by digit"
 SUBSTRINGS = "common substrings, and the old name of GETRANGE"
 DATABASES = "several databases: a pool has one space of keys"
 
@@ -42,7 +41,6 @@ COMMANDS = {
     SCRIPTS: "EVAL EVALSHA FCALL FUNCTION SCRIPT",
     CHANNELS: "PSUBSCRIBE PUBLISH PUBSUB SUBSCRIBE",
     CONNECTIONS: "CLIENT",
-    SUMS: "INCRBYFLOAT",
     SUBSTRINGS: "LCS SUBSTR",
     MONITORING: "BGREWRITEAOF BGSAVE CONFIG DEBUG LASTSAVE LATENCY LOLWUT MEMORY MONITOR OBJECT SAVE SLOWLOG",
     COPIES: "FAILOVER MODULE PSYNC REPLICAOF ROLE SLAVEOF SYNC",
