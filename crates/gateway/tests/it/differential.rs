@@ -282,7 +282,8 @@ fn keys_of_commands_and_types_of_scans_are_those_of_redis() {
         "COMMAND GETKEYS GET a b",
         "COMMAND GETKEYS nonsense a",
         "COMMAND GETKEYS",
-        "SET a 1",
+        // Redis shares the objects of small numbers.
+        "SET a one",
         "SCAN 0 TYPE string",
         "SCAN 0 TYPE STRING",
         "SCAN 0 TYPE hash",
