@@ -43,7 +43,7 @@ const fn hunt(package: &'static str, name: &'static str) -> Hunt {
     }
 }
 
-const HUNTS: [Hunt; 17] = [
+const HUNTS: [Hunt; 16] = [
     hunt("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     hunt(
         "stonecast-fabric-sim",
@@ -57,7 +57,6 @@ const HUNTS: [Hunt; 17] = [
     },
     hunt("stonecast-kv", "every_seeded_bug_of_batches_is_found"),
     hunt("stonecast-kv", "every_seeded_bug_of_expiry_is_found"),
-    hunt("stonecast-kv", "every_seeded_bug_of_holds_is_found"),
     hunt(
         "stonecast-kv",
         "every_seeded_bug_of_the_store_in_a_cluster_is_found",
@@ -181,9 +180,12 @@ mod tests {
 
     use super::*;
 
-    /// A hunt that no command runs, since its story does not find the bug: the open points of `docs/design/0037` have the
-    /// details.
-    const NOT_RUN: [&str; 1] = ["every_seeded_bug_of_a_resigned_primary_is_found"];
+    /// Hunts that no command runs, since their stories do not find all bugs: the open points of `docs/design/0037` and of `0047`
+    /// have the details.
+    const NOT_RUN: [&str; 2] = [
+        "every_seeded_bug_of_a_resigned_primary_is_found",
+        "every_seeded_bug_of_holds_is_found",
+    ];
 
     /// The names of the hunts in the Rust files of a folder and its folders.
     fn hunts_in(folder: &Path, names: &mut BTreeSet<String>) {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -75,6 +76,8 @@ type Known = (Arc<Card>, Arc<TcpStream>);
 #[derive(Debug, Default)]
 pub struct Clients {
     all: Mutex<BTreeMap<u64, Known>>,
+    /// Numbers that were given.
+    given: AtomicU64,
 }
 
 /// The place of a connection among all, up to its end.
@@ -85,6 +88,11 @@ pub struct Listed {
 }
 
 impl Clients {
+    /// A number that no connection has had.
+    pub fn number(&self) -> u64 {
+        self.given.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Adds a connection.
     pub fn add(self: &Arc<Self>, card: Arc<Card>, socket: Arc<TcpStream>) -> Listed {
         lock(&self.all).insert(card.id, (card.clone(), socket));

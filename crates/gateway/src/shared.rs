@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::clients::Clients;
@@ -33,7 +33,6 @@ pub struct Shared {
     pub memory: Arc<Memory>,
     /// Connections that are not newcomers.
     connections: AtomicUsize,
-    next_id: AtomicU64,
     threads_ready: AtomicUsize,
     stop: AtomicBool,
     started_at: Instant,
@@ -61,7 +60,6 @@ impl Shared {
             options,
             resp,
             connections: AtomicUsize::new(0),
-            next_id: AtomicU64::new(1),
             threads_ready: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             started_at: Instant::now(),
@@ -77,11 +75,6 @@ impl Shared {
                 (count < max).then_some(count + 1)
             });
         taken.ok().map(|_| Seat(self.clone()))
-    }
-
-    /// A unique number for a new connection.
-    pub fn connection_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The number of connections, newcomers included.

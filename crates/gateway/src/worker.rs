@@ -288,7 +288,7 @@ impl Acceptor {
         let transport = Transport::new(source, shared.secrets.tls().as_ref());
         let transport = transport.map_err(io::Error::other)?;
         let needs_password = shared.options.password.is_some();
-        let card = Card::new(shared.connection_id(), peer, local, shared.uptime());
+        let card = Card::new(shared.clients.number(), peer, local, shared.uptime());
         let card = Arc::new(card);
         let listed = shared.clients.add(card.clone(), socket);
         let session = Session::new(card, self.context.thread.runtime.now(), needs_password);

@@ -161,6 +161,7 @@ const STORIES_OF_HOLDS: [(Mutant, fn()); 5] = [
     ),
 ];
 
+/// No command runs this hunt, which finds `ExpiredNotKept` alone: the open points of `docs/design/0047` have the details.
 #[test]
 fn every_seeded_bug_of_holds_is_found() {
     by_stories("kv/backup", &STORIES_OF_HOLDS);
