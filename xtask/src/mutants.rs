@@ -43,7 +43,7 @@ const fn hunt(package: &'static str, name: &'static str) -> Hunt {
     }
 }
 
-const HUNTS: [Hunt; 16] = [
+const HUNTS: [Hunt; 17] = [
     hunt("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     hunt(
         "stonecast-fabric-sim",
@@ -57,6 +57,7 @@ const HUNTS: [Hunt; 16] = [
     },
     hunt("stonecast-kv", "every_seeded_bug_of_batches_is_found"),
     hunt("stonecast-kv", "every_seeded_bug_of_expiry_is_found"),
+    hunt("stonecast-kv", "every_seeded_bug_of_holds_is_found"),
     hunt(
         "stonecast-kv",
         "every_seeded_bug_of_the_store_in_a_cluster_is_found",
@@ -184,7 +185,7 @@ mod tests {
     /// have the details.
     const NOT_RUN: [&str; 2] = [
         "every_seeded_bug_of_a_resigned_primary_is_found",
-        "every_seeded_bug_of_holds_is_found",
+        "every_seeded_bug_of_held_places_is_found",
     ];
 
     /// The names of the hunts in the Rust files of a folder and its folders.

@@ -35,7 +35,7 @@ macro_rules! mutants {
             }
 
             /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider,
-            /// `clocks` for the clocks of providers, `kv/backup` for backups of a serving pool, `kv/batches` for
+            /// `clocks` for the clocks of providers, `kv/backup` and `kv/hold` for backups of a serving pool, `kv/batches` for
             /// several keys at once, `kv/expiry` for keys that expire, `power` for the ends of simulated machines,
             /// `kv/cluster` for the store in a cluster, `persist/append` for the two sides of durable appends,
             /// `replication/machines` for rules that the world of replication seldom shows.
@@ -158,9 +158,9 @@ mutants! {
     /// A server does not keep the records of keys that expire under a hold.
     ExpiredNotKept in "kv/backup", "a backup is the state at one version";
     /// A segment is freed while a backup has to read kept records there.
-    KeptNotWaitedFor in "kv/backup", "a backup is the state at one version";
+    KeptNotWaitedFor in "kv/hold", "a backup is the state at one version";
     /// A version is held in the middle of a batch, whose writes are decided and not visible.
-    HoldInsideBatch in "kv/backup", "a backup is the state at one version";
+    HoldInsideBatch in "kv/hold", "a backup is the state at one version";
     /// A backup takes records that are later than its version.
     LaterInHold in "kv/backup", "a backup is the state at one version";
     /// A reader returns keys whatever their expiry.

@@ -30,7 +30,7 @@ const CONTROL_MIN: u64 = 500;
 const HERE: [&str; 5] = ["fabric-sim", "kv", "log", "persist", "session"];
 /// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of
 /// `appends` and `power`, tests of `member` those of `clocks`.
-const ELSEWHERE: [&str; 20] = [
+const ELSEWHERE: [&str; 21] = [
     "append-log",
     "appends",
     "backup",
@@ -41,6 +41,7 @@ const ELSEWHERE: [&str; 20] = [
     "kv/batches",
     "kv/cluster",
     "kv/expiry",
+    "kv/hold",
     "kv/node",
     "kv/resigned",
     "member",

@@ -36,7 +36,7 @@ pub struct Backup {
     /// The backup that this one follows: full, or incremental itself. It has to be kept.
     #[arg(long, value_name = "FILE")]
     pub base: Option<PathBuf>,
-    /// Prints {"version":..,"base":..,"keys":..,"records":..,"bytes":..,"seconds":..} to stdout at the end.
+    /// Prints one JSON object to stdout at the end: version, base, keys, records, bytes, seconds.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -1,9 +1,10 @@
 //! Versions that are held for backups: the state is exactly that of one version, whatever happens meanwhile.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use futures_util::future::join3;
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
 use stonecast_kv::{Batch, Client, ClientPolicy, HeldPart, Hold, ServerOptions, StoreError};
@@ -83,7 +84,6 @@ async fn change(client: &Client, random: &mut impl rand::Rng, keys: u64, model: 
     }
 }
 
-/// The seeded bugs `ReplacedNotKept` and `LaterInHold`.
 #[test]
 pub fn a_hold_has_every_write_before_it_and_none_after_it() {
     on_every_provider(|| {
@@ -109,6 +109,50 @@ pub fn a_hold_has_every_write_before_it_and_none_after_it() {
                 assert!(held.values().all(|(_, version)| *version <= read.version));
             });
         });
+    });
+}
+
+/// Two clients overwrite keys in the middle of surveys, and the cleaner reuses segments all the time. The seeded bugs
+/// `ReplacedNotKept` and `LaterInHold`.
+#[test]
+pub fn a_hold_is_the_state_at_its_version_while_others_write_and_the_cleaner_works() {
+    const KEYS: u64 = 300;
+    Stage::tell(12, async |stage| {
+        let (first, second) = (stage.client().await, stage.client().await);
+        let reader = stage.client().await;
+        let written = RefCell::new(BTreeMap::new());
+        let put = async |client: &Client, n: u64, seed: u64| {
+            let content = value(seed, 900);
+            let version = client.put(&key(n), &content).await.unwrap();
+            written.borrow_mut().insert(version, (key(n), content));
+        };
+        for n in 0..KEYS {
+            put(&first, n, n).await;
+        }
+        let ended = Cell::new(false);
+        let writing = async |client: &Client, seed: u64| {
+            let mut random = random_from_seed(seed);
+            while !ended.get() {
+                put(client, random.random_range(0..KEYS), random.random()).await;
+            }
+        };
+        let holding = async {
+            let mut reads = Vec::new();
+            while reads.len() < 20 || stage.server().cleaning().segments < 20 {
+                reads.push(read(reader.hold(0).await.unwrap()).await.unwrap());
+            }
+            ended.set(true);
+            reads
+        };
+        let ((), (), reads) = join3(writing(&first, 41), writing(&second, 42), holding).await;
+        let written = written.borrow();
+        for read in reads {
+            let before = written.range(..=read.version);
+            let model: State = before
+                .map(|(&version, (key, content))| (key.clone(), (content.clone(), version)))
+                .collect();
+            assert!(read.records == model, "version {}", read.version);
+        }
     });
 }
 
@@ -156,7 +200,6 @@ fn a_hold_on_a_base_has_what_changed_and_names_what_is_still_there() {
 }
 
 /// Two keys always get the same value, in a batch. Meanwhile everything is overwritten several times, and cleaned.
-/// The seeded bug `KeptNotWaitedFor`.
 #[test]
 pub fn a_hold_survives_the_cleaning_of_what_it_has_to_read() {
     World::small().run(async |world| {
@@ -220,7 +263,7 @@ pub fn a_hold_survives_the_cleaning_of_what_it_has_to_read() {
 }
 
 /// A hold that begins beside puts of many clients, while the server waits for company before a sync, does not count
-/// what is decided and not visible. The seeded bug `HoldInsideBatch`.
+/// what is decided and not visible.
 #[test]
 pub fn a_hold_that_begins_among_many_writes_misses_no_key() {
     let world = World {

@@ -138,22 +138,14 @@ const STORIES_OF_BATCHES: [(Mutant, fn()); 7] = [
 ];
 
 /// The story that finds each bug of holds.
-const STORIES_OF_HOLDS: [(Mutant, fn()); 5] = [
+const STORIES_OF_HOLDS: [(Mutant, fn()); 3] = [
     (
         Mutant::ReplacedNotKept,
-        holds::a_hold_has_every_write_before_it_and_none_after_it,
+        holds::a_hold_is_the_state_at_its_version_while_others_write_and_the_cleaner_works,
     ),
     (
         Mutant::LaterInHold,
-        holds::a_hold_has_every_write_before_it_and_none_after_it,
-    ),
-    (
-        Mutant::KeptNotWaitedFor,
-        holds::a_hold_survives_the_cleaning_of_what_it_has_to_read,
-    ),
-    (
-        Mutant::HoldInsideBatch,
-        holds::a_hold_that_begins_among_many_writes_misses_no_key,
+        holds::a_hold_is_the_state_at_its_version_while_others_write_and_the_cleaner_works,
     ),
     (
         Mutant::ExpiredNotKept,
@@ -161,10 +153,21 @@ const STORIES_OF_HOLDS: [(Mutant, fn()); 5] = [
     ),
 ];
 
-/// No command runs this hunt, which finds `ExpiredNotKept` alone: the open points of `docs/design/0047` have the details.
 #[test]
 fn every_seeded_bug_of_holds_is_found() {
     by_stories("kv/backup", &STORIES_OF_HOLDS);
+}
+
+/// No command runs this hunt, which does not find its bugs: the open points of `docs/design/0047` have the details.
+#[test]
+fn every_seeded_bug_of_held_places_is_found() {
+    let cleaned = holds::a_hold_survives_the_cleaning_of_what_it_has_to_read as fn();
+    let begun = holds::a_hold_that_begins_among_many_writes_misses_no_key as fn();
+    let stories = [
+        (Mutant::KeptNotWaitedFor, cleaned),
+        (Mutant::HoldInsideBatch, begun),
+    ];
+    by_stories("kv/hold", &stories);
 }
 
 #[test]
