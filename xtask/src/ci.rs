@@ -264,18 +264,9 @@ fn format(at: &Surroundings) -> Result<Outcome> {
 /// Lints everything once: with the feature `verbs` where its tools are there, since two runs take twice the time. The code that
 /// stands in for the feature is compiled by the step `fresh`, which builds without it.
 fn lint(at: &Surroundings) -> Result<Outcome> {
-    let mut command = at.cargo(&["clippy", "--workspace", "--all-targets", "--locked"]);
-    if selection::has_verbs() {
-        command.args(["--features", &with_verbs(&VERBS_PACKAGES)]);
-    }
+    let mut command = at.cargo(&selection::linted());
     command.args(["--", "-D", "warnings"]);
     check(command)
-}
-
-/// The feature `verbs` of `packages`, as an argument of Cargo.
-fn with_verbs(packages: &[&str]) -> String {
-    let features: Vec<_> = packages.iter().map(|it| format!("{it}/verbs")).collect();
-    features.join(",")
 }
 
 fn layers(at: &Surroundings) -> Result<Outcome> {

@@ -24,6 +24,17 @@ pub fn programs() -> Vec<&'static str> {
     with_verbs(PROGRAMS, "stonecast-cli/verbs,stonecast-lab/verbs")
 }
 
+/// Everything that the step `lint` lints, with the feature `verbs` where its tools are there.
+pub fn linted() -> Vec<&'static str> {
+    with_verbs(
+        LINTED,
+        "stonecast-fabric-verbs/verbs,stonecast-persist/verbs,stonecast-kv/verbs,stonecast/verbs,stonecast-bench/verbs,\
+         stonecast-cli/verbs,stonecast-lab/verbs",
+    )
+}
+
+const LINTED: &[&str] = &["clippy", "--workspace", "--all-targets", "--locked"];
+
 const TESTS: &[&str] = &[
     "test",
     "--workspace",
@@ -44,16 +55,12 @@ const PROGRAMS: &[&str] = &[
     "--locked",
 ];
 
-/// Whether the tools of the feature `verbs` are there. A missing tool is looked for, and its installation tried, once in a run.
-pub fn has_verbs() -> bool {
-    static HAS_TOOLS: OnceLock<bool> = OnceLock::new();
-    *HAS_TOOLS.get_or_init(|| needs::ensure("verbs").is_ok())
-}
-
 /// One build with the feature takes half the time of two builds, one with it and one without.
 fn with_verbs(arguments: &[&'static str], features: &'static str) -> Vec<&'static str> {
+    // A missing tool is looked for, and its installation tried, once in a run.
+    static HAS_TOOLS: OnceLock<bool> = OnceLock::new();
     let mut arguments = arguments.to_vec();
-    if has_verbs() {
+    if *HAS_TOOLS.get_or_init(|| needs::ensure("verbs").is_ok()) {
         arguments.extend(["--features", features]);
     }
     arguments
