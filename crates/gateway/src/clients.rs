@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What other threads know of a connection.
+/// The facts of a connection that all threads know.
 #[derive(Debug)]
 pub struct Card {
     /// Unique number of the connection.
@@ -23,7 +23,7 @@ pub struct Card {
     said: Mutex<Said>,
 }
 
-/// What a client has said about itself.
+/// The names that a client has given, and its protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// The name of the connection.

@@ -75,7 +75,7 @@ pub fn run(flags: &Backup) -> Result<(), Failure> {
     let session = Session::open_for_many(&flags.connection)?;
     let start = Instant::now();
     let output = Destination::open(Some(&flags.file))?;
-    // What is overwritten meanwhile takes at most the room of the backup: it lies beside it.
+    // Records that are overwritten meanwhile take at most the room of the backup, beside which they lie.
     let scratch = tempfile::tempfile_in(folder_of(&flags.file))?;
     let mut plan = Plan::full(scratch).made_at_ms(now_ms());
     if let Some(base) = base {

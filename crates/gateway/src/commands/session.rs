@@ -28,7 +28,7 @@ pub struct Session {
     pub name: Vec<u8>,
     /// Name and version of the client's library.
     pub library: [Vec<u8>; 2],
-    /// What other threads know of the connection.
+    /// The facts of the connection that all threads know.
     pub card: Arc<Card>,
     /// The time at which the connection began.
     pub began_at: Nanoseconds,

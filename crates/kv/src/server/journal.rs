@@ -119,7 +119,7 @@ pub(super) struct Journal {
     record: Vec<u8>,
 }
 
-/// What awaits a persist.
+/// The bytes that await a persist.
 #[derive(Default)]
 struct Awaiting {
     /// Headers, seals and records.
@@ -175,8 +175,8 @@ impl Journal {
     /// Notes that a key has lost the record of version `version`, which `word` names, to a write of version `by`.
     #[inline]
     pub fn note_replaced(&mut self, word: Word, version: u64, by: u64) {
-        let (number, _) = self.format.locate(word.position());
-        self.kept.note(word, number as u32, version, by);
+        let segment_of = |word: Word| self.format.locate(word.position()).0 as u32;
+        self.kept.note(word, segment_of, version, by);
     }
 
     /// The opening of the pool in which records are appended.

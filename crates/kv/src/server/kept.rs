@@ -21,7 +21,7 @@ use stonecast_fabric::QueuePair;
 use crate::wire::limits::{KEPT_MAX, KEPT_WAIT_NS};
 use crate::wire::{KEPT_WORDS, KeptPage, Word};
 
-/// What a server keeps for the client that holds a version.
+/// The records that a server keeps for the client that holds a version.
 #[derive(Default)]
 pub(super) struct Kept {
     hold: Option<Hold>,
@@ -66,16 +66,16 @@ impl Kept {
         self.hold = None;
     }
 
-    /// Notes that a key has lost the record of version `version`, which `word` names in segment `number`, to a write
-    /// of version `by`.
+    /// Notes that a key has lost the record of version `version`, which `word` names, to a write of version `by`.
+    /// `segment_of` tells the segment of a word; nothing asks for it while nobody holds a version.
     #[inline]
-    pub fn note(&mut self, word: Word, number: u32, version: u64, by: u64) {
+    pub fn note(&mut self, word: Word, segment_of: impl Fn(Word) -> u32, version: u64, by: u64) {
         let Some(hold) = &mut self.hold else { return };
         if version > hold.version || by <= hold.version || mutant!(ReplacedNotKept) {
             return;
         }
         hold.waiting.push_back(word);
-        *hold.segments.entry(number).or_default() += 1;
+        *hold.segments.entry(segment_of(word)).or_default() += 1;
         if hold.waiting.len() > KEPT_MAX {
             self.hold = None;
         }
@@ -162,9 +162,9 @@ mod tests {
     #[test]
     fn only_records_of_the_held_version_that_later_writes_replace_are_kept() {
         let mut kept = held();
-        kept.note(word(64), 0, 11, 12);
-        kept.note(word(128), 0, 9, 10);
-        kept.note(word(192), 0, 10, 11);
+        kept.note(word(64), segment_of, 11, 12);
+        kept.note(word(128), segment_of, 9, 10);
+        kept.note(word(192), segment_of, 10, 11);
         let page = kept.page(OWNER, 0, segment_of).unwrap();
         assert_eq!((page.waiting, page.words[0]), (1, word(192)));
         assert_eq!((page.version, page.keys), (10, 3));
@@ -173,11 +173,11 @@ mod tests {
     #[test]
     fn a_segment_waits_until_its_kept_records_are_read_and_no_longer_than_the_limit() {
         let mut kept = held();
-        kept.note(word(3 << 20), 3, 1, 11);
+        kept.note(word(3 << 20), segment_of, 1, 11);
         assert!(kept.delays(3, 5) && !kept.delays(4, 5));
         kept.page(OWNER, 1, segment_of).unwrap();
         assert!(!kept.delays(3, 6), "the record was read");
-        kept.note(word(3 << 20), 3, 2, 12);
+        kept.note(word(3 << 20), segment_of, 2, 12);
         assert!(kept.delays(3, 100) && kept.delays(3, 99 + KEPT_WAIT_NS));
         assert!(!kept.delays(3, 100 + KEPT_WAIT_NS), "writers come first");
         assert!(
@@ -190,10 +190,10 @@ mod tests {
     fn a_hold_whose_client_does_not_read_is_lost_before_it_takes_more_memory() {
         let mut kept = held();
         for _ in 0..KEPT_MAX {
-            kept.note(word(64), 0, 1, 11);
+            kept.note(word(64), segment_of, 1, 11);
         }
         assert!(kept.owner().is_some());
-        kept.note(word(64), 0, 1, 11);
+        kept.note(word(64), segment_of, 1, 11);
         assert!(kept.owner().is_none());
     }
 

@@ -17,7 +17,7 @@ use crate::world::{End, World, in_cluster, in_shards, key, value};
 /// Keys with values and versions.
 type State = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
-/// What a hold has read.
+/// The state that a hold has read.
 struct Read {
     version: u64,
     retained: Vec<u64>,
