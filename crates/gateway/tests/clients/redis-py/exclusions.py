@@ -52,9 +52,11 @@ COMMANDS = {
 ALL_COMMANDS = "it expects the commands of Redis, or their number"
 SETTINGS = "it reads settings that the gateway does not have"
 SIZES = "a value has at most 1 MiB"
+IDLE_TIMES = "times without a read: a one-sided read leaves no trace at the server"
 
 TESTS = {
     "test_select": DATABASES,
+    "test_object": IDLE_TIMES,
     "test_copy_to_another_database": DATABASES,
     "test_command": ALL_COMMANDS,
     "test_command_count": ALL_COMMANDS,
