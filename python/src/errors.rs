@@ -127,7 +127,10 @@ pub fn structure_raised(py: Python<'_>, error: structures::Error) -> PyErr {
 fn class_of(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Address(_) => "AddressError",
-        ErrorKind::Setup(_) | ErrorKind::ConfigStore(_) | ErrorKind::Node(_) => "SetupError",
+        ErrorKind::Setup(_)
+        | ErrorKind::ConfigStore(_)
+        | ErrorKind::Node(_)
+        | ErrorKind::Mirror(_) => "SetupError",
         ErrorKind::Unreachable { .. } => "UnreachableError",
         ErrorKind::Unanswered { .. } | ErrorKind::TimedOut { .. } => "TimedOutError",
         ErrorKind::Durability { .. } => "DurabilityError",

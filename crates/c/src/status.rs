@@ -80,6 +80,7 @@ impl Status {
             ErrorKind::Setup(_)
             | ErrorKind::ConfigStore(_)
             | ErrorKind::Node(_)
+            | ErrorKind::Mirror(_)
             | ErrorKind::OtherSetting { .. }
             | ErrorKind::TooSmall { .. } => Self::Setup,
             ErrorKind::Unreachable { .. } => Self::Unreachable,

@@ -10,6 +10,7 @@ use std::io;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stonecast::backup::BackupError;
+use stonecast::structures::{AttachError, MirrorError, PromoteError};
 use stonecast::{Effect, ErrorKind};
 use stonecast_base::Corruption;
 use stonecast_cluster::DocumentError;
@@ -176,6 +177,7 @@ fn of_library(error: &stonecast::Error) -> Option<Status> {
         | ErrorKind::Unanswered { .. }
         | ErrorKind::TimedOut { .. }
         | ErrorKind::Closed => Some(Status::Unreachable),
+        ErrorKind::Mirror(error) => of_mirror(error),
         ErrorKind::Store(error) => of_store(error),
         ErrorKind::Cluster(error) => of_cluster(error),
         ErrorKind::Setup(_)
@@ -184,6 +186,20 @@ fn of_library(error: &stonecast::Error) -> Option<Status> {
         | ErrorKind::Durability { .. }
         | ErrorKind::OtherSetting { .. }
         | ErrorKind::TooSmall { .. } => None,
+    }
+}
+
+fn of_mirror(error: &MirrorError) -> Option<Status> {
+    match error {
+        MirrorError::Promote {
+            reason: PromoteError::Connect(_),
+            ..
+        }
+        | MirrorError::Attach {
+            reason: AttachError::Connect(_),
+            ..
+        } => Some(Status::Unreachable),
+        _ => None,
     }
 }
 

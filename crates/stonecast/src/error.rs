@@ -10,6 +10,7 @@ use stonecast_media::{Durability, MediaError};
 
 use crate::address::AddressError;
 use crate::server::NotANode;
+use crate::structures::MirrorError;
 
 /// The reason why an operation failed. [`Error::effect`] tells what the failure means for the data, and [`Error::kind`]
 /// what happened.
@@ -136,6 +137,9 @@ pub enum ErrorKind {
     /// The server does not become a node of its cluster.
     #[error(transparent)]
     Node(NotANode),
+    /// A mirror of data structures, or a back-end with a mirror, does not do as asked.
+    #[error(transparent)]
+    Mirror(Box<MirrorError>),
     /// The store of the cluster's configuration cannot be opened.
     #[error(transparent)]
     ConfigStore(#[from] stonecast_config_store::OpenError),

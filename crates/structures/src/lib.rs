@@ -36,7 +36,8 @@ pub use frontend::{
     Staged, Staging, StructureReader, Ticket, Writer,
 };
 pub use mirror::{
-    AttachError, DetachError, MirrorLink, MirrorServer, PromoteError, Promoted, detach, promote,
+    AttachError, DetachError, MirrorLink, MirrorServer, PromoteError, Promoted, detach,
+    generation_of_mirror, promote,
 };
 pub use service::{SERVICE_COMPLETIONS, Service, ServiceError};
 pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};

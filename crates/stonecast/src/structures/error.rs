@@ -26,6 +26,17 @@ pub enum Error {
     /// The back-end is gone. Acknowledged updates stay; connect anew.
     #[error("the back-end is gone; acknowledged updates stay. Connect anew")]
     Gone,
+    /// The server is a mirror, which serves no front-end.
+    #[error(
+        "the server is a mirror of generation {generation} that {}, and serves no front-end; connect to its back-end, or promote the mirror if that is gone for good",
+        if *.is_whole { "has everything" } else { "lacks a part of the pool" }
+    )]
+    IsMirror {
+        /// The generation of its back-end; 0: it has had none.
+        generation: u64,
+        /// Whether the mirror has everything, and may be promoted.
+        is_whole: bool,
+    },
     /// There is no structure with this name.
     #[error("there is no structure {name:?}; a writer makes it")]
     NotFound {
@@ -154,6 +165,13 @@ impl Error {
             },
             FrontEndError::Over { .. } => Self::TenureOver,
             FrontEndError::Gone | FrontEndError::Failed(_) => Self::Gone,
+            FrontEndError::IsMirror {
+                generation,
+                is_whole,
+            } => Self::IsMirror {
+                generation,
+                is_whole,
+            },
             FrontEndError::NoRoom => Self::NoRoom,
             FrontEndError::OverQuota { .. } => Self::OverQuota {
                 name: name.to_owned(),

@@ -47,6 +47,14 @@
 //! own. The number of partitions and the seed of the hash stand in the names of the parts, so a client that names other back-ends, or in another order, is refused ([`Error::Partition`]). A transaction
 //! lies in one partition.
 //!
+//! # Mirrors
+//!
+//! A back-end that is gone for good takes everything with it, unless another server holds a copy ([`Builder::mirror`],
+//! [`Builder::as_mirror`]): then nothing is acknowledged before it is durable in both. [`promote`] makes the mirror the
+//! back-end, and the old back-end may return as its mirror. Nothing is acknowledged without the mirror either: a
+//! back-end that has lost it ends ([`MirrorError::Lost`]), and goes on once the mirror is back, or once the pool is
+//! detached from it ([`detach`]).
+//!
 //! # What a crash leaves
 //!
 //! Everything that a ticket or a return has acknowledged, as the pool declares: it survives power loss, or otherwise the death of every process. An update
@@ -58,7 +66,10 @@ mod attempt;
 mod blocking;
 mod domain;
 mod error;
+mod mirror;
+mod offline;
 mod partitions;
+mod pool;
 mod reader;
 mod server;
 mod session;
@@ -75,16 +86,21 @@ pub use blocking::{
 };
 pub use domain::{Domain, Member, Outcome, Part, Transaction};
 pub use error::Error;
+pub use mirror::{MirrorError, promote, promote_over};
+pub use offline::{detach, verify};
 pub use partitions::{
     Connections, KeyOnce, PartitionedReader, PartitionedTransaction, PartitionedWriter, Sessions,
     connect_all,
 };
 pub use reader::{Range, Reader, Rest};
-pub use server::{Builder, Server, ServerHandle, verify};
+pub use server::{Builder, End, Server, ServerHandle};
 pub use session::{Connection, DomainState, Listed, Metrics, Session, connect};
 pub use snapshot::Snapshot;
 pub use stonecast_structures::shapes::StructureKind;
-pub use stonecast_structures::{BackEndStat, DomainName, DomainStat, ReaderCounts, SurveyedDomain};
+pub use stonecast_structures::{
+    AttachError, BackEndStat, DetachError, DomainName, DomainStat, MirrorLost, MirrorStat,
+    PromoteError, ReaderCounts, StandingError, SurveyedDomain,
+};
 pub use types::{
     BTree, Entry, HashTable, Key, Keyed, MvBTree, Ordered, Queue, Sequence, Shape, Stack, Value,
     Versioned,

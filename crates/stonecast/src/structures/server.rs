@@ -1,23 +1,20 @@
-//! A back-end of data structures inside the program.
+//! A back-end of data structures inside the program, or a mirror of one.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use stonecast_base::{Nanoseconds, Span};
-use stonecast_fabric::{BusyPoll, Device, Port};
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_media::{
-    Backing as _, Content, DirectoryBacking, Durability, LogOptions, OpenMode, PersistenceDomain,
-    Pool, Prepared, inspect_backing,
-};
+use stonecast_media::{Durability, PersistenceDomain, Pool};
 use stonecast_structures::{
-    LogKey, Medium, PoolGeometry, SERVICE_COMPLETIONS, Service, StructurePool, SurveyedDomain,
-    survey,
+    DomainError, MirrorServer, Promoted, SERVICE_COMPLETIONS, Service, ServiceError, StructurePool,
 };
 
+use super::mirror::{MirrorError, attach};
+use super::pool::{content_of, copy_of, geometry_of, prepare, wanted};
 use crate::address::Address;
 use crate::connector::nanoseconds;
 use crate::error::{Error, ErrorKind};
@@ -28,20 +25,12 @@ use crate::server::{Origin, PoolDescription, Threaded, Wanted};
 const CAPACITY: u64 = 256 << 20;
 /// A tenure whose owner is silent for so long is ended.
 const LEASE: Duration = Duration::from_secs(10);
+/// A mirror becomes no back-end for so long after the last word of its back-end.
+const MIRROR_LEASE: Duration = Duration::from_secs(5);
 /// The time for which a back-end polls for work before it sleeps.
 const SPIN_NS: Nanoseconds = 200_000;
 /// The time between two looks at whether the back-end is to end.
 const STOP_LOOK_NS: Nanoseconds = 20_000_000;
-/// Lock domains of a new pool.
-const DOMAINS: u32 = 64;
-/// Bytes of a slab of a new pool: the longest record fits twice.
-const SLAB_SIZE_MIN: u64 = 4 << 20;
-/// Bytes of a slab of a pool that is too small for such slabs.
-const SLAB_SIZE_SMALL: u64 = 1 << 20;
-/// Bytes of a piece of a pool that is copied.
-const COPIED_SIZE: usize = 1 << 20;
-/// Slabs of a pool, about.
-const SLABS: u64 = 256;
 
 /// The options of a back-end. [`Server::builder`] makes the default ones.
 ///
@@ -53,6 +42,17 @@ pub struct Builder {
     listen: Vec<Address>,
     lease: Duration,
     quota: Option<u64>,
+    mirroring: Mirroring,
+}
+
+/// The part of a server among the copies of its content.
+#[derive(Clone, Debug)]
+struct Mirroring {
+    /// The mirror of a back-end.
+    mirror: Option<Address>,
+    /// The lease of the back-end at its mirror.
+    lease: Duration,
+    is_mirror: bool,
 }
 
 impl Builder {
@@ -99,16 +99,58 @@ impl Builder {
         self
     }
 
-    /// Opens or creates the pool, and serves it from a thread of its own. Front-ends can connect when the call returns.
+    /// Names the mirror: the server at this address holds a copy of the pool ([`Builder::as_mirror`]), and nothing is
+    /// acknowledged before it is durable in both. The address is of the kind at which the back-end listens, and the
+    /// mirror's pool has at least the capacity of this one.
+    ///
+    /// The opening waits for the mirror for 10 seconds. A new mirror is filled while the back-end serves
+    /// ([`super::MirrorStat`]); from then on the back-end is *bound* to it: the pool opens with this mirror alone, or
+    /// after it was detached ([`super::detach`]), and the back-end ends when the mirror is lost
+    /// ([`MirrorError::Lost`]).
+    ///
+    /// A crash leaves both pools as a power cut leaves them; the next opening makes them equal, and the mirror may be
+    /// promoted instead ([`super::promote`]).
+    #[must_use]
+    pub fn mirror(mut self, address: Address) -> Self {
+        self.mirroring.mirror = Some(address);
+        self
+    }
+
+    /// Sets the time for which the mirror becomes no back-end after the last word of this one. 5 seconds by default. A
+    /// back-end that has heard nothing of its mirror for so long ends. A promotion waits for a sixteenth more than
+    /// this.
+    #[must_use]
+    pub fn mirror_lease(mut self, lease: Duration) -> Self {
+        self.mirroring.lease = lease;
+        self
+    }
+
+    /// Serves the pool as the mirror of the back-end that names this server ([`Builder::mirror`]), until the mirror is
+    /// promoted ([`super::promote`]): from then on, and after each later opening, the pool is the back-end's. A new
+    /// pool is one for which nobody has made structures; a back-end of an earlier generation gives up what its
+    /// successor does not have.
+    ///
+    /// A crash leaves the mirror what it was, with everything that its back-end has acknowledged.
+    #[must_use]
+    pub fn as_mirror(mut self) -> Self {
+        self.mirroring.is_mirror = true;
+        self
+    }
+
+    /// Opens or creates the pool, and serves it from a thread of its own. Front-ends can connect when the call returns;
+    /// to a mirror, once it is promoted.
     ///
     /// # Errors
     ///
     /// The same as [`Builder::open`].
     pub fn serve(self) -> Result<ServerHandle, Error> {
         let started = Threaded::start("stonecast-structures", move |stop, report| {
-            let mut server = self.open()?;
+            let mut server = self.clone().open()?;
             report(server.addresses());
-            server.run(stop)?;
+            while server.run(stop)? == End::Promoted {
+                server.close()?;
+                server = self.clone().open()?;
+            }
             server.close()
         });
         started.map(ServerHandle)
@@ -118,8 +160,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The pool is in use, damaged, one of keys and values, or made with other settings than asked for; no plan makes updates durable on the platform
-    /// that the pool declares; the back-end cannot listen at an address.
+    /// The pool is in use, damaged, one of keys and values, or made with other settings than asked for; no plan makes
+    /// updates durable on the platform that the pool declares; the back-end cannot listen at an address.
+    /// [`MirrorError`]: the pool may not be served in this way, or the mirror is not reached.
     pub fn open(self) -> Result<Server, Error> {
         self.open_on(|_| Ok(OpenDevice::new(ShmDevice::new(ShmOptions::default())?)))
     }
@@ -133,6 +176,9 @@ impl Builder {
         self,
         device: impl FnOnce(&PoolDescription) -> Result<OpenDevice, Error>,
     ) -> Result<Server, Error> {
+        if self.mirroring.is_mirror && self.mirroring.mirror.is_some() {
+            return Err(MirrorError::Both.into());
+        }
         let mut wanted = self.wanted;
         if wanted.capacity.is_none() && !is_device(&wanted.data) {
             wanted.capacity = Some(CAPACITY);
@@ -157,26 +203,64 @@ impl Builder {
             named if !named.is_empty() => named,
             _ => vec![Address::of_pool(&wanted.data)],
         };
+        self.mirroring.check(&addresses[0])?;
         let (pool, _repairs) = origin.open()?;
-        let service = executor.block_on(start(
-            &pool,
-            (port, executor.runtime()),
-            (&*device, &addresses),
-            nanoseconds(self.lease),
-        ))?;
-        let slab_size = geometry_of(pool.capacity()).slab_size;
-        let service = match self.quota {
-            Some(bytes) => service.with_quota((bytes / slab_size).max(1)),
-            None => service,
+        let world = (port, executor.runtime());
+        executor.block_on(prepare(&pool, &world.1))?;
+        for address in addresses.iter().skip(1) {
+            device.listen(&address.to_string())?;
+        }
+        let serving = if self.mirroring.is_mirror_of(&pool) {
+            let of = (&*wanted.data, &addresses[0]);
+            Serving::Mirror(start_mirror(&pool, world, of)?)
+        } else {
+            let of = (&addresses[0], nanoseconds(self.lease));
+            let service = start(&pool, world, of, self.mirroring.attachment());
+            let service = executor.block_on(service)?;
+            let slabs = self.quota.map(|bytes| bytes / service.slab_size());
+            Serving::BackEnd(match slabs {
+                Some(slabs) => service.with_quota(slabs.max(1)),
+                None => service,
+            })
         };
         origin.keep(true);
         Ok(Server {
             executor,
-            service,
+            serving,
             addresses,
             pool,
             description: origin.description().clone(),
         })
+    }
+}
+
+impl Mirroring {
+    /// Refuses a mirror that the device of the back-end does not reach.
+    fn check(&self, listen: &Address) -> Result<(), Error> {
+        let is_same = |mirror: &Address| {
+            !mirror.is_cluster() && mirror.socket().is_some() == listen.socket().is_some()
+        };
+        match &self.mirror {
+            Some(mirror) if !is_same(mirror) => Err(MirrorError::OtherKind {
+                mirror: mirror.clone(),
+                listen: listen.clone(),
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the server of this pool is a mirror: a pool that was promoted is the back-end's, whatever its server was
+    /// meant to be.
+    fn is_mirror_of(&self, pool: &Pool) -> bool {
+        let promoted = Promoted::of(&*pool.log());
+        self.is_mirror && promoted.is_none_or(|known| known.is_bound)
+    }
+
+    /// The mirror, and the lease there.
+    fn attachment(&self) -> Option<(&Address, Nanoseconds)> {
+        let lease_ns = nanoseconds(self.lease);
+        self.mirror.as_ref().map(|mirror| (mirror, lease_ns))
     }
 }
 
@@ -185,116 +269,79 @@ fn is_device(data: &Path) -> bool {
     std::fs::metadata(data).is_ok_and(|status| status.file_type().is_char_device())
 }
 
-/// Looks at everything in the pool at `data`, on a copy in `folder`, which has to have room for the whole pool: the copy is opened as a back-end opens a pool, and
-/// each structure and each block is visited. The pool must not be served, and is not changed.
-///
-/// # Errors
-///
-/// The pool is in use, of keys and values, or so damaged that no back-end opens it. Damage of a lock domain is part of the result.
-pub fn verify(data: &Path, folder: &Path) -> Result<Vec<SurveyedDomain>, Error> {
-    let backing = inspect_backing(data)?;
-    if let Some(process) = backing.in_use_by() {
-        return Err(failed(format!(
-            "{} is in use by process {process}, which changes it; stop that back-end first",
-            data.display()
-        )));
+/// Serves the pool as a mirror.
+fn start_mirror(
+    pool: &Pool,
+    (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
+    (data, address): (&Path, &Address),
+) -> Result<MirrorServer, Error> {
+    if MirrorServer::has_own_content(&*pool.log()) {
+        let data = data.to_owned();
+        return Err(MirrorError::OwnContent { data }.into());
     }
-    let (pool, _) = Pool::open_of(Content::Structures, backing, OpenMode::Inspect)?;
-    let copy = DirectoryBacking::create(folder)?;
-    let declared = (pool.platform(), Durability::Process);
-    let region = copy.open_log(LogOptions {
-        capacity: pool.capacity(),
-        platform: declared.0,
-        durability: declared.1,
-    })?;
-    let (mut bytes, original) = (vec![0; COPIED_SIZE], pool.log());
-    let mut offset = 0;
-    while offset < pool.capacity() {
-        let size = (pool.capacity() - offset).min(COPIED_SIZE as u64);
-        let bytes = &mut bytes[..size as usize];
-        original.read(offset, bytes);
-        // Unprepared bytes read as zero.
-        if bytes.iter().any(|byte| *byte != 0) {
-            while copy.prepare(Span::new(offset, size))? == Prepared::Pending {
-                std::thread::yield_now();
-            }
-            region.write(offset, bytes);
-        }
-        offset += size;
-    }
-    while copy.prepare(Span::new(0, pool.capacity()))? == Prepared::Pending {
-        std::thread::yield_now();
-    }
-    let key = LogKey(pool.tag_key());
-    let medium = Medium::new(region, declared, key, pool.uuid().as_u128()).map_err(failed)?;
-    let surveying = pin!(survey(Rc::new(medium)));
-    match surveying.now_or_never() {
-        Some(found) => found.map_err(failed),
-        None => unreachable!("memory that outlives processes lets nobody wait"),
-    }
+    let medium = Rc::new(copy_of(pool)?);
+    MirrorServer::start(port, runtime, medium, &address.to_string()).map_err(ended)
 }
 
 /// Opens the pool of structures in `pool`, or makes it.
 async fn start(
     pool: &Pool,
-    (port, runtime): (Rc<Port>, Rc<dyn stonecast_fabric::Runtime>),
-    (device, addresses): (&dyn Device, &[Address]),
-    lease_ns: Nanoseconds,
+    (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
+    (address, lease_ns): (&Address, Nanoseconds),
+    mirror: Option<(&Address, Nanoseconds)>,
 ) -> Result<Service, Error> {
-    let backing = pool.backing();
-    let whole = Span::new(0, pool.capacity());
-    while backing.prepare(whole)? == Prepared::Pending {
-        runtime.sleep(100_000).await;
-    }
-    let declared = (pool.platform(), pool.durability());
-    let medium = Medium::new(
-        pool.log(),
-        declared,
-        LogKey(pool.tag_key()),
-        pool.uuid().as_u128(),
-    );
-    let medium = medium.map_err(|error| ErrorKind::Setup(error.to_string()))?;
-    let medium = medium.until(Rc::new(move || backing.earlier_writers_are_gone()));
-    let medium = Rc::new(medium);
+    let medium = Rc::new(content_of(pool)?);
     let geometry = geometry_of(pool.capacity());
     if !StructurePool::was_created(&medium, &geometry) {
         let made = StructurePool::create(medium.clone(), geometry).await;
         drop(made.map_err(failed)?);
     }
-    for address in addresses.iter().skip(1) {
-        device.listen(&address.to_string())?;
-    }
-    let first = addresses[0].to_string();
-    let service = Service::start(port, runtime, medium, (&first, lease_ns)).await;
-    service.map_err(failed)
+    let address = address.to_string();
+    let of = (&*address, lease_ns);
+    let Some(mirror) = mirror else {
+        let service = Service::start(port, runtime, medium, of).await;
+        return service.map_err(ended);
+    };
+    let (medium, link) = attach(pool, &port, &runtime, mirror).await?;
+    let service = Service::start(port, runtime, medium, of).await;
+    Ok(service.map_err(ended)?.with_mirror(link))
 }
 
-/// The sizes of a new pool of `capacity` bytes.
-fn geometry_of(capacity: u64) -> PoolGeometry {
-    let least = match capacity >= 32 * SLAB_SIZE_MIN {
-        true => SLAB_SIZE_MIN,
-        false => SLAB_SIZE_SMALL,
-    };
-    let slab_size = (capacity / SLABS).next_power_of_two().max(least);
-    let mut geometry = PoolGeometry {
-        domains: DOMAINS,
-        slab_size,
-        slab_count: capacity / slab_size,
-    };
-    while geometry.pool_size() > capacity {
-        geometry.slab_count -= 1;
+/// The error of a server that has ended by itself.
+fn ended(error: ServiceError) -> Error {
+    match error {
+        ServiceError::Standing(standing) => MirrorError::from(standing).into(),
+        ServiceError::Mirror(lost) | ServiceError::Domain(DomainError::Mirror(lost)) => {
+            MirrorError::from(lost).into()
+        }
+        error => failed(error),
     }
-    geometry
 }
 
-fn failed(error: impl std::fmt::Display) -> Error {
+pub(super) fn failed(error: impl std::fmt::Display) -> Error {
     ErrorKind::Setup(error.to_string()).into()
 }
 
-/// A back-end of data structures on the calling thread. [`Builder::open`] makes one; [`Builder::serve`] gives it a thread of its own.
+/// The work of a server.
+enum Serving {
+    BackEnd(Service),
+    Mirror(MirrorServer),
+}
+
+/// The reason why a server has ended without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was told to stop.
+    Stopped,
+    /// It was a mirror, and its pool is the back-end's now: close the server, and open the pool again.
+    Promoted,
+}
+
+/// A back-end of data structures on the calling thread, or a mirror. [`Builder::open`] makes one; [`Builder::serve`]
+/// gives it a thread of its own.
 pub struct Server {
     executor: BusyPoll,
-    service: Service,
+    serving: Serving,
     addresses: Vec<Address>,
     pool: Pool,
     description: PoolDescription,
@@ -317,13 +364,16 @@ impl Server {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn builder(data: impl Into<PathBuf>) -> Builder {
-        let mut wanted = Wanted::new(data.into());
-        wanted.content = Content::Structures;
         Builder {
-            wanted,
+            wanted: wanted(&data.into()),
             listen: Vec::new(),
             lease: LEASE,
             quota: None,
+            mirroring: Mirroring {
+                mirror: None,
+                lease: MIRROR_LEASE,
+                is_mirror: false,
+            },
         }
     }
 
@@ -337,31 +387,44 @@ impl Server {
         &self.description
     }
 
-    /// Serves until `stop` returns true. `stop` is called every 20 ms.
+    /// Whether the server is a mirror, which serves no front-end.
+    pub fn is_mirror(&self) -> bool {
+        matches!(self.serving, Serving::Mirror(_))
+    }
+
+    /// Serves until `stop` returns true, or until the mirror is promoted. `stop` is called every 20 ms.
     ///
     /// # Errors
     ///
-    /// The medium failed: nothing is acknowledged after that, and the pool has to be opened anew.
-    pub fn run(&mut self, stop: &dyn Fn() -> bool) -> Result<(), Error> {
+    /// The medium failed, or the mirror is lost ([`MirrorError::Lost`]): nothing is acknowledged after that, and the
+    /// pool has to be opened anew.
+    pub fn run(&mut self, stop: &dyn Fn() -> bool) -> Result<End, Error> {
         let runtime = self.executor.runtime();
+        let serving = &mut self.serving;
         self.executor.block_on(async {
-            let mut serving = pin!(self.service.run());
+            let mut working = pin!(async {
+                match serving {
+                    Serving::BackEnd(service) => service.run().await.map(|()| End::Stopped),
+                    Serving::Mirror(server) => server.run().await.map(|_| End::Promoted),
+                }
+            });
             while !stop() {
-                if let Ok(ended) = runtime.within(STOP_LOOK_NS, serving.as_mut()).await {
-                    return ended.map_err(failed);
+                if let Ok(end) = runtime.within(STOP_LOOK_NS, working.as_mut()).await {
+                    return end.map_err(ended);
                 }
             }
-            Ok(())
+            Ok(End::Stopped)
         })
     }
 
-    /// Ends in order. The next opening hands the tenures over.
+    /// Ends in order. The next opening hands the tenures over, and one of a mirror goes on as a mirror, or as the
+    /// back-end if it was promoted.
     ///
     /// # Errors
     ///
     /// The medium failed. The pool opens as after a crash.
     pub fn close(self) -> Result<(), Error> {
-        drop(self.service);
+        drop(self.serving);
         Ok(self.pool.close()?)
     }
 }

@@ -112,6 +112,7 @@ pub(super) fn connected(
                 return Err(crate::Error::from(unanswered).into());
             }
         };
+        back_end.keep_time(runtime.clone());
         let tally = Tally::new(&back_end, &runtime);
         sessions.push(Session {
             back_end,
@@ -387,6 +388,16 @@ impl Session {
         Ok(all)
     }
 
+    /// The state of the back-end without its lock domains: tenures, memory, what its readers tell, and its mirror.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`].
+    pub async fn back_end_stat(&self) -> Result<BackEndStat, Error> {
+        let counts = self.back_end.counts().await;
+        counts.map_err(|error| Error::of("", error))
+    }
+
     /// The state and the work of the back-end: its tenures, its memory, what its readers tell, and all lock domains.
     ///
     /// Readers tell about once a second, and lack the answers of the last one.
@@ -395,9 +406,8 @@ impl Session {
     ///
     /// [`Error::Gone`].
     pub async fn metrics(&self) -> Result<Metrics, Error> {
-        let counts = self.back_end.counts().await;
         Ok(Metrics {
-            stat: counts.map_err(|error| Error::of("", error))?,
+            stat: self.back_end_stat().await?,
             slab_size: self.back_end.geometry().slab_size,
             domains: self.stat().await?,
         })

@@ -4,6 +4,7 @@ mod backups;
 mod behaviour;
 mod cluster;
 mod endings;
+mod mirrors;
 mod nodes;
 mod opening;
 mod partitions;

@@ -19,6 +19,7 @@ use super::domain::{Domain, DomainPlace, Grant, PAGE_SIZE};
 use super::error::DomainError;
 use super::hand_over::{Execute, HandedOver};
 use super::medium::Medium;
+use super::standing::Standing;
 use super::territory::Territory;
 use crate::space::SlabGeometry;
 use crate::tenure::LogArea;
@@ -214,12 +215,13 @@ impl StructurePool {
         })
     }
 
-    /// Whether a region holds a pool of a back-end, whole or damaged. Otherwise nothing but zeros was ever in front of its slabs' uses, or a crash has
-    /// interrupted [`StructurePool::create`].
+    /// Whether a region holds a pool of a back-end, whole or damaged, or a mirror, whole or not. Otherwise nothing but
+    /// zeros was ever in front of its slabs' uses, or a crash has interrupted [`StructurePool::create`].
     pub fn was_created(medium: &Medium, geometry: &PoolGeometry) -> bool {
         let mut page = vec![0; PAGE_SIZE as usize];
         let has_magic = medium.region.load(0) != 0;
         has_magic
+            || Standing::read(medium.bytes()).is_some()
             || (1..=u64::from(geometry.domains)).any(|number| {
                 medium.region.read(number * PAGE_SIZE, &mut page);
                 page.iter().any(|byte| *byte != 0)

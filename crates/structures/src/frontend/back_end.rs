@@ -125,8 +125,14 @@ impl BackEnd {
         let said = talk.endpoint.connect(address, &GREETING.say(b"")).await?;
         GREETING.hear(Side::Server, &said)?;
         let attached = match talk.ask(Request::Attach).await? {
-            wire::Answer::IsMirror { generation, .. } => {
-                return Err(FrontEndError::IsMirror { generation });
+            wire::Answer::IsMirror {
+                generation,
+                is_whole,
+            } => {
+                return Err(FrontEndError::IsMirror {
+                    generation,
+                    is_whole,
+                });
             }
             answer => answer,
         };

@@ -35,11 +35,14 @@ pub enum FrontEndError {
     Protocol,
     /// The server is a mirror.
     #[error(
-        "the server is a mirror of generation {generation}, which serves no front-end; connect to its back-end, or promote the mirror if that is gone for good"
+        "the server is a mirror of generation {generation} that {}, and serves no front-end; connect to its back-end, or promote the mirror if that is gone for good",
+        if *.is_whole { "has everything" } else { "lacks a part of the pool" }
     )]
     IsMirror {
-        /// The generation of its back-end.
+        /// The generation of its back-end; 0: it has had none.
         generation: u64,
+        /// Whether the mirror has everything, and may be promoted.
+        is_whole: bool,
     },
     /// Another front-end has the tenure of the domain.
     #[error("domain {domain} has a writer: tenure {tenure}")]

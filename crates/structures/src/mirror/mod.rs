@@ -24,4 +24,4 @@ pub use detach::{DetachError, detach};
 pub(crate) use link::LINK_SENDS;
 pub use link::{AttachError, MirrorLink};
 pub use promote::{PromoteError, promote};
-pub use server::{MirrorServer, Promoted};
+pub use server::{MirrorServer, Promoted, generation_of_mirror};

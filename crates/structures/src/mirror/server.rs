@@ -60,6 +60,12 @@ struct Peer {
     intake: Option<Lease<Intake>>,
 }
 
+/// The generation of the mirror whose pool `region` is; `None`: the pool is a back-end's, or nobody's.
+pub fn generation_of_mirror(region: &dyn stonecast_media::Region) -> Option<u64> {
+    let standing = Standing::read(region)?;
+    (standing.role != Role::BackEnd).then_some(standing.generation)
+}
+
 /// A mirror that has become the back-end: the pool has to be served with this name and seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promoted {
@@ -91,8 +97,14 @@ impl Promoted {
 }
 
 impl MirrorServer {
-    /// Listens at `address` for the back-end whose copy the pool holds, or will hold. A back-end that a mirror has followed gives up its place with it: the
-    /// mirror's next source copies the pool anew.
+    /// Whether a pool has content that was made there and never had another copy. Such a pool is nobody's mirror.
+    pub fn has_own_content(region: &dyn stonecast_media::Region) -> bool {
+        Standing::read(region).is_none() && region.load(0) != 0
+    }
+
+    /// Listens at `address` for the back-end whose copy the pool holds, or will hold. A back-end that a mirror has
+    /// followed gives up its place with it: the mirror's next source copies the pool anew. `medium` has the name of the
+    /// pool itself, whatever content was copied into it: by that name a back-end knows its mirror again.
     ///
     /// # Errors
     /// [`ServiceError`]: nothing is served, and the pool is as it was.

@@ -155,6 +155,11 @@ impl Service {
         self
     }
 
+    /// Bytes of a slab of the pool.
+    pub fn slab_size(&self) -> u64 {
+        self.pool.geometry().slab_size
+    }
+
     /// Keeps `mirror` up to date, which holds the copy of the service's medium ([`Medium::mirrored_by`]).
     #[must_use]
     pub fn with_mirror(mut self, mirror: Rc<MirrorLink>) -> Self {

@@ -251,7 +251,11 @@ fn a_mirror_tells_front_ends_what_it_is() {
         let operator = pair.operator();
         let port = operator.port(FRONT_END_COMPLETIONS).expect("a port");
         let refused = BackEnd::connect(&port, pair.second.name).await;
-        let Err(FrontEndError::IsMirror { generation: 1 }) = refused else {
+        let Err(FrontEndError::IsMirror {
+            generation: 1,
+            is_whole: true,
+        }) = refused
+        else {
             panic!("{:?}", refused.map(|_| ()));
         };
         pair.kill(&pair.second);
