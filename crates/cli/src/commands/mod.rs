@@ -43,7 +43,7 @@ pub enum Command {
     /// Creates a cluster, shows its state, and asks its nodes to take, give away or move copies.
     #[command(subcommand, arg_required_else_help = true)]
     Cluster(cluster::Cluster),
-    /// Lists, shows, checks, imports and exports data structures.
+    /// Lists, shows, checks, imports and exports data structures, and promotes and detaches mirrors of them.
     #[command(subcommand, arg_required_else_help = true)]
     Structures(structures::Structures),
     Completions(manual::Completions),

@@ -20,6 +20,7 @@ mod import;
 mod interface;
 mod kill;
 mod ls;
+mod mirrors;
 mod packaging;
 mod plan;
 mod power_cuts;

@@ -40,13 +40,18 @@ pub struct Report<'o> {
 }
 
 impl Report<'_> {
-    /// A sentence that names the part that does not answer.
+    /// A sentence that names the part that serves nobody.
     pub fn silent(&self) -> Option<&'static str> {
         if matches!(self.store, Some(Err(_))) {
             return Some("the store does not answer\n");
         }
-        let is_silent = matches!(self.structures, Some(Err(_)));
-        is_silent.then_some("the back-end of data structures does not answer\n")
+        match &self.structures {
+            Some(Err(GatewayError::Structures(structures::Error::IsMirror { .. }))) => {
+                Some("the server is a mirror of data structures, which serves no front-end\n")
+            }
+            Some(Err(_)) => Some("the back-end of data structures does not answer\n"),
+            _ => None,
+        }
     }
 }
 

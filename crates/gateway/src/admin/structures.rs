@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use serde_json::{Value, json};
-use stonecast::structures::{DomainState, Metrics};
+use stonecast::structures::{DomainState, Metrics, MirrorStat};
 
 use super::prometheus::{Labels, Sheet};
 
@@ -80,7 +80,42 @@ pub fn write(sheet: &mut Sheet<'_>, metrics: &Metrics) -> fmt::Result {
     ] {
         sheet.gauge(name, help, unit, value)?;
     }
+    if stat.mirror.generation > 0 {
+        write_mirror(sheet, &stat.mirror)?;
+    }
     write_domains(sheet, &metrics.domains)
+}
+
+fn write_mirror(sheet: &mut Sheet<'_>, mirror: &MirrorStat) -> fmt::Result {
+    for (name, help, unit, value) in [
+        (
+            "structures_generation",
+            "Generation of a back-end with a mirror; it grows with each promotion and each detachment.",
+            None,
+            mirror.generation,
+        ),
+        (
+            "structures_mirror_missing",
+            "The part of the pool that a new mirror may lack; with 0, the mirror may be promoted.",
+            Some(&Unit::Bytes),
+            mirror.bytes_to_copy,
+        ),
+        (
+            "structures_mirror_batches",
+            "Batches that were sent to the mirror and are not durable there.",
+            None,
+            mirror.batches_under_way,
+        ),
+        (
+            "structures_mirror_silent",
+            "Time since the request that the mirror has answered last.",
+            Some(&Unit::Seconds),
+            mirror.silent_ns / 1_000_000_000,
+        ),
+    ] {
+        sheet.gauge(name, help, unit, value)?;
+    }
+    Ok(())
 }
 
 fn write_domains(sheet: &mut Sheet<'_>, domains: &[DomainState]) -> fmt::Result {
@@ -173,6 +208,20 @@ pub fn json(metrics: &Metrics) -> Value {
         "capacity_bytes": stat.slabs * metrics.slab_size,
         "free_bytes": stat.free_slabs * metrics.slab_size,
         "quota_bytes": stat.quota * metrics.slab_size,
+        "mirror": mirror_json(&stat.mirror),
         "domains": domains.collect::<Vec<_>>(),
     })
+}
+
+/// The mirror; `null`: there is none.
+fn mirror_json(mirror: &MirrorStat) -> Value {
+    match mirror.generation {
+        0 => Value::Null,
+        generation => json!({
+            "generation": generation,
+            "bytes_to_copy": mirror.bytes_to_copy,
+            "batches_under_way": mirror.batches_under_way,
+            "silent_ns": mirror.silent_ns,
+        }),
+    }
 }

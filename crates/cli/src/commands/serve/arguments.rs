@@ -28,6 +28,10 @@ Data structures: alone, and beside a pool of keys and values
   stonecast serve --structures /srv/structures
   stonecast serve --data /srv/stonecast --structures /srv/structures
 
+Data structures with a mirror: the mirror, and the back-end
+  stonecast serve --structures /srv/copy --structures-role mirror --listen verbs:10.0.0.2:7171 --keys keys
+  stonecast serve --structures /srv/structures --structures-mirror verbs:10.0.0.2:7171 --listen verbs:10.0.0.1:7171 --keys keys
+
 A node of a cluster, which keeps copies on the other nodes
   stonecast serve --data /srv/stonecast --cluster etcd://10.0.0.1:2379/stonecast --node a
 
@@ -64,6 +68,34 @@ pub struct Serve {
         requires = "structures"
     )]
     pub structures_quota: Option<Size>,
+    /// Part that the pool of data structures plays: a mirror holds the copy of another server's pool, serves no
+    /// front-end, and becomes the back-end when it is promoted.
+    #[arg(
+        long,
+        value_enum,
+        env = "STONECAST_STRUCTURES_ROLE",
+        default_value = "back-end"
+    )]
+    pub structures_role: RoleArgument,
+    /// Server that holds a copy of the pool of data structures (--structures-role mirror), shm:PATH or verbs:HOST:PORT:
+    /// nothing is acknowledged before it is durable in both [default: none].
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "STONECAST_STRUCTURES_MIRROR",
+        value_parser = values::address,
+        requires = "structures"
+    )]
+    pub structures_mirror: Option<Address>,
+    /// Time for which the mirror becomes no back-end after the last word of this one. A back-end that has heard nothing
+    /// of its mirror for so long ends.
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "STONECAST_STRUCTURES_MIRROR_LEASE",
+        default_value = "5s"
+    )]
+    pub structures_mirror_lease: Period,
     /// Address to listen at, shm:PATH or verbs:HOST:PORT; may be given more than once, with addresses of one kind
     /// [default: shm:DIR/socket].
     #[arg(long, value_name = "URL", env = "STONECAST_LISTEN", value_parser = values::address)]
@@ -113,6 +145,15 @@ pub struct Serve {
     pub verbs: VerbsFlags,
     #[command(flatten)]
     pub gateway: GatewayFlags,
+}
+
+/// The part of a server of data structures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleArgument {
+    /// Front-ends work on the structures of the pool.
+    BackEnd,
+    /// The pool is the copy of another server's, until it is promoted.
+    Mirror,
 }
 
 /// The persistence of the memory under the pool.

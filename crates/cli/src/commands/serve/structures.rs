@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use stonecast::structures::{Builder, Server};
+use stonecast::structures::{Builder, End, Server};
 use stonecast::{Address, Durability, PersistenceDomain};
 use stonecast_console::child::{end_with, write_ready_file};
 use stonecast_fabric_shm::{Log, ShmOptions};
@@ -14,7 +14,7 @@ use stonecast_gateway::{GatewayHandle, GatewayOptions};
 use tracing::{info, warn};
 
 use super::addresses_of;
-use super::arguments::{PlatformArgument, Serve};
+use super::arguments::{PlatformArgument, RoleArgument, Serve};
 use super::oversight::Requests;
 use super::remove;
 use crate::fabric::DeviceSettings;
@@ -45,7 +45,30 @@ fn builder(flags: &Serve, data: &Path) -> Builder {
     if let Some(quota) = flags.structures_quota {
         builder = builder.quota(quota.0);
     }
-    builder
+    builder = builder.mirror_lease(flags.structures_mirror_lease.0);
+    if let Some(mirror) = &flags.structures_mirror {
+        builder = builder.mirror(mirror.clone());
+    }
+    match flags.structures_role {
+        RoleArgument::BackEnd => builder,
+        RoleArgument::Mirror => builder.as_mirror(),
+    }
+}
+
+/// Serves until `stop` returns true, and ends in order. A mirror that was promoted is opened again, as the back-end,
+/// and `opened` is told.
+fn serve(
+    mut server: Server,
+    open: &dyn Fn() -> Result<Server, Failure>,
+    opened: &dyn Fn(&Server),
+    stop: &dyn Fn() -> bool,
+) -> Result<(), Failure> {
+    while server.run(stop)? == End::Promoted {
+        server.close()?;
+        server = open()?;
+        opened(&server);
+    }
+    Ok(server.close()?)
 }
 
 fn shared_memory(flags: &Serve) -> Result<ShmOptions, Failure> {
@@ -91,17 +114,22 @@ pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
     for address in &flags.listen {
         builder = builder.listen(address.clone());
     }
-    let device = DeviceSettings::of(&at, shared_memory(flags)?, &flags.verbs)?;
-    let mut server = builder.open_on(|pool| device.open(Some(pool.platform)))?;
+    let open = || -> Result<Server, Failure> {
+        let device = DeviceSettings::of(&at, shared_memory(flags)?, &flags.verbs)?;
+        let opened = builder.clone();
+        Ok(opened.open_on(|pool| device.open(Some(pool.platform)))?)
+    };
+    let server = open()?;
     let gateway = metrics.map(stonecast_gateway::spawn).transpose()?;
     if let Some(path) = &flags.ready_file {
         write_ready_file(path)?;
     }
-    requests.ready(&tell_ready(&server, gateway.as_ref()));
-    server.run(&|| requests.attend(false, gateway.as_ref()))?;
-    let stopped = gateway.map_or(Ok(()), GatewayHandle::stop);
-    server.close()?;
-    stopped?;
+    let gateway_of = gateway.as_ref();
+    let opened = |server: &Server| requests.ready(&tell_ready(server, gateway_of));
+    opened(&server);
+    let stop = || requests.attend(false, gateway_of);
+    serve(server, &open, &opened, &stop)?;
+    gateway.map_or(Ok(()), GatewayHandle::stop)?;
     info!("ended in order: {} is closed", data.display());
     match &flags.ready_file {
         Some(path) => remove(path),
@@ -131,8 +159,12 @@ fn tell_ready(server: &Server, gateway: Option<&GatewayHandle>) -> String {
     let mut addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     addresses.extend(gateway.map(addresses_of).into_iter().flatten());
     let addresses = addresses.join(", ");
+    let part = match server.is_mirror() {
+        true => "holding a mirror of data structures",
+        false => "serving data structures",
+    };
     let status = format!(
-        "serving data structures in {} ({}, durability {}) at {}",
+        "{part} in {} ({}, durability {}) at {}",
         pool.data.display(),
         size(pool.capacity),
         pool.durability,
@@ -145,6 +177,7 @@ fn tell_ready(server: &Server, gateway: Option<&GatewayHandle>) -> String {
 /// A back-end in a thread beside the server of keys and values.
 pub struct Beside {
     data: PathBuf,
+    is_mirror: bool,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), Failure>>,
 }
@@ -167,28 +200,44 @@ impl Beside {
                 log: Log::new(|line| warn!("{line}")),
                 ..ShmOptions::default()
             };
-            let device = DeviceSettings::SharedMemory(options);
-            let mut server = builder.open_on(|pool| device.open(Some(pool.platform)))?;
+            let open = || -> Result<Server, Failure> {
+                let device = DeviceSettings::SharedMemory(options.clone());
+                let opened = builder.clone();
+                Ok(opened.open_on(|pool| device.open(Some(pool.platform)))?)
+            };
+            let server = open()?;
             // The caller waits for this.
-            let _ = opened.send(());
-            server.run(&|| theirs.load(Ordering::Relaxed))?;
-            Ok(server.close()?)
+            let _ = opened.send(server.is_mirror());
+            let promoted = |_: &Server| info!("data structures: the mirror was promoted");
+            serve(server, &open, &promoted, &|| theirs.load(Ordering::Relaxed))
         };
         let thread = thread::Builder::new()
             .name("structures".to_owned())
             .spawn(run);
         let thread = thread
             .map_err(|error| Failure::operation(format!("cannot start a thread: {error}")))?;
-        let beside = Self { data, stop, thread };
+        let mut beside = Self {
+            data,
+            is_mirror: false,
+            stop,
+            thread,
+        };
         match ready.recv() {
-            Ok(()) => Ok(Some(beside)),
+            Ok(is_mirror) => {
+                beside.is_mirror = is_mirror;
+                Ok(Some(beside))
+            }
             Err(_) => beside.end().map(|()| None),
         }
     }
 
     pub fn tell_ready(&self) {
         let (data, address) = (self.data.display(), Address::of_pool(&self.data));
-        info!(%data, %address, "data structures in {data} at {address}");
+        let part = match self.is_mirror {
+            true => "a mirror of data structures",
+            false => "data structures",
+        };
+        info!(%data, %address, "{part} in {data} at {address}");
     }
 
     /// Whether the back-end has ended by itself.

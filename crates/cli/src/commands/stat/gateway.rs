@@ -15,6 +15,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 use stonecast_gateway::{Password, read_secret};
 
+use crate::commands::structures::MirrorReport;
 use crate::failure::{Failure, Status};
 use crate::output;
 use crate::values::Endpoint;
@@ -249,7 +250,7 @@ pub fn structure_rows(back_end: &Value) -> Vec<(&'static str, String)> {
         let values = domains.into_iter().flatten();
         values.filter_map(|domain| domain[name].as_u64()).sum()
     };
-    vec![
+    let mut rows = vec![
         (
             "structures",
             format!(
@@ -261,7 +262,10 @@ pub fn structure_rows(back_end: &Value) -> Vec<(&'static str, String)> {
         ),
         ("tenures", tenures_in_words(tenures.map(number))),
         ("readers", readers_in_words(readers.map(number))),
-    ]
+    ];
+    let mirror = MirrorReport::told(&back_end["mirror"]);
+    rows.extend(mirror.map(|mirror| ("mirror", mirror.in_words())));
+    rows
 }
 
 /// The tenures of a back-end, in words.

@@ -1,5 +1,6 @@
 //! `structures`: the data structures of a back-end.
 
+mod mirrors;
 mod transfer;
 mod verify;
 
@@ -14,6 +15,7 @@ use crate::fabric::DeviceSettings;
 use crate::failure::Failure;
 use crate::flags::Connection;
 use crate::output;
+pub use mirrors::MirrorReport;
 
 /// The commands for data structures.
 #[derive(Debug, Subcommand)]
@@ -22,6 +24,8 @@ pub enum Structures {
     Show(Show),
     Stat(Stat),
     Verify(verify::Verify),
+    Promote(mirrors::Promote),
+    Detach(mirrors::Detach),
     Import(transfer::Import),
     Export(transfer::Export),
 }
@@ -32,7 +36,7 @@ pub enum Structures {
 Example:
   stonecast structures list --connect shm:/srv/structures/socket")]
 pub struct List {
-    /// Prints [{"name":..,"kind":..,"domain":..},..].
+    /// Prints [{"name":..,"kind":..,"domain":..},..], with "mirror":.. if the back-end has a mirror.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -74,6 +78,8 @@ impl Structures {
             Self::Show(flags) => show(&flags),
             Self::Stat(flags) => stat(&flags),
             Self::Verify(flags) => verify::run(&flags),
+            Self::Promote(flags) => mirrors::promote(&flags),
+            Self::Detach(flags) => mirrors::detach(&flags),
             Self::Import(flags) => transfer::import(&flags),
             Self::Export(flags) => transfer::export(&flags),
         }
@@ -100,6 +106,8 @@ struct Row<'a> {
     kind: &'static str,
     domain: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
+    mirror: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     entries: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
@@ -115,6 +123,7 @@ impl<'a> Row<'a> {
             name: &listed.name,
             kind,
             domain: listed.domain,
+            mirror: None,
             entries: None,
             bytes: None,
         }
@@ -123,16 +132,34 @@ impl<'a> Row<'a> {
 
 fn list(flags: &List) -> Result<(), Failure> {
     let session = session(&flags.connection)?;
-    let all = session
-        .run(async |session| session.list().await)
-        .map_err(failure)?;
-    let rows: Vec<Row<'_>> = all.iter().map(Row::of).collect();
+    let listed = session.run(async |session| {
+        let all = session.list().await?;
+        let stat = session.back_end_stat().await?;
+        Ok::<_, stonecast::structures::Error>((all, stat.mirror))
+    });
+    let (all, mirror) = listed.map_err(failure)?;
+    let mirror = mirrors::state_of(&mirror);
+    let rows: Vec<Row<'_>> = all
+        .iter()
+        .map(|listed| Row {
+            mirror,
+            ..Row::of(listed)
+        })
+        .collect();
     if flags.json {
         return output::json(&rows);
     }
     let shown: Vec<(&str, String)> = rows
         .iter()
-        .map(|row| (row.name, format!("{}, domain {}", row.kind, row.domain)))
+        .map(|row| {
+            let mirror = row
+                .mirror
+                .map_or(String::new(), |state| format!(", mirror {state}"));
+            (
+                row.name,
+                format!("{}, domain {}{mirror}", row.kind, row.domain),
+            )
+        })
         .collect();
     output::table(&shown)
 }
@@ -185,6 +212,8 @@ struct Report<'a> {
     capacity_bytes: u64,
     free_bytes: u64,
     quota_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mirror: Option<MirrorReport>,
     domains: Vec<State<'a>>,
 }
 
@@ -203,6 +232,7 @@ impl<'a> Report<'a> {
             capacity_bytes: stat.slabs * slab_size,
             free_bytes: stat.free_slabs * slab_size,
             quota_bytes: stat.quota * slab_size,
+            mirror: MirrorReport::of(&stat.mirror),
             domains: metrics.domains.iter().map(State::of).collect(),
         }
     }
@@ -215,7 +245,7 @@ impl<'a> Report<'a> {
         ];
         let readers = [self.answers, self.retries, self.snapshot_age_ns];
         let (tenures, readers) = (tenures_in_words(tenures), readers_in_words(readers));
-        vec![
+        let mut rows = vec![
             (
                 "memory",
                 format!(
@@ -234,7 +264,10 @@ impl<'a> Report<'a> {
             ),
             ("tenures", tenures),
             ("readers", readers),
-        ]
+        ];
+        let mirror = self.mirror.as_ref().map(MirrorReport::in_words);
+        rows.extend(mirror.map(|words| ("mirror", words)));
+        rows
     }
 }
 
