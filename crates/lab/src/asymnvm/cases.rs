@@ -34,6 +34,7 @@ pub(super) fn name_of(store: AsymStore) -> &'static str {
         AsymStore::Flushed(_) => "rc-flushed",
         AsymStore::Locked(_) => "r-locked",
         AsymStore::Ours => "structures",
+        AsymStore::Mirrored => "structures-mirrored",
     }
 }
 

@@ -16,7 +16,7 @@ use stonecast_media::{
 use stonecast_published::PublishedError;
 use stonecast_published::asymnvm::{CacheOptions, Change, Policy, Variant};
 use stonecast_structures::shapes::{Description, StructureKind};
-use stonecast_structures::{FrontEndError, Key as _, ServiceError, Verb};
+use stonecast_structures::{AttachError, FrontEndError, Key as _, ServiceError, Verb};
 use stonecast_workload::{Chooser, Distribution};
 
 use super::ours::Ours;
@@ -71,6 +71,8 @@ pub enum AsymStore {
     Locked(Variant),
     /// `structures`.
     Ours,
+    /// The same, with a mirror on a machine of its own.
+    Mirrored,
 }
 
 /// The cache of a published front-end.
@@ -278,6 +280,9 @@ pub enum AsymError {
     /// The back-end of `structures` failed.
     #[error(transparent)]
     Service(#[from] ServiceError),
+    /// The back-end of `structures` does not start with its mirror.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
 }
 
 /// A back-end with its front-ends in a world.
@@ -316,7 +321,7 @@ pub(super) trait Look {
 /// [`AsymError`].
 pub fn measure(load: &AsymLoad) -> Result<AsymOutcome, AsymError> {
     match load.store {
-        AsymStore::Ours => run(&Ours::new(load)?, load),
+        AsymStore::Ours | AsymStore::Mirrored => run(&Ours::new(load)?, load),
         _ => run(&Published::new(load)?, load),
     }
 }

@@ -4,7 +4,7 @@
 //!   load.rs       a load on a back-end and its front-ends -> AsymOutcome
 //!   published.rs  the published variants in a world       ours.rs   `structures` in a world
 //!   cases.rs      the runs that figures share
-//!   structures.rs  batches.rs  caches.rs  front_ends.rs  mixes.rs  allocator.rs  causes.rs     figures
+//!   structures.rs  batches.rs  caches.rs  front_ends.rs  mixes.rs  mirrors.rs  allocator.rs  causes.rs     figures
 //!   paper.rs      headlines and page
 //! ```
 
@@ -15,6 +15,7 @@ mod cases;
 mod causes;
 mod front_ends;
 mod load;
+mod mirrors;
 mod mixes;
 mod ours;
 mod paper;

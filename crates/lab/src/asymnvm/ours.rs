@@ -8,13 +8,18 @@ use stonecast_media::{Durability, PersistentRegion};
 use stonecast_published::asymnvm::Change;
 use stonecast_structures::shapes::{Answer, Roots};
 use stonecast_structures::{
-    BackEnd, FRONT_END_COMPLETIONS, FrontEndError, LogKey, Medium, Operation, PoolGeometry, Reader,
-    SERVICE_COMPLETIONS, Service, StructurePool, Verb, Writer,
+    BackEnd, FRONT_END_COMPLETIONS, FrontEndError, LogKey, Medium, MirrorLink, MirrorServer,
+    Operation, PoolGeometry, Reader, SERVICE_COMPLETIONS, Service, StructurePool, Verb, Writer,
 };
 
-use super::load::{AsymError, AsymLoad, Contestant, FrontEnd, Look, Step, machine, memory};
+use super::load::{
+    AsymError, AsymLoad, AsymStore, Contestant, FrontEnd, Look, Step, machine, memory,
+};
 
 const ADDRESS: &str = "sim:structures";
+const MIRROR: &str = "sim:mirror";
+/// The time between two looks at a mirror that is being filled.
+const LOOK_NS: u64 = 1_000_000;
 const LEASE_NS: u64 = 10_000_000_000;
 const SLAB_SIZE: u64 = 4 << 20;
 /// Slabs of a domain.
@@ -29,6 +34,8 @@ pub(super) struct Ours {
     load: AsymLoad,
     world: World,
     back_end: Process,
+    /// The process of the mirror, if there is one.
+    _mirror: Option<Process>,
     first_domain: RefCell<Option<u32>>,
 }
 
@@ -47,23 +54,55 @@ impl Ours {
         let machine = machine(&world, platform);
         let geometry = geometry(load.writers);
         let (_module, memory) = memory(&world, machine, platform, geometry.pool_size());
-        let medium = medium(load, memory);
         let back_end = world.process(machine);
-        let made = StructurePool::create(medium.clone(), geometry);
-        world.block_on(made).expect("the medium is sound");
+        let made = Rc::new(medium(load, memory.clone(), POOL));
+        let made = StructurePool::create(made, geometry);
+        drop(world.block_on(made).expect("the medium is sound"));
         let port = back_end.port(SERVICE_COMPLETIONS);
         let port = port.map_err(FrontEndError::from)?;
-        let runtime = back_end.runtime();
+        let (runtime, medium) = (back_end.runtime(), medium(load, memory, POOL));
+        let is_mirrored = load.store == AsymStore::Mirrored;
+        let mirror = is_mirrored.then(|| mirror(&world, load, geometry));
+        let mirror = mirror.transpose()?;
+        let (medium, link) = match is_mirrored {
+            true => {
+                let of = (MIRROR, LEASE_NS);
+                let attaching = MirrorLink::attach(&port, runtime.clone(), medium, of);
+                let (medium, link) = world.block_on(attaching)?;
+                (medium, Some(link))
+            }
+            false => (Rc::new(medium), None),
+        };
         let service = Service::start(port, runtime.clone(), medium, (ADDRESS, LEASE_NS));
         let mut service = world.block_on(service)?;
+        if let Some(link) = link {
+            service = service.with_mirror(link);
+        }
         runtime.spawn(Box::pin(async move {
             service.run().await.expect("nothing disturbs the back-end");
         }));
-        Ok(Self {
+        let ours = Self {
             load: load.clone(),
             world,
             back_end,
+            _mirror: mirror,
             first_domain: RefCell::default(),
+        };
+        if is_mirrored {
+            ours.await_whole()?;
+        }
+        Ok(ours)
+    }
+
+    /// Waits until the mirror has everything.
+    fn await_whole(&self) -> Result<(), AsymError> {
+        let (process, back_end) = self.connect()?;
+        let runtime = process.runtime();
+        self.world.block_on(async {
+            while back_end.counts().await?.mirror.bytes_to_copy > 0 {
+                runtime.sleep(LOOK_NS).await;
+            }
+            Ok(())
         })
     }
 
@@ -78,10 +117,31 @@ impl Ours {
     }
 }
 
-fn medium(load: &AsymLoad, memory: Rc<dyn PersistentRegion>) -> Rc<Medium> {
+/// The names of the pools.
+const POOL: u128 = 5;
+const COPY: u128 = 6;
+
+fn medium(load: &AsymLoad, memory: Rc<dyn PersistentRegion>, name: u128) -> Medium {
     let declared = (load.platform(), Durability::Power);
-    let medium = Medium::new(memory, declared, LogKey(77), 5);
-    Rc::new(medium.expect("the declaration fits the platform"))
+    let medium = Medium::new(memory, declared, LogKey(77), name);
+    medium.expect("the declaration fits the platform")
+}
+
+/// A mirror on a machine of its own.
+fn mirror(world: &World, load: &AsymLoad, geometry: PoolGeometry) -> Result<Process, AsymError> {
+    let platform = load.platform();
+    let machine = machine(world, platform);
+    let (_module, memory) = memory(world, machine, platform, geometry.pool_size());
+    let process = world.process(machine);
+    let port = process.port(SERVICE_COMPLETIONS);
+    let port = port.map_err(FrontEndError::from)?;
+    let (runtime, medium) = (process.runtime(), Rc::new(medium(load, memory, COPY)));
+    let mut server = MirrorServer::start(port, runtime.clone(), medium, MIRROR)?;
+    runtime.spawn(Box::pin(async move {
+        let promoted = server.run().await;
+        unreachable!("nobody promotes the mirror, and nothing disturbs it: {promoted:?}");
+    }));
+    Ok(process)
 }
 
 impl Contestant for Ours {

@@ -124,7 +124,7 @@ fn variant_of(store: AsymStore) -> (Variant, bool, bool) {
         AsymStore::Published(variant) => (variant, false, false),
         AsymStore::Flushed(variant) => (variant, true, false),
         AsymStore::Locked(variant) => (variant, false, true),
-        AsymStore::Ours => unreachable!("another contestant"),
+        AsymStore::Ours | AsymStore::Mirrored => unreachable!("another contestant"),
     }
 }
 

@@ -30,6 +30,16 @@ fn some_points_of_the_table_are_measured_again_to_the_last_digit() {
     }
 }
 
+/// Needs a mirror that is whole when the measurement begins.
+#[test]
+fn a_point_of_the_figure_with_mirrors_is_measured_again_to_the_last_digit() {
+    let load = AsymLoad::inserts(AsymStore::Mirrored, StructureKind::HashTable);
+    let time_us = 1000.0 / measure(&load).unwrap().kops;
+    let documented = points_of(&PAPER);
+    let found = documented.at("asymnvm-mirrors-times", "staged, off, one", "hash-table");
+    assert_eq!(Some((time_us * 100.0).round() / 100.0), found);
+}
+
 #[test]
 fn the_allocator_is_measured_again_to_the_last_digit() {
     let mut figures = PAPER.figures();
