@@ -1,8 +1,7 @@
 //! The flaws of AsymNVM as published, each with a schedule that shows it (`docs/design/0043-asymnvm-as-published.md`).
-//! `crates/structures/tests/it/flaws.rs` runs the same schedules on `structures`. A1 needs mirrors, which are not
-//! built.
+//! `crates/structures/tests/it/flaws.rs` runs the same schedules on `structures`.
 
-use stonecast_base::Span;
+use stonecast_base::{Nanoseconds, Span};
 use stonecast_media::Ddio;
 use stonecast_published::asymnvm::{
     AsymSession, AsymWriter, BlockClient, MemoryLog, OperationLog, SnRule, Variant,
@@ -20,6 +19,32 @@ fn storing(place: u64, value: u64) -> MemoryLog {
     let mut log = MemoryLog::default();
     log.push(place, &value.to_le_bytes());
     log
+}
+
+/// The back-end is gone for good behind an acknowledgement, or a while later: the front-end did not wait for the
+/// mirror.
+#[test]
+fn a1_an_operation_that_was_acknowledged_is_not_in_the_mirror_when_the_back_end_is_gone() {
+    let found_after = |pause_ns: Nanoseconds| {
+        let scene = AsymScene::new(Ddio::Off);
+        let (back_end, mirror) = (scene.open(), scene.open_mirror());
+        scene.serve(&mirror);
+        scene.replicate(&back_end);
+        let [(_process, mut session)] = scene.sessions(&back_end);
+        scene.world.block_on(async {
+            let operation = OperationLog(b"insert 7".to_vec());
+            let logged = session.append_operation(&operation).await.unwrap();
+            session.read(&[logged]).await.unwrap();
+            session.settle(0).await.unwrap();
+        });
+        scene.pass(pause_ns);
+        scene.cut_power();
+        scene.pass(1_000_000);
+        let (_, operations) = scene.world.block_on(mirror.1.recover(0)).unwrap();
+        operations.contains(&b"insert 7".to_vec())
+    };
+    assert!(!found_after(0), "acknowledged and lost");
+    assert!(found_after(1_000_000), "it was on its way");
 }
 
 /// The NIC acknowledges what the processor's cache has: the machine of the paper has DDIO, and nobody flushes.

@@ -13,8 +13,8 @@ use stonecast_media::{
 };
 use stonecast_persist::execute::Commit;
 use stonecast_published::asymnvm::{
-    ASYM_COMPLETIONS, AsymBackEnd, AsymLayout, AsymSession, CacheOptions, Change, Policy, Variant,
-    WriterOptions,
+    ASYM_COMPLETIONS, AsymBackEnd, AsymLayout, AsymSession, CacheOptions, Change, OperationLog,
+    Policy, Variant, WriterOptions,
 };
 use stonecast_structures::Verb;
 use stonecast_structures::shapes::{Description, StructureKind};
@@ -26,6 +26,9 @@ pub const LAYOUT: AsymLayout = AsymLayout {
     slabs: 32,
 };
 const ADDRESS: &str = "sim:asymnvm";
+const MIRROR: &str = "sim:asymnvm-mirror";
+/// The time between two looks of a back-end for operations that its mirror has not.
+const REPLICATION_NS: Nanoseconds = 100_000;
 
 pub struct AsymScene {
     pub world: World,
@@ -78,14 +81,50 @@ impl AsymScene {
     /// A back-end that accepts front-ends; it applies nothing before `serve`.
     pub fn open(&self) -> (Process, Rc<AsymBackEnd>) {
         let process = self.world.process(self.machine);
-        let memory = self.memory();
+        self.open_in(process, self.memory(), ADDRESS)
+    }
+
+    /// A back-end on another machine, which holds the operation log of the first one ([`AsymScene::replicate`]).
+    pub fn open_mirror(&self) -> (Process, Rc<AsymBackEnd>) {
+        let machine = self.world.machine(options(self.platform));
+        self.open_in(self.world.process(machine), self.local_memory(), MIRROR)
+    }
+
+    fn open_in(
+        &self,
+        process: Process,
+        memory: Rc<dyn PersistentRegion>,
+        address: &str,
+    ) -> (Process, Rc<AsymBackEnd>) {
         let commit = Commit::choose(self.platform, Durability::Power, memory.means()).unwrap();
         let port = process.port(64).unwrap();
         let device = port.device().clone();
         let of = (port, process.runtime());
         let back_end = AsymBackEnd::open(memory, commit, of, LAYOUT).unwrap();
-        device.listen(ADDRESS).unwrap();
+        device.listen(address).unwrap();
         (process, Rc::new(back_end))
+    }
+
+    /// Lets the back-end append the operations that it finds in its log to that of the mirror, which accepts it. As in
+    /// section 4.2, no front-end waits for that.
+    pub fn replicate(&self, (process, back_end): &(Process, Rc<AsymBackEnd>)) {
+        let port = process.port(ASYM_COMPLETIONS).unwrap();
+        let connecting = AsymSession::connect(&port, MIRROR, 0);
+        let mut session = self.world.block_on(connecting).unwrap();
+        let (back_end, runtime) = (back_end.clone(), process.runtime());
+        process.runtime().spawn(Box::pin(async move {
+            let mut sent = 0;
+            loop {
+                let (_, operations) = back_end.recover(0).await.unwrap();
+                for operation in operations.iter().skip(sent) {
+                    let operation = OperationLog(operation.clone());
+                    session.append_operation(&operation).await.unwrap();
+                }
+                session.settle(0).await.unwrap();
+                sent = operations.len();
+                runtime.sleep(REPLICATION_NS).await;
+            }
+        }));
     }
 
     /// Lets the back-end accept and apply from now on.

@@ -1,13 +1,13 @@
 //! The flaws of AsymNVM as published, under the schedules that show them there
-//! (`crates/published/tests/it/asymnvm_flaws.rs`): `structures` holds. A1 needs
-//! mirrors, which are not built.
+//! (`crates/published/tests/it/asymnvm_flaws.rs`): `structures` holds.
 
 use std::rc::Rc;
 
 use stonecast_structures::shapes::{Structure, StructureKind};
 use stonecast_structures::{BackEnd, FrontEndError, Key as _, StructureReader, Verb, Writer};
 
-use crate::sessions::{LEASE_NS, Scene, create, insert, keys, operation};
+use crate::mirrors::pair::Pair;
+use crate::sessions::{LEASE_NS, PLATFORMS, Scene, create, insert, keys, operation};
 
 /// A domain with a tree, its writer, and its front-end.
 async fn tree_of(scene: &Scene) -> (Rc<BackEnd>, u32, Writer, u32) {
@@ -31,6 +31,28 @@ async fn store(writer: &mut Writer, tree: u32, key: u64, value: &[u8]) {
     let key = key.encoded();
     let change = operation(tree, Verb::Insert, &key, value);
     let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+}
+
+/// The back-end is gone for good behind an acknowledgement.
+#[test]
+fn a1_what_was_acknowledged_is_in_the_mirror_when_the_back_end_is_gone() {
+    for platform in PLATFORMS {
+        let pair = Pair::new([platform; 2], 1);
+        let world = pair.world.clone();
+        world.block_on(async move {
+            pair.begin().await;
+            let (_process, front_end) = pair.front_end(&pair.first).await;
+            let domain = front_end.create_domain(3).await.expect("there is room");
+            let mut writer = front_end.writer(domain).await.expect("the domain is free");
+            let tree = create(&mut writer, StructureKind::BTree).await;
+            insert(&mut writer, tree, 7).await;
+            writer.flush().await.expect("the tenure lasts");
+            pair.cut_power(&pair.first);
+            pair.promote(&pair.second).await;
+            let (_process, second) = pair.front_end(&pair.second).await;
+            assert_eq!(keys(&second, domain, tree, 10).await, [7], "{platform:?}");
+        });
+    }
 }
 
 /// DDIO is on. Records become durable by the processor of the back-end.

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
 use stonecast_structures::shapes::StructureKind;
-use stonecast_structures::{DetachError, StructurePool, detach};
+use stonecast_structures::{DetachError, MirrorLink, StructurePool, detach};
 
 use super::Work;
-use super::pair::Pair;
+use super::pair::{MIRROR_LEASE_NS, Pair};
 use crate::sessions::{ANSWERED, GEOMETRY, PLATFORMS, create, insert, keys};
 
 /// Needs the comparison with the mirror before the pool is opened.
@@ -121,6 +121,26 @@ fn a_former_mirror_is_filled_anew_before_it_counts() {
         pair.await_whole(&pair.first).await;
         pair.kill(&pair.first);
         assert_eq!(pair.promote(&pair.second).await, 3);
+    });
+}
+
+/// Needs the standing of a mirror to count as a pool: none of the bytes is there.
+#[test]
+fn a_mirror_that_is_to_be_filled_is_no_place_for_a_new_pool() {
+    let pair = Pair::new([ANSWERED; 2], 4);
+    let world = pair.world.clone();
+    world.block_on(async move {
+        pair.create().await;
+        pair.serve_mirror(&pair.second);
+        let empty = StructurePool::was_created(&pair.second.medium(), &GEOMETRY);
+        assert!(!empty, "no back-end has joined");
+        let ((port, runtime), medium) = (pair.first.port(), pair.first.medium());
+        let of = (pair.second.name, MIRROR_LEASE_NS);
+        let attached = MirrorLink::attach(&port, runtime, medium, of).await;
+        let _link = attached.expect("the mirror is empty");
+        let medium = pair.second.medium();
+        assert_eq!(medium.bytes().load(0), 0, "nothing was copied");
+        assert!(StructurePool::was_created(&medium, &GEOMETRY));
     });
 }
 

@@ -1,7 +1,7 @@
 //! A back-end and its mirror on simulated machines.
 
 mod losses;
-mod pair;
+pub mod pair;
 pub mod promotions;
 
 use std::cell::Cell;

@@ -208,7 +208,8 @@ pub enum ServeError {
 }
 
 impl Node {
-    fn port(&self) -> (Rc<Port>, Rc<dyn Runtime>) {
+    /// The port of a server in its process.
+    pub fn port(&self) -> (Rc<Port>, Rc<dyn Runtime>) {
         let process = self.process.borrow();
         let port = process.port(SERVICE_COMPLETIONS).expect("a port");
         (port, process.runtime())
