@@ -27,6 +27,7 @@
 //! | `design_index.rs` | the check that the index of the design pages names every page |
 #![forbid(unsafe_code)]
 
+mod beside;
 mod build_time;
 mod c_library;
 mod campaign;

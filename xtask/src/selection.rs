@@ -24,7 +24,7 @@ pub fn programs() -> Vec<&'static str> {
     with_verbs(PROGRAMS, "stonecast-cli/verbs,stonecast-lab/verbs")
 }
 
-/// Everything that the step `lint` lints, with the feature `verbs` where its tools are there.
+/// Everything that the step `lint` lints, with the seeded bugs, and with the feature `verbs` where its tools are there.
 pub fn linted() -> Vec<&'static str> {
     with_verbs(
         LINTED,
@@ -33,7 +33,14 @@ pub fn linted() -> Vec<&'static str> {
     )
 }
 
-const LINTED: &[&str] = &["clippy", "--workspace", "--all-targets", "--locked"];
+const LINTED: &[&str] = &[
+    "clippy",
+    "--workspace",
+    "--all-targets",
+    "--locked",
+    "--features",
+    "stonecast-check/mutants",
+];
 
 const TESTS: &[&str] = &[
     "test",

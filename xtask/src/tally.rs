@@ -86,6 +86,14 @@ pub fn counts_of(line: &str) -> Option<(u64, u64)> {
     Some((number_before("passed")?, number_before("failed")?))
 }
 
+/// `(passed, failed)` of the closing line of [`Tally::report`]; `None` for any other line.
+pub fn counts_of_closing_line(line: &str) -> Option<(u64, u64)> {
+    let mut parts = line.split(", ");
+    let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
+    let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
+    Some((passed, failed))
+}
+
 /// The file to which tests append.
 pub struct NotRunFile {
     path: PathBuf,
@@ -153,8 +161,9 @@ impl Tally {
             .all(|(_, _, outcome)| outcome.is_success())
     }
 
-    /// The table of steps, the tests not run, and the closing line.
-    pub fn report(&self) -> String {
+    /// The table of steps, the tests not run, and the closing line. Some steps run beside others, so `taken`, the time of the
+    /// whole run, may be less than the sum of theirs.
+    pub fn report(&self, taken: Duration) -> String {
         let mut report = String::from("\n");
         for (step, (time, budget), outcome) in &self.steps {
             let verdict = outcome.verdict();
@@ -162,7 +171,6 @@ impl Tally {
             let time = of_budget(*time, *budget);
             report += &format!("{verdict:<7}  {step:<12} {time:<36}  {counts}\n");
         }
-        let taken = self.steps.iter().map(|(_, (time, _), _)| *time).sum();
         let budget = self.steps.iter().map(|(_, (_, budget), _)| *budget).sum();
         report += &format!("\ntotal time {}\n", of_budget(taken, budget));
         report + &self.closing()
@@ -230,10 +238,13 @@ mod tests {
         let mut tally = Tally::default();
         let minute = Duration::from_secs(60);
         tally.add("tests", (minute + Duration::from_secs(1), minute), outcome);
-        let report = tally.report();
+        let report = tally.report(minute);
         assert!(report.contains("not run: full disk (no root)"), "{report}");
         assert!(report.contains("1:01.0 of 1:00.0, OVER BUDGET"), "{report}");
-        assert_eq!(report.lines().last(), Some("4 passed, 0 failed, 1 skipped"));
+        let closing = report.lines().last();
+        assert_eq!(closing, Some("4 passed, 0 failed, 1 skipped"));
+        assert_eq!(closing.and_then(counts_of_closing_line), Some((4, 0)));
+        assert_eq!(counts_of_closing_line("--- boot: 1 passed, 0 failed"), None);
         assert!(tally.success());
     }
 
@@ -245,7 +256,7 @@ mod tests {
             (Duration::ZERO, Duration::ZERO),
             Outcome::not_run("fresh", "no root"),
         );
-        let report = tally.report();
+        let report = tally.report(Duration::ZERO);
         assert!(report.contains("not run  fresh"), "{report}");
         assert!(!report.contains("passed   fresh"), "{report}");
     }
@@ -259,6 +270,7 @@ mod tests {
             Outcome::of_tests(false, (0, 0), Vec::new()),
         );
         assert!(!tally.success());
-        assert_eq!(tally.report().lines().last(), Some("0 passed, 1 failed"));
+        let report = tally.report(Duration::ZERO);
+        assert_eq!(report.lines().last(), Some("0 passed, 1 failed"));
     }
 }

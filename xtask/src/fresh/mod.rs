@@ -33,6 +33,9 @@ use crate::tools::output_of;
 /// Room for the bare system, its copy, and all builds in it.
 const DISK_MIN_GIB: u64 = 8;
 
+/// The folder of bare systems below the target folder.
+const FOLDER: &str = "fresh";
+
 /// The cases, each in the system that the former cases left.
 const CASES: &[(&str, &str)] = &[
     (
@@ -58,9 +61,17 @@ const CASES: &[(&str, &str)] = &[
     ("guest", "cargo xtask guest --only boot"),
 ];
 
+/// Returns whether this machine can make a bare system.
+pub fn is_possible(metadata: &Metadata) -> bool {
+    let folder = metadata.target_directory.join(FOLDER);
+    fs::create_dir_all(&folder).is_ok()
+        && prerequisites(&folder).is_ok()
+        && bare::newest(&folder).is_ok()
+}
+
 /// Runs the cases.
 pub fn outcome(metadata: &Metadata) -> Result<Outcome> {
-    let folder = metadata.target_directory.join("fresh");
+    let folder = metadata.target_directory.join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let bare = prerequisites(&folder)
         .and_then(|()| bare::newest(&folder).map_err(|error| format!("{error:#}")));

@@ -40,9 +40,13 @@ fn mirror_of(targets: &str) -> Option<&str> {
     mirrors.find(|uri| uri.starts_with("http") && !uri.contains("security"))
 }
 
+/// Another step may install something at the same time.
+const WAIT_FOR_THE_LOCK: &str = "DPkg::Lock::Timeout=300";
+
 fn apt_get(arguments: &[&str]) -> bool {
     println!("$ apt-get {}", arguments.join(" "));
     let output = Command::new("apt-get")
+        .args(["--option", WAIT_FOR_THE_LOCK])
         .args(arguments)
         .env("DEBIAN_FRONTEND", "noninteractive")
         .stdin(Stdio::null())

@@ -1,0 +1,71 @@
+//! A step in a process of its own beside other steps. Its output goes to a file, and is shown at the end.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::metadata::Metadata;
+use crate::tally::{NOT_RUN_VARIABLE, NotRunFile, Outcome, counts_of_closing_line};
+
+/// A step that runs.
+pub struct Beside {
+    waiting: JoinHandle<Result<(Duration, bool)>>,
+    output: PathBuf,
+    not_run: NotRunFile,
+}
+
+impl Beside {
+    /// Starts this program once more, for one step.
+    pub fn start(step: &str, metadata: &Metadata) -> Result<Self> {
+        let folder = metadata.target_directory.join("xtask/beside").join(step);
+        let not_run = NotRunFile::new(folder.clone())?;
+        let output = folder.join("output");
+        let file = File::create(&output)
+            .with_context(|| format!("creating {} for a step", output.display()))?;
+        let child = Command::new(env::current_exe().context("finding this program")?)
+            .args(["ci", "--step", step])
+            .env(NOT_RUN_VARIABLE, not_run.path())
+            .stdin(Stdio::null())
+            .stderr(file.try_clone().context("sharing the file of a step")?)
+            .stdout(file)
+            .spawn()
+            .with_context(|| format!("starting the step {step}"))?;
+        let start = Instant::now();
+        Ok(Self {
+            waiting: thread::spawn(move || wait(child, start)),
+            output,
+            not_run,
+        })
+    }
+
+    /// Waits for the end of the step, shows its output, and returns the time that it took with its outcome.
+    pub fn end(self) -> Result<(Duration, Outcome)> {
+        let waited = self.waiting.join().expect("waiting does not panic");
+        let (time, success) = waited?;
+        let output = fs::read(&self.output).context("reading the output of a step")?;
+        let output = String::from_utf8_lossy(&output);
+        print!("{output}");
+        // A process that broke before its closing line counts as one failure.
+        let counts = output.lines().last().and_then(counts_of_closing_line);
+        let outcome = Outcome {
+            not_run: self.not_run.take()?,
+            ..Outcome::of_tests(
+                success && counts.is_some(),
+                counts.unwrap_or((0, 0)),
+                vec![],
+            )
+        };
+        Ok((time, outcome))
+    }
+}
+
+/// The time until the end of `child`, and whether it succeeded.
+fn wait(mut child: Child, start: Instant) -> Result<(Duration, bool)> {
+    let status = child.wait().context("waiting for a step")?;
+    Ok((start.elapsed(), status.success()))
+}
