@@ -136,7 +136,11 @@ impl HeaderBytes {
         } else {
             0
         };
-        let may_hold_word = copy == WITNESS_COPY && witness::is_possible(word, format.uuid, next);
+        // The last segment of a log that has grown since keeps the witness of the first one, until recovery clears it.
+        let may_hold_word = copy == WITNESS_COPY
+            && [next, 0]
+                .iter()
+                .any(|&told| witness::is_possible(word, format.uuid, told));
         ((1..=GENERATION_MAX).contains(&generation)
             && *self == expected
             && (word == 0 || may_hold_word))

@@ -66,11 +66,23 @@ pub trait Backing {
     }
 
     /// Opens the log: its full capacity, of which only prepared spans may be written. Unprepared bytes read as zero. The
-    /// call creates the log as long as no header has been stored; afterwards the log must exist with exactly that length.
+    /// call creates the log as long as no header has been stored; afterwards the log must exist with exactly that length, or be
+    /// longer by bytes that were never written: [`Backing::grow_log`] may have left them, and a server cuts them off.
     ///
     /// The backing chooses the means of making bytes durable from the declaration and from what it detects, and refuses where no
     /// means keeps the promise. The pool calls this once, before [`Backing::prepare`] and [`Backing::occupied`].
     fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError>;
+
+    /// Makes the log longer, durably, from `from` bytes to `to`: the new bytes read as zero, and are not prepared. Bytes behind
+    /// `from` that an earlier call left are kept if nothing was ever written there, and otherwise are damage. A crash leaves the
+    /// old length or the new one. As long as the header has the old capacity, [`Backing::open_log`] takes the log as it was. The
+    /// pool calls this instead of [`Backing::open_log`].
+    fn grow_log(&self, _from: u64, _to: u64) -> Result<(), MediaError> {
+        Err(MediaError::CannotGrow {
+            path: self.place(),
+            reason: "its medium has a fixed size; back it up, and restore it into a new pool on a larger one",
+        })
+    }
 
     /// Allocates the space of `span` of the log. Idempotent. Every run of a server calls this before it writes there. A
     /// crash leaves the space allocated or not, and its content unchanged: zeros if it was never written.

@@ -175,6 +175,35 @@ pub enum MediaError {
         /// The pool.
         path: PathBuf,
     },
+    /// A pool that is to grow was not closed in order.
+    #[error(
+        "pool {path} was not closed, and only a closed pool grows; serve it with `stonecast serve`, end that server in order, and \
+         grow the pool then"
+    )]
+    NotClosed {
+        /// The pool.
+        path: PathBuf,
+    },
+    /// A pool was to get a smaller capacity than it has.
+    #[error(
+        "pool {path} has a capacity of {capacity} bytes, and no pool shrinks to {asked}; back it up, and restore it into a new pool"
+    )]
+    Shrink {
+        /// The pool.
+        path: PathBuf,
+        /// Bytes that it has.
+        capacity: u64,
+        /// Bytes that it was to have.
+        asked: u64,
+    },
+    /// A pool of this kind does not grow.
+    #[error("pool {path} cannot grow: {reason}")]
+    CannotGrow {
+        /// The pool.
+        path: PathBuf,
+        /// Cause and remedy.
+        reason: &'static str,
+    },
     /// The place cannot hold a pool of any kind.
     #[error("{path} cannot hold a pool: {reason}")]
     Unsuitable {

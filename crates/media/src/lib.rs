@@ -69,9 +69,9 @@ pub use platform::{
     Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName,
 };
 pub use pool::{
-    BatchMark, CAPACITY_MAX, Content, Membership, MembershipCell, OpenMode, Pool, PoolOptions,
-    Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN,
-    SHARDS_MAX, TimeMark, header_table, segment_size_default,
+    BatchMark, CAPACITY_MAX, Content, Growth, Membership, MembershipCell, OpenMode, Pool,
+    PoolOptions, Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
+    SEGMENT_SIZE_MIN, SHARDS_MAX, TimeMark, header_table, segment_size_default,
 };
 pub use region::{MappedPlace, Region, Share};
 pub use time_stamp::time_stamp;

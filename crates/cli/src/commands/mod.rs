@@ -5,6 +5,7 @@ mod bench;
 mod cluster;
 mod doctor;
 mod export;
+mod grow;
 mod import;
 mod key_value;
 mod litmus;
@@ -34,6 +35,7 @@ pub enum Command {
     Export(export::Export),
     Backup(backup::Backup),
     Restore(restore::Restore),
+    Grow(grow::Grow),
     Stat(stat::Stat),
     Inspect(offline::Inspect),
     Verify(offline::Verify),
@@ -66,6 +68,7 @@ impl Command {
             Self::Export(flags) => export::run(&flags),
             Self::Backup(flags) => backup::run(&flags),
             Self::Restore(flags) => restore::run(&flags),
+            Self::Grow(flags) => grow::run(&flags),
             Self::Stat(flags) => stat::run(&flags),
             Self::Inspect(flags) => offline::inspect(&flags.pool),
             Self::Verify(flags) => offline::verify(&flags.pool),

@@ -15,6 +15,7 @@ mod doctor;
 mod ends;
 mod full;
 mod gateway;
+mod growing;
 mod idle;
 mod import;
 mod interface;

@@ -42,7 +42,7 @@ impl SimBacking {
     }
 
     /// Cuts the power in the middle of the store that follows `stores` more: that store is torn, and every later call
-    /// fails. The module knows what is left.
+    /// fails. A change of the log's length counts as a store, and is not done. The module knows what is left.
     pub fn cut_power_after(&self, stores: u32) {
         self.stores_left.set(Some(stores));
     }
@@ -50,6 +50,22 @@ impl SimBacking {
     /// Whether the power failed, as requested with [`SimBacking::cut_power_after`].
     pub fn power_was_cut(&self) -> bool {
         self.power_cut.get()
+    }
+
+    /// Counts a store that is about to be done, or fails because the power failed, or fails now.
+    fn count_store(&self) -> Result<(), MediaError> {
+        let left = self.stores_left.get();
+        if left == Some(0) || self.power_cut.get() {
+            self.power_cut.set(true);
+            let source = std::io::Error::other("the power has failed");
+            return Err(MediaError::Io {
+                doing: "storing",
+                path: self.place(),
+                source,
+            });
+        }
+        self.stores_left.set(left.map(|left| left - 1));
+        Ok(())
     }
 
     fn kind(&self) -> MediumKind {
@@ -127,7 +143,10 @@ impl Backing for SimBacking {
         })?;
         let fresh = self.module.blob(Blob::HeaderFirst).is_none()
             && self.module.blob(Blob::HeaderSecond).is_none();
-        if fresh {
+        // A pool that was growing may have left a longer log, of which nothing was ever prepared.
+        let is_longer = self.module.log_size.get() > options.capacity
+            && self.module.is_unprepared_from(options.capacity);
+        if fresh || is_longer {
             self.module.log_size.set(options.capacity);
         }
         if self.module.log_size.get() != options.capacity {
@@ -150,6 +169,13 @@ impl Backing for SimBacking {
             means,
             self.name(),
         )))
+    }
+
+    fn grow_log(&self, _: u64, to: u64) -> Result<(), MediaError> {
+        self.count_store()?;
+        self.module.time.charge(self.module.profile.file_sync_ns);
+        self.module.log_size.set(to);
+        Ok(())
     }
 
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
@@ -176,19 +202,10 @@ impl Backing for SimBacking {
     }
 
     fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
-        let left = self.stores_left.get();
-        if left == Some(0) && !self.power_cut.get() {
+        if self.stores_left.get() == Some(0) && !self.power_cut.get() {
             self.tear(blob, bytes);
         }
-        if self.power_cut.get() {
-            let source = std::io::Error::other("the power has failed");
-            return Err(MediaError::Io {
-                doing: "storing",
-                path: self.place(),
-                source,
-            });
-        }
-        self.stores_left.set(left.map(|left| left - 1));
+        self.count_store()?;
         let profile = &self.module.profile;
         self.module
             .time

@@ -476,6 +476,12 @@ impl Module {
         Some(done)
     }
 
+    /// Whether no byte of the log from `offset` on was ever prepared.
+    pub(crate) fn is_unprepared_from(&self, offset: u64) -> bool {
+        let prepared = self.prepared.borrow();
+        prepared.iter().all(|(&at, (size, _))| at + size <= offset)
+    }
+
     /// The written spans of the log.
     pub(crate) fn occupied(&self) -> Vec<Span> {
         if let Some(watch) = &mut *self.watch.borrow_mut() {

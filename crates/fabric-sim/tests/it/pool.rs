@@ -150,3 +150,33 @@ fn a_log_reports_the_pages_that_hold_data() {
     );
     assert_eq!(backing.load(Blob::Checkpoint).unwrap(), None);
 }
+
+/// Needs the log to grow before the header says so.
+#[test]
+fn a_power_cut_in_any_store_of_a_growth_leaves_a_pool_of_the_old_or_the_new_capacity() {
+    let (before, after) = (4 * SEGMENT_SIZE, 7 * SEGMENT_SIZE);
+    // The length of the log, and two copies of the header.
+    for stores in 0..=3 {
+        let (world, machine, module) = module(PersistenceDomain::Dmp);
+        let options = options(PersistenceDomain::Dmp, Durability::Power);
+        Pool::create(Rc::new(SimBacking::new(&module)), options)
+            .unwrap()
+            .close()
+            .unwrap();
+        let backing = SimBacking::new(&module);
+        backing.cut_power_after(stores);
+        let grown = Pool::grow(&backing, after);
+        assert_eq!(grown.is_ok(), stores == 3);
+        assert_eq!(backing.power_was_cut(), stores < 3);
+        let wreck = world.wreck(machine, &module);
+        module.restart(wreck.survivor(&vec![Fate::default(); wreck.undecided()]));
+        let pool = open(&module).unwrap();
+        let expected = if stores < 2 { before } else { after };
+        assert_eq!(pool.capacity(), expected, "store {stores}");
+        assert!(pool.was_clean());
+        pool.close().unwrap();
+        let growth = Pool::grow(&SimBacking::new(&module), after).unwrap();
+        assert_eq!((growth.from, growth.to), (expected, after));
+        assert_eq!(open(&module).unwrap().capacity(), after);
+    }
+}

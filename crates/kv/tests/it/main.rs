@@ -16,6 +16,7 @@ mod full_disk;
 mod full_pool;
 mod given_up;
 mod growing;
+mod grown_pools;
 mod holds;
 mod hostile_server;
 mod leases;

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -16,13 +16,13 @@ use crate::directory::made::Made;
 use crate::directory::medium::{DIRECT, detect, turn_copy_on_write_off};
 use crate::directory::prepare::{Manner, Preparer, Zeros};
 use crate::earlier_writers::{EarlierWriters, Writers};
-use crate::error::failed;
+use crate::error::{failed, out_of_space};
 use crate::file_sync::{FileSync, SyncTarget};
 use crate::mapped_region::{MappedRegion, Writable};
 use crate::means::choose_means;
 use crate::persistent_mapping::{Mechanism, PersistentMapping};
 use crate::write_back::Processor;
-use crate::{AppendedLog, LogOptions, Means, MediaError};
+use crate::{AppendedLog, LogOptions, Means, MediaError, SEGMENT_SIZE_MIN};
 
 /// An open log, and the preparer of its space.
 #[derive(Debug)]
@@ -85,6 +85,16 @@ pub(super) fn has_data(path: &Path) -> Result<bool, MediaError> {
     Ok(status.is_file() && !found.is_empty())
 }
 
+/// Makes the log at `path` longer, from `from` bytes to `to`, durably.
+pub(super) fn grow(path: &Path, from: u64, to: u64) -> Result<(), MediaError> {
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    let (file, _) = check_length(path, from, opened)?;
+    file.set_len(to)
+        .map_err(out_of_space("growing", path, to - from))?;
+    file.sync_all()
+        .map_err(out_of_space("syncing", path, to - from))
+}
+
 /// Opens the log at `path` for reading alone.
 pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
     let open = || OpenOptions::new().read(true).open(path);
@@ -112,7 +122,12 @@ pub(super) fn serve(
     target: impl FnOnce(File) -> Box<dyn SyncTarget>,
 ) -> Result<Log, MediaError> {
     let open = || OpenOptions::new().read(true).write(true).open(path);
-    check_length(path, options.capacity, open())?;
+    let (file, length) = check_length(path, options.capacity, open())?;
+    if length == Length::Longer {
+        file.set_len(options.capacity)
+            .map_err(failed("shortening", path))?;
+        file.sync_all().map_err(failed("syncing", path))?;
+    }
     // Each descriptor has its own open file description: peers receive the mapped one, and the kernel must report an error
     // to the syncs of the preparer and of the group commit alike.
     let mapped = open().map_err(failed("opening", path))?;
@@ -181,7 +196,20 @@ impl SyncTarget for SyncedLog {
     }
 }
 
-fn check_length(path: &Path, capacity: u64, opened: io::Result<File>) -> Result<(), MediaError> {
+/// The length of a log beside the capacity that the header tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Length {
+    Right,
+    /// Longer by bytes that were never written: the pool was growing.
+    Longer,
+}
+
+/// Compares the length of the log at `path` with `capacity`, and returns the file.
+fn check_length(
+    path: &Path,
+    capacity: u64,
+    opened: io::Result<File>,
+) -> Result<(File, Length), MediaError> {
     let damage = |found: String, offset| {
         let file = path.display().to_string().into();
         Corruption {
@@ -200,8 +228,32 @@ fn check_length(path: &Path, capacity: u64, opened: io::Result<File>) -> Result<
     };
     let length = file.metadata().map_err(failed("looking at", path))?.len();
     if length == capacity {
-        Ok(())
-    } else {
-        Err(damage(format!("{length} bytes"), length).into())
+        return Ok((file, Length::Right));
     }
+    // A capacity is a multiple of the segment size.
+    if length > capacity && length.is_multiple_of(SEGMENT_SIZE_MIN) {
+        let rest = Span::new(capacity, length - capacity);
+        if is_blank(&file, rest).map_err(failed("looking for data in", path))? {
+            return Ok((file, Length::Longer));
+        }
+    }
+    Err(damage(format!("{length} bytes"), length).into())
+}
+
+/// Whether nothing but zeros is in `span` of a file.
+fn is_blank(file: &File, span: Span) -> io::Result<bool> {
+    let mut bytes = vec![0; 1 << 16];
+    for part in data(file, span)? {
+        let end = part.offset + part.size;
+        let mut position = part.offset;
+        while position < end {
+            let size = (end - position).min(bytes.len() as u64) as usize;
+            file.read_exact_at(&mut bytes[..size], position)?;
+            if bytes[..size].iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            position += size as u64;
+        }
+    }
+    Ok(true)
 }

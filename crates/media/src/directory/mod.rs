@@ -253,6 +253,11 @@ impl Backing for DirectoryBacking {
         Ok(self.open_log_with(options, |log| Box::new(log))?)
     }
 
+    fn grow_log(&self, from: u64, to: u64) -> Result<(), MediaError> {
+        assert!(self.lock.is_some(), "an inspection changes nothing");
+        log::grow(&self.log_path(), from, to)
+    }
+
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
         assert!(self.lock.is_some(), "an inspection prepares nothing");
         let mut log = self.opened_log();

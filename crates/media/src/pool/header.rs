@@ -342,6 +342,13 @@ impl Header {
         next
     }
 
+    /// The header of the same pool with a log of `capacity` bytes.
+    pub fn grown(&self, capacity: u64) -> Self {
+        let mut next = self.changed();
+        next.bytes.capacity = U64::new(capacity);
+        next
+    }
+
     /// The header of a pool in which clients publish.
     pub fn published(&self) -> Self {
         let mut next = self.changed();

@@ -22,6 +22,7 @@ mod batch_mark;
 mod content;
 mod copies;
 mod geometry;
+mod grow;
 mod header;
 mod layout;
 mod membership;
@@ -47,6 +48,7 @@ pub use geometry::{
     CAPACITY_MAX, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN,
     SHARDS_MAX, segment_size_default,
 };
+pub use grow::Growth;
 pub(crate) use layout::MAGIC as HEADER_MAGIC;
 pub use layout::header_table;
 pub use membership::{Membership, MembershipCell};

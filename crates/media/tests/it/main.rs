@@ -3,6 +3,7 @@
 mod copies;
 mod damage;
 mod full_medium;
+mod growing;
 #[path = "../../src/not_run.rs"]
 mod not_run;
 mod persistent_memory;

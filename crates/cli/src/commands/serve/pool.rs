@@ -71,8 +71,12 @@ pub fn refused(error: stonecast::Error) -> Failure {
             asked,
         } => {
             let shown = |text: &str| text.parse().map_or(text.to_owned(), size);
+            let remedy = match *setting {
+                "capacity" => "change its capacity with `stonecast grow`",
+                _ => "export the pool into a new one",
+            };
             Failure::operation(format!(
-                "{} was created with --{setting} {}, not {}; leave the flag out, or export the pool into a new one",
+                "{} was created with --{setting} {}, not {}; leave the flag out, or {remedy}",
                 data.display(),
                 shown(has),
                 shown(asked)
