@@ -32,7 +32,7 @@ pub use client::{
     Hold, Observer, Pair, PutRules, Token, Values, Written, Yardstick,
 };
 pub use cluster::{
-    ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions, Dial, Found,
+    ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions, Copies, Dial, Found,
 };
 pub use copying::Copying;
 pub use error::{Effect, Refusal, StoreError};

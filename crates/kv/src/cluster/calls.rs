@@ -16,7 +16,7 @@ use super::attempts::GivenUp;
 use super::entries::ClusterEntries;
 use super::error::ClusterError;
 use super::get::ClusterGet;
-use super::map::Map;
+use super::map::{Copies, Map};
 use super::nodes::Node;
 use crate::client::{Pair, Token, Values, Written};
 use crate::error::{Effect, StoreError};
@@ -281,6 +281,25 @@ impl ClusterClient {
     /// Whether acknowledged writes survive a power loss, by the promises of the pools in the latest configuration.
     pub fn survives_power(&self) -> bool {
         self.maps.latest().survives_power()
+    }
+
+    /// The copies that every write to `shards` has that was acknowledged before this call, as the configuration says
+    /// that is read now: a copy is in sync only while it has them all. Without a shard, those of the writes to any
+    /// shard.
+    ///
+    /// # Errors
+    /// The configuration store did not answer.
+    pub fn copies<'a>(&'a self, shards: &'a [u32]) -> Boxed<'a, Result<Copies, ClusterError>> {
+        Box::pin(async move {
+            let read = self.maps.current();
+            let read = self.runtime.within(self.options.patience_ns, read).await;
+            let store = || self.maps.store_name();
+            let unanswered = |_| Err(ClusterError::Unanswered { store: store() });
+            let map = read.unwrap_or_else(unanswered)?;
+            let of_all = || map.copies(0..map.shards());
+            let copies = map.copies(shards.iter().copied()).or_else(of_all);
+            Ok(copies.expect("there are shards"))
+        })
     }
 
     /// Gives back what this client has leased, and disconnects from all nodes. A later call connects again.

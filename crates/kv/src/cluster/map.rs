@@ -14,7 +14,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_cluster::{ConfigStore, Configuration, HashRange, Node, NodeName, Revision, Term};
+use stonecast_cluster::{
+    ConfigStore, Configuration, Group, HashRange, Node, NodeName, Revision, Term,
+};
 use stonecast_fabric::Runtime;
 use stonecast_media::Durability;
 
@@ -33,6 +35,17 @@ pub(super) struct Place<'a> {
     pub name: &'a NodeName,
     pub node: &'a Node,
     pub term: Term,
+}
+
+/// The copies that an acknowledged write has, at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// Copies beside that of the primary.
+    pub backups: u32,
+    /// Whether the primary's copy survives power loss.
+    pub primary_survives_power: bool,
+    /// Copies beside that of the primary that survive power loss.
+    pub backups_that_survive_power: u32,
 }
 
 /// The latest map that this client knows.
@@ -73,15 +86,48 @@ impl Map {
         groups.all(|group| self.configuration.survives(group) == Durability::Power)
     }
 
-    /// The place of `shard`.
-    pub fn place(&self, shard: u32) -> Place<'_> {
+    /// The copies that every acknowledged write of `shards` has.
+    pub fn copies(&self, shards: impl Iterator<Item = u32>) -> Option<Copies> {
+        let on_disk = |name: &NodeName| {
+            self.configuration.nodes[name].survives.parse() == Ok(Durability::Power)
+        };
+        let of_shard = |shard| {
+            let group = self.group(shard);
+            Copies {
+                backups: group.backups().count() as u32,
+                primary_survives_power: on_disk(&group.primary),
+                backups_that_survive_power: group.backups().filter(|name| on_disk(name)).count()
+                    as u32,
+            }
+        };
+        shards.map(of_shard).reduce(Copies::and)
+    }
+
+    fn group(&self, shard: u32) -> &Group {
         let first = HashRange::even(shard, self.shards()).first;
         let group = self.configuration.group_of_hash(first);
-        let group = group.expect("ranges cover all hashes, as decoding has checked");
+        group.expect("ranges cover all hashes, as decoding has checked")
+    }
+
+    /// The place of `shard`.
+    pub fn place(&self, shard: u32) -> Place<'_> {
+        let group = self.group(shard);
         Place {
             name: &group.primary,
             node: &self.configuration.nodes[&group.primary],
             term: group.term,
+        }
+    }
+}
+
+impl Copies {
+    /// The copies that two writes both have.
+    fn and(self, other: Self) -> Self {
+        let survive = self.backups_that_survive_power;
+        Self {
+            backups: self.backups.min(other.backups),
+            primary_survives_power: self.primary_survives_power && other.primary_survives_power,
+            backups_that_survive_power: survive.min(other.backups_that_survive_power),
         }
     }
 }
@@ -116,13 +162,28 @@ impl Maps {
         self.latest.borrow().clone()
     }
 
+    /// The name of the configuration store.
+    pub fn store_name(&self) -> String {
+        self.store.name().to_owned()
+    }
+
     /// Requests to the configuration store so far.
     pub fn reads(&self) -> u64 {
         self.reads.get()
     }
 
-    /// Reads the configuration again, unless a read that began after this call has been answered. Returns whether the map is a later one
-    /// than `seen`.
+    /// The map of a read that begins after this call, so that it is not older than any write that was acknowledged
+    /// before.
+    pub async fn current(&self) -> Result<Rc<Map>, ClusterError> {
+        let begun_before = self.reads.get();
+        while self.answered.get() <= begun_before {
+            self.renew(&self.latest()).await?;
+        }
+        Ok(self.latest())
+    }
+
+    /// Reads the configuration again, unless a read that began after this call has been answered. Returns whether the
+    /// map is a later one than `seen`.
     pub async fn renew(&self, seen: &Rc<Map>) -> Result<bool, ClusterError> {
         let begun_before = self.reads.get();
         let _turn = self.reading.lock().await;

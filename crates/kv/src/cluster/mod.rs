@@ -43,6 +43,7 @@ pub use calls::Found;
 pub use entries::ClusterEntries;
 pub use error::ClusterError;
 pub use get::ClusterGet;
+pub use map::Copies;
 
 /// The pause before a client looks for a newer configuration than the one that it has.
 const PAUSE_NS: Nanoseconds = 2_000_000;

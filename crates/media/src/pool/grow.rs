@@ -5,9 +5,9 @@
 //!   header                                       old copy ----> new copy ----> both new
 //! ```
 //!
-//! No byte of the log changes, and none moves. The header alone decides: up to the first whole copy with the new capacity, the
-//! pool has the old one, and a log that is longer than its header says counts as long as nothing was ever written behind
-//! its end.
+//! No byte of the log changes, and none moves. The header alone decides: up to the first whole copy with the new
+//! capacity, the pool has the old one, and a log that is longer than its header says counts as long as nothing was ever
+//! written behind its end.
 
 use crate::pool::content::Content;
 use crate::pool::copies::{self, Found, find_header};
@@ -28,16 +28,16 @@ pub struct Growth {
 }
 
 impl Pool {
-    /// Gives the closed pool in `backing` a log of `capacity` bytes, durably. Keys, versions and settings stay. The new segments
-    /// take space when a server prepares them.
+    /// Gives the closed pool in `backing` a log of `capacity` bytes, durably. Keys, versions and settings stay. The new
+    /// segments take space when a server prepares them.
     ///
-    /// A crash at any moment, or an error, leaves a closed pool of the old capacity, or of the new one, and the call may be
-    /// repeated. A pool that has the capacity is left as it is.
+    /// A crash at any moment, or an error, leaves a closed pool of the old capacity, or of the new one, and the call
+    /// may be repeated. A pool that has the capacity is left as it is.
     ///
-    /// # Errors
-    /// Nothing was changed if the pool was not closed ([`MediaError::NotClosed`]), is larger ([`MediaError::Shrink`]), or is of
-    /// a kind that does not grow ([`MediaError::CannotGrow`]), and if `capacity` is no multiple of its segment size or too large
-    /// ([`MediaError::Options`]). A pool in use is refused when the backing is opened ([`MediaError::InUse`]).
+    /// # Errors Nothing was changed if the pool was not closed ([`MediaError::NotClosed`]), is larger
+    /// ([`MediaError::Shrink`]), or is of a kind that does not grow ([`MediaError::CannotGrow`]), and if `capacity` is
+    /// no multiple of its segment size or too large ([`MediaError::Options`]). A pool in use is refused when the
+    /// backing is opened ([`MediaError::InUse`]).
     pub fn grow(backing: &dyn Backing, capacity: u64) -> Result<Growth, MediaError> {
         let Found {
             header,

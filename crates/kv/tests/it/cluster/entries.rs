@@ -83,3 +83,22 @@ fn each_node_that_leads_reports_what_it_counts() {
         assert!(client.survives_power());
     });
 }
+
+/// Needs a read that begins after the call, and the copies of the shards that were written alone.
+#[test]
+fn a_client_learns_how_many_copies_a_write_has_now() {
+    Cluster::tell_story(async |cluster, client| {
+        let copies = client.copies(&[]).await.unwrap();
+        assert!(copies.primary_survives_power);
+        assert_eq!(copies.backups, copies.backups_that_survive_power);
+        let all = copies.backups;
+        assert!(all > 0, "{copies:?}");
+        let fewer = cluster.with_fewer_copies(3);
+        cluster.publish(&fewer).await;
+        assert_eq!(client.copies(&[2]).await.unwrap().backups, all);
+        for shards in [&[3][..], &[2, 3], &[]] {
+            let copies = client.copies(shards).await.unwrap();
+            assert_eq!(copies.backups, all - 1, "{shards:?}");
+        }
+    });
+}

@@ -118,6 +118,14 @@ impl Cluster {
         before.take_lead(&subject(shard), name).unwrap()
     }
 
+    /// The configuration in which a backup of `shard` has left.
+    pub fn with_fewer_copies(&self, shard: u32) -> Configuration {
+        let before = self.configuration.borrow();
+        let group = before.group(&subject(shard)).unwrap();
+        let backup = group.backups().next().unwrap().clone();
+        before.leave(&subject(shard), &backup).unwrap()
+    }
+
     /// Stores a configuration for clients to read. The nodes do not hear of it.
     pub async fn publish(&self, configuration: &Configuration) {
         self.store(Some(self.revision.get()), configuration).await;
