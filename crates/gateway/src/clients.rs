@@ -9,6 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::acl::DEFAULT_USER;
+
 /// The facts of a connection that all threads know.
 #[derive(Debug)]
 pub struct Card {
@@ -32,6 +36,8 @@ pub struct Said {
     pub library: [Vec<u8>; 2],
     /// Whether the client speaks RESP3.
     pub is_resp3: bool,
+    /// The name of the user.
+    pub user: Vec<u8>,
 }
 
 impl Card {
@@ -42,7 +48,10 @@ impl Card {
             peer,
             local,
             began_at,
-            said: Mutex::default(),
+            said: Mutex::new(Said {
+                user: DEFAULT_USER.to_vec(),
+                ..Said::default()
+            }),
         }
     }
 
@@ -51,17 +60,23 @@ impl Card {
         *lock(&self.said) = said;
     }
 
+    /// The name of the user.
+    pub fn user(&self) -> Vec<u8> {
+        lock(&self.said).user.clone()
+    }
+
     /// The line of `CLIENT LIST`, at a time since the start of the gateway.
     pub fn line(&self, now: Duration) -> String {
         let said = lock(&self.said).clone();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         format!(
-            "id={} addr={} laddr={} name={} age={} db=0 user=default resp={} lib-name={} lib-ver={}\n",
+            "id={} addr={} laddr={} name={} age={} db=0 user={} resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.peer,
             self.local,
             text(&said.name),
             now.saturating_sub(self.began_at).as_secs(),
+            text(&said.user),
             if said.is_resp3 { 3 } else { 2 },
             text(&said.library[0]),
             text(&said.library[1]),
@@ -106,6 +121,29 @@ impl Clients {
     pub fn cards(&self) -> Vec<Arc<Card>> {
         let all = lock(&self.all);
         all.values().map(|(card, _)| card.clone()).collect()
+    }
+
+    /// Whether the peer of connection number `id` has ended it, whatever was sent before.
+    pub fn has_left(&self, id: u64) -> bool {
+        let all = lock(&self.all);
+        let Some((_, socket)) = all.get(&id) else {
+            return true;
+        };
+        let now = rustix::time::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut polled = [PollFd::new(&**socket, PollFlags::RDHUP)];
+        poll(&mut polled, Some(&now)).is_ok_and(|found| found > 0)
+    }
+
+    /// Ends the connections of a user, but for number `own`.
+    pub fn end_of_user(&self, name: &[u8], own: u64) {
+        for card in self.cards() {
+            if card.id != own && card.user() == name {
+                self.end(card.id);
+            }
+        }
     }
 
     /// Ends connection number `id`. Returns whether there was one.

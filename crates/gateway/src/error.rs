@@ -11,7 +11,7 @@ use stonecast_kv::StoreError;
 pub enum GatewayError {
     /// An address is reachable from other machines, and neither a password nor TLS protects it.
     #[error(
-        "{address} can be reached from other machines: set a password (--password-file) or TLS (--tls-certificate and --tls-key), or listen at 127.0.0.1"
+        "{address} can be reached from other machines: set a password (--password-file), users (--resp-acl-file, for the port of Redis clients) or TLS (--tls-certificate and --tls-key), or listen at 127.0.0.1"
     )]
     Unprotected {
         /// The address.

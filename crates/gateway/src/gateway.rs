@@ -136,8 +136,9 @@ impl GatewayHandle {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// Puts `password`, and the present content of the certificate, its key and the clients' authority, in force for new
-    /// connections and new attempts to authenticate. Clients that are connected and authenticated stay so.
+    /// Puts `password`, and the present content of the certificate, its key and the clients' authority, in force for
+    /// new connections and new attempts to authenticate. Clients that are connected and authenticated stay so. The
+    /// users of the file of users get their present rules at once, and the connections of users who are gone end.
     ///
     /// # Errors
     ///
@@ -145,7 +146,12 @@ impl GatewayHandle {
     /// secrets before stay in force.
     pub fn replace_secrets(&self, password: Option<Password>) -> Result<(), GatewayError> {
         let shared = &self.shared;
-        shared.secrets.replace(&shared.options, password)
+        let gone = shared.secrets.replace(&shared.options, password)?;
+        // No connection has number 0.
+        for user in gone {
+            shared.clients.end_of_user(user.name(), 0);
+        }
+        Ok(())
     }
 
     /// Asks the gateway to end without waiting for the end, for a caller that serves the store in the same thread. See

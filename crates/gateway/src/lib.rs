@@ -23,6 +23,7 @@
 //! or may not have been done.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod admin;
 mod clients;
 mod commands;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use subtle::ConstantTimeEq as _;
 
+use crate::acl::{Acl, Guard};
 use crate::error::GatewayError;
 use crate::resp::RequestLimits;
 
@@ -21,7 +22,8 @@ pub struct GatewayOptions {
     pub resp: Option<SocketAddr>,
     /// The address at which metrics and health are served over HTTP.
     pub admin: Option<SocketAddr>,
-    /// The store's address on the shared-memory fabric. The admin port shows the counts of this store. `None`: there is no store, and no port for Redis clients.
+    /// The store's address on the shared-memory fabric. The admin port shows the counts of this store. `None`: there is
+    /// no store, and no port for Redis clients.
     pub store: Option<String>,
     /// The address of a back-end of data structures, whose counts the admin port shows, too.
     pub structures: Option<String>,
@@ -31,6 +33,9 @@ pub struct GatewayOptions {
     pub threads: NonZeroUsize,
     /// The password that clients must send before any other command.
     pub password: Option<Password>,
+    /// The file of users: a line for each, `user NAME RULE...`, as `ACL LIST` prints it. `None`: there is the user
+    /// `default`, whose password is `password`, and those that `ACL SETUSER` makes.
+    pub acl_file: Option<PathBuf>,
     /// Encryption of the connections of clients and of the admin port.
     pub tls: Option<TlsOptions>,
     /// Bounds on what clients may use.
@@ -112,6 +117,7 @@ impl GatewayOptions {
             cluster: None,
             threads: NonZeroUsize::MIN,
             password: None,
+            acl_file: None,
             tls: None,
             limits: GatewayLimits::default(),
         }
@@ -119,11 +125,14 @@ impl GatewayOptions {
 
     /// Refuses options that contradict each other or leave the store unprotected.
     pub fn check(&self) -> Result<(), GatewayError> {
-        let open = [self.resp, self.admin]
+        let open = [self.admin, self.resp]
             .into_iter()
             .flatten()
             .find(|address| !address.ip().is_loopback());
-        if let Some(address) = open
+        // The admin port knows no users.
+        let has_users =
+            |address: &SocketAddr| self.acl_file.is_some() && self.admin.as_ref() != Some(address);
+        if let Some(address) = open.filter(|address| !has_users(address))
             && self.password.is_none()
             && self.tls.is_none()
         {
@@ -143,6 +152,11 @@ impl GatewayOptions {
         if let Some(password) = &self.password {
             password.check()?;
         }
+        Acl::of(
+            self.acl_file.as_deref(),
+            self.password.as_ref(),
+            self.guard(),
+        )?;
         if let Some(tls) = &self.tls {
             read_secret(&tls.key)?;
         }
@@ -175,9 +189,18 @@ impl GatewayOptions {
 }
 
 impl GatewayOptions {
+    /// What the `default` user may become.
+    pub(crate) fn guard(&self) -> Guard {
+        let is_reached = self.resp.is_some_and(|address| !address.ip().is_loopback());
+        Guard {
+            may_be_closed: self.password.is_some() || self.acl_file.is_some(),
+            may_be_open: self.tls.is_some() || !is_reached,
+        }
+    }
+
     /// The places for connections that are not authenticated; 0 if no client has to authenticate.
     pub(crate) fn newcomers(&self) -> usize {
-        if self.password.is_none() && self.tls.is_none() {
+        if !self.guard().may_be_closed && self.tls.is_none() {
             return 0;
         }
         (self.limits.connections / NEWCOMERS_SHARE).max(NEWCOMERS_MIN)

@@ -1,4 +1,4 @@
-//! The password and the certificate of a running gateway, which an operator may replace.
+//! The password, the users and the certificate of a running gateway, which an operator may replace.
 //!
 //! New connections and new attempts to authenticate use the new secrets. A client that is authenticated stays so, and
 //! a connection that is encrypted keeps its keys, as in Redis.
@@ -7,12 +7,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 
+use crate::acl::{Acl, User};
 use crate::error::GatewayError;
 use crate::options::{GatewayOptions, Password};
 use crate::tls;
 
 /// The secrets that are in force.
-pub struct Secrets(RwLock<InForce>);
+pub struct Secrets {
+    /// The users of Redis clients.
+    pub acl: Acl,
+    in_force: RwLock<InForce>,
+}
 
 #[derive(Clone)]
 struct InForce {
@@ -23,7 +28,12 @@ struct InForce {
 impl Secrets {
     /// The password of `options`, and the content of its files.
     pub fn of(options: &GatewayOptions) -> Result<Self, GatewayError> {
-        InForce::of(options, options.password.clone()).map(|secrets| Self(RwLock::new(secrets)))
+        let in_force = InForce::of(options, options.password.clone())?;
+        let file = options.acl_file.as_deref();
+        Ok(Self {
+            acl: Acl::of(file, options.password.as_ref(), options.guard())?,
+            in_force: RwLock::new(in_force),
+        })
     }
 
     /// The password that clients must send.
@@ -36,25 +46,31 @@ impl Secrets {
         self.in_force().tls
     }
 
-    /// Puts `password` and the present content of the files of `options` in force, or nothing.
+    /// Puts `password` and the present content of the files of `options` in force, or nothing. Returns the users who
+    /// are gone.
     pub fn replace(
         &self,
         options: &GatewayOptions,
         password: Option<Password>,
-    ) -> Result<(), GatewayError> {
+    ) -> Result<Vec<Arc<User>>, GatewayError> {
         // Places for newcomers and the protection of an address were decided when the gateway started.
         if password.is_some() != options.password.is_some() {
             return Err(GatewayError::Options(
                 "a gateway that runs gets or loses no password: restart it".to_owned(),
             ));
         }
-        let secrets = InForce::of(options, password)?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = secrets;
-        Ok(())
+        let in_force = InForce::of(options, password.clone())?;
+        let file = options.acl_file.as_deref();
+        let gone = self.acl.replace(file, password.as_ref())?;
+        *self
+            .in_force
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = in_force;
+        Ok(gone)
     }
 
     fn in_force(&self) -> InForce {
-        let secrets = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let secrets = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
         secrets.clone()
     }
 }

@@ -287,11 +287,10 @@ impl Acceptor {
         let source = self.context.thread.reactor.add(socket.clone())?;
         let transport = Transport::new(source, shared.secrets.tls().as_ref());
         let transport = transport.map_err(io::Error::other)?;
-        let needs_password = shared.options.password.is_some();
         let card = Card::new(shared.clients.number(), peer, local, shared.uptime());
         let card = Arc::new(card);
         let listed = shared.clients.add(card.clone(), socket);
-        let session = Session::new(card, self.context.thread.runtime.now(), needs_password);
+        let session = Session::new(card, self.context.thread.runtime.now(), &shared.secrets.acl);
         Ok(Connection::new(
             self.context.clone(),
             session,

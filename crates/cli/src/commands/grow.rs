@@ -12,9 +12,10 @@ use crate::values::Size;
 
 /// Gives a closed pool a larger capacity, in place.
 ///
-/// No key is read or moved, so the size of the pool costs no time, and a crash leaves a pool of the old capacity or of the new one.
-/// The new space is taken from the disk as keys need it. End the server first, in order, and start it afterwards; a
-/// server that names --capacity must name the new one. Pools on devices, of nodes of a cluster and of data structures do not grow.
+/// No key is read or moved, so the size of the pool costs no time, and a crash leaves a pool of the old capacity or of
+/// the new one. The new space is taken from the disk as keys need it. End the server first, in order, and start it
+/// afterwards; a server that names --capacity must name the new one. Pools on devices, of nodes of a cluster and of
+/// data structures do not grow.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

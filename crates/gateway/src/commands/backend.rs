@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use stonecast::local;
 use stonecast_kv::{
-    Applied, Batch, Client, ClusterClient, ClusterEntries, Condition, Entry, FoundKey, Metrics,
-    PutRules, Stat, StoreError, Values, Written, limits,
+    Applied, Batch, Client, ClusterClient, ClusterEntries, Condition, Copies, Entry, FoundKey,
+    Metrics, PutRules, Stat, StoreError, Values, Written, limits,
 };
 use stonecast_media::SHARDS_MAX;
 
@@ -196,6 +196,25 @@ impl Backend {
             Self::Server(client) => Ok(client.apply(batch).await?),
             Self::Cluster(_) => Err(StoreError::NoBatch.into()),
         }
+    }
+
+    pub fn shard_of(&self, key: &[u8]) -> u32 {
+        match self {
+            Self::Server(_) => 0,
+            Self::Cluster(client) => client.shard_of(key),
+        }
+    }
+
+    /// The copies of the acknowledged writes to `shards`. A server that is alone has one.
+    pub async fn copies(&self, shards: &[u32]) -> Result<Copies, Failure> {
+        Ok(match self {
+            Self::Server(client) => Copies {
+                backups: 0,
+                primary_survives_power: client.stat().await?.power,
+                backups_that_survive_power: 0,
+            },
+            Self::Cluster(client) => client.copies(shards).await?,
+        })
     }
 
     /// The report of the server, or those of all nodes that lead shards, added up.

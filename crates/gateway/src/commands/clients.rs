@@ -16,8 +16,10 @@ pub struct Chosen {
     peer: Option<Option<SocketAddr>>,
     /// The gateway's address.
     local: Option<Option<SocketAddr>>,
-    /// Whether no connection fits, as those of another type or user.
+    /// Whether no connection fits, as those of another type.
     is_nobody: bool,
+    /// The name of the user.
+    pub user: Option<Vec<u8>>,
     /// The least age in seconds.
     age_min: u64,
     /// Whether the connection of the command itself is meant, too.
@@ -65,11 +67,8 @@ impl Chosen {
                 chosen.peer = Some(address(value));
             } else if is(option, "LADDR") {
                 chosen.local = Some(address(value));
-            } else if is(option, "USER") && value == b"default" {
-                // Every connection is of the only user.
             } else if is(option, "USER") {
-                let name = value.escape_ascii();
-                return Err(CommandError::NoSuchUser(name.to_string()));
+                chosen.user = Some(value.to_vec());
             } else if is(option, "SKIPME") && (is(value, "yes") || is(value, "no")) {
                 chosen.includes_own = is(value, "no");
             } else if is(option, "MAXAGE") {
@@ -98,6 +97,7 @@ impl Chosen {
         let age = now.saturating_sub(card.began_at).as_secs();
         has_number
             && !self.is_nobody
+            && self.user.as_ref().is_none_or(|name| *name == card.user())
             && is_at(self.peer, card.peer)
             && is_at(self.local, card.local)
             && age >= self.age_min

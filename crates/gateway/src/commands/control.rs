@@ -1,5 +1,6 @@
 //! Commands that stand alone: about the connection, the server, or all keys.
 
+use super::acl;
 use super::batch::Run;
 use super::clients::Chosen;
 use super::describe;
@@ -9,6 +10,7 @@ use super::info;
 use super::keyspace::{self, Keys};
 use super::operation::{ClientReport, Control};
 use super::transaction::Transaction;
+use super::wait;
 use crate::outlet::End;
 use crate::resp::Protocol;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES};
@@ -21,15 +23,18 @@ pub async fn run(
     let outcome = match control {
         Control::Auth(_) => guess(run, control).await?,
         Control::Hello(hello) if hello.credentials.is_some() => guess(run, control).await?,
-        Control::Keys { pattern } => match keyspace::keys(run.context, pattern).await {
-            Ok(keys) => return list(run, keys, None).await,
-            Err(error) => Err(error),
-        },
-        Control::Scan(scan) => match keyspace::scan(run.context, scan).await {
+        Control::Keys { pattern } => {
+            match keyspace::keys(run.context, run.session.user(), pattern).await {
+                Ok(keys) => return list(run, keys, None).await,
+                Err(error) => Err(error),
+            }
+        }
+        Control::Scan(scan) => match keyspace::scan(run.context, run.session.user(), scan).await {
             Ok((next, keys)) => return list(run, keys, Some(next)).await,
             Err(error) => Err(error),
         },
         Control::Exec => return exec::exec(run).await,
+        Control::Wait(wanted) => return wait::wait(run, *wanted).await,
         Control::SlowGet(count) => return slow_commands(run, *count).await,
         Control::ClientList(chosen) => {
             let lines = lines_of(run, chosen);
@@ -57,7 +62,7 @@ async fn guess(
     control: &Control<'_>,
 ) -> Result<Result<(), CommandError>, End> {
     let context = run.context;
-    if context.thread.shared.options.password.is_none() {
+    if !context.thread.shared.secrets.acl.has_passwords() {
         return Ok(answer(run, control).await);
     }
     // Earlier replies must not wait for this reply.
@@ -77,20 +82,19 @@ async fn guess(
 
 async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), CommandError> {
     let context = run.context;
-    let password = context.thread.shared.secrets.password();
-    let password = password.as_deref();
+    let users = &context.thread.shared.secrets.acl;
     match *control {
+        Control::Acl(command) => return acl::answer(run, command),
         Control::Auth(credentials) => {
-            run.session.authenticate(credentials, password)?;
+            run.session.authenticate(credentials, users)?;
             run.writer().ok();
         }
         Control::Hello(hello) => {
-            run.session.greet(hello, password)?;
+            run.session.greet(hello, users)?;
             write_greeting(run);
         }
         Control::Reset => {
-            run.session
-                .reset(context.thread.runtime.now(), password.is_some());
+            run.session.reset(context.thread.runtime.now(), users);
             run.writer().simple("RESET");
         }
         Control::Quit => {
@@ -146,6 +150,13 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             run.writer().ok();
         }
         Control::ClientsEnd(ref chosen) => {
+            if let Some(user) = chosen
+                .user
+                .as_ref()
+                .filter(|name| users.user(name).is_none())
+            {
+                return Err(CommandError::NoSuchUser(user.escape_ascii().to_string()));
+            }
             let count = end_connections(run, chosen);
             run.writer().integer(count);
         }
@@ -166,6 +177,7 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
         | Control::SlowGet(_)
         | Control::ClientList(_)
         | Control::Describe(_)
+        | Control::Wait(_)
         | Control::Exec => {
             unreachable!("done by `run`")
         }
@@ -273,14 +285,6 @@ async fn answer_about_store(
         Control::Flush => {
             keyspace::flush(context).await?;
             run.writer().ok();
-        }
-        Control::WaitPersisted => {
-            let survives_power_loss = context.store.stat().await?.power;
-            let mut writer = run.writer();
-            writer.array(2);
-            writer.integer(survives_power_loss.into());
-            // A store has no replicas.
-            writer.integer(0);
         }
         ref other => unreachable!("{other:?} does not concern the store"),
     }

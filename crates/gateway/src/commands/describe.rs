@@ -2,6 +2,7 @@
 
 use super::operation::Describe;
 use super::table::{COMMANDS, Spec, find};
+use crate::acl::categories_of;
 use crate::resp::ReplyWriter;
 
 /// The most names that one command may ask about: many times the number of commands.
@@ -74,29 +75,15 @@ fn write_facts(spec: &Spec, writer: &mut ReplyWriter<'_>) {
     [first, last, step]
         .into_iter()
         .for_each(|number| writer.integer(number.into()));
-    let categories = categories(spec);
+    let categories = categories_of(spec);
     writer.set(categories.len());
     categories
         .iter()
-        .for_each(|category| writer.simple(category));
+        .for_each(|category| writer.simple(&format!("@{category}")));
     // Tips and subcommands are optional.
     writer.array(0);
     write_key_specifications(spec, writer);
     writer.array(0);
-}
-
-fn categories(spec: &Spec) -> Vec<&'static str> {
-    let of = |flag: &str, category| spec.has(flag).then_some(category);
-    let speed = if spec.has("fast") { "@fast" } else { "@slow" };
-    [
-        of("readonly", "@read"),
-        of("write", "@write"),
-        Some(spec.group.category()),
-        Some(speed),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 fn write_key_specifications(spec: &Spec, writer: &mut ReplyWriter<'_>) {

@@ -50,9 +50,24 @@ pub enum CommandError {
     /// A sum does not fit 64 bits.
     #[error("ERR increment or decrement would overflow")]
     Overflow,
-    /// A user that is not `default`.
+    /// A user whom nobody made, for `CLIENT KILL`.
     #[error("ERR No such user '{0}'")]
     NoSuchUser(String),
+    /// A user whom nobody made, for `ACL DRYRUN`.
+    #[error("ERR User '{0}' not found")]
+    UserNotFound(String),
+    /// A command that is not there, for `ACL DRYRUN`.
+    #[error("ERR Command '{0}' not found")]
+    CommandNotFound(String),
+    /// A category that is not there.
+    #[error("ERR Unknown category '{0}'")]
+    NoSuchCategory(String),
+    /// The user may not do it.
+    #[error("NOPERM {0}")]
+    NoPermission(String),
+    /// A change of users that is not done.
+    #[error("ERR {0}")]
+    Users(#[from] crate::acl::Refusal),
     /// A type that no connection has.
     #[error("ERR Unknown client type '{0}'")]
     ClientType(String),

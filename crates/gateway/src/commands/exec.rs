@@ -20,7 +20,7 @@ use super::batch::Run;
 use super::context::Context;
 use super::error::CommandError;
 use super::expiry::NewExpiry;
-use super::operation::{Arguments, Operation};
+use super::operation::{Arguments, Control, Operation};
 use super::reply::Reply;
 use super::transaction::{WATCHED_MAX, Watched};
 use super::transfer::Transfer;
@@ -68,7 +68,8 @@ pub async fn exec(run: &mut Run<'_, '_>) -> Result<Result<(), CommandError>, End
         return Ok(Err(CommandError::TransactionAborted));
     }
     let context = run.context;
-    let operations = queue.operations();
+    let user = run.session.user().clone();
+    let operations = queue.operations(&user);
     let (mut attempts, mut reserved) = (0, SMALL_REPLIES);
     loop {
         // Each transaction under way holds the values that it has read.
@@ -282,6 +283,8 @@ fn apply<'a>(operation: &Operation<'a>, slots: &mut Slots<'a>, now_ms: u64) -> A
         }
         Operation::Answer(reply) => reply.clone(),
         Operation::Transfer(transfer) => apply_transfer(*transfer, slots),
+        // A transaction has no other copies, and what it has written is not there yet.
+        Operation::Control(Control::Wait(_)) => Reply::Integer(0),
         Operation::Control(_) => Reply::Ok,
     })
 }

@@ -13,6 +13,7 @@ use stonecast_kv::Condition;
 use super::context::Context;
 use super::error::CommandError;
 use super::operation::Scan;
+use crate::acl::{Access, User};
 use crate::fifo::Share;
 use crate::glob;
 use crate::join::in_order;
@@ -26,6 +27,7 @@ const KEY_OVERHEAD: usize = 40;
 /// Returns the next cursor, 0 at the end, and keys above `cursor`, about as many as requested.
 pub async fn scan(
     context: &Context,
+    user: &User,
     &Scan {
         cursor,
         pattern,
@@ -59,7 +61,8 @@ pub async fn scan(
         {
             looked_at += 1;
             last = store.cursor_behind(&entry);
-            if pattern.is_none_or(|pattern| glob::matches(pattern, &entry.key)) {
+            let is_wanted = pattern.is_none_or(|pattern| glob::matches(pattern, &entry.key));
+            if is_wanted && user.reaches(&entry.key, Access::READ) {
                 keys.size += entry.key.len() + KEY_OVERHEAD;
                 keys.names.push(entry.key);
             }
@@ -88,7 +91,7 @@ impl Keys {
 }
 
 /// Returns all keys that match a pattern.
-pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Keys, CommandError> {
+pub async fn keys(context: &Context, user: &User, pattern: &[u8]) -> Result<Keys, CommandError> {
     let turn = context.keyspace.take(0).await;
     let mut iteration = context.store.entries().await?;
     let (mut names, mut size, mut page) = (Vec::new(), 0, Vec::new());
@@ -107,7 +110,7 @@ pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Keys, CommandErro
         let matching = page
             .drain(..)
             .map(|entry| entry.key)
-            .filter(|key| glob::matches(pattern, key));
+            .filter(|key| glob::matches(pattern, key) && user.reaches(key, Access::READ));
         names.extend(matching.inspect(|key| size += key.len() + KEY_OVERHEAD));
         if size > KEYS_SIZE_MAX {
             return Err(CommandError::Refused(

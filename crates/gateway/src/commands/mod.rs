@@ -6,10 +6,12 @@
 //!   read.rs       many keys at once              write.rs, combine.rs   puts, compare-and-put
 //!   value.rs, patch.rs   the effect of a command on a value, without a store
 //!   transaction.rs   commands between MULTI and EXEC      exec.rs   EXEC, WATCH, MSETNX: several keys at once
-//!   transfer.rs      RENAME, RENAMENX, COPY
+//!   transfer.rs      RENAME, RENAMENX, COPY               wait.rs   WAIT, WAITAOF
+//!   permission.rs    what a user may run, with which keys      acl.rs   ACL
 //!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs, scans.rs)
 //! ```
 
+mod acl;
 mod backend;
 mod batch;
 mod clients;
@@ -29,6 +31,7 @@ mod operation;
 mod options;
 mod parse;
 mod patch;
+mod permission;
 mod read;
 mod reply;
 mod run;
@@ -40,6 +43,7 @@ mod table;
 mod transaction;
 mod transfer;
 mod value;
+mod wait;
 mod write;
 
 pub use backend::Backend;
@@ -49,4 +53,4 @@ pub use operation::{Arguments, Operation};
 pub use run::run_batch;
 pub use session::Session;
 pub use store::{Store, UnderWay};
-pub use table::{COMMAND_COUNT, COMMANDS};
+pub use table::{COMMAND_COUNT, COMMANDS, Group, Id, Spec, find};

@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use super::acl::AclCommand;
 use super::clients::Chosen;
 use super::key_places::CommandKeys;
 use super::reply::Reply;
 use super::transfer::Transfer;
 use super::value::ValueCommand;
+use super::wait::Wait;
 
 /// Arguments of a command, or some of them.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +48,8 @@ pub enum Operation<'a> {
 /// Operations that run by themselves: after all operations before them, and before all operations after them.
 #[derive(Debug)]
 pub enum Control<'a> {
+    /// `ACL`.
+    Acl(AclCommand<'a>),
     /// `AUTH`.
     Auth(Credentials<'a>),
     /// `HELLO`.
@@ -110,15 +114,15 @@ pub enum Control<'a> {
     RandomKey,
     /// `FLUSHDB`, `FLUSHALL`.
     Flush,
-    /// `WAITAOF`: reports whether the local copy survives power loss.
-    WaitPersisted,
+    /// `WAIT`, `WAITAOF`.
+    Wait(Wait),
 }
 
-/// User and password. The only user is `default`.
+/// User and password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials<'a> {
-    /// The user.
-    pub user: &'a [u8],
+    /// The user; `None`: `default`, in the form of `AUTH` that is older than users.
+    pub user: Option<&'a [u8]>,
     /// The password.
     pub password: &'a [u8],
 }

@@ -115,11 +115,11 @@ pub fn get_and_expire<'a>(arguments: Arguments<'a>) -> Result<ValueCommand<'a>, 
 pub fn credentials<'a>(arguments: Arguments<'a>) -> Result<Credentials<'a>, CommandError> {
     match arguments.len() {
         1 => Ok(Credentials {
-            user: b"default",
+            user: None,
             password: arguments.at(0),
         }),
         2 => Ok(Credentials {
-            user: arguments.at(0),
+            user: Some(arguments.at(0)),
             password: arguments.at(1),
         }),
         _ => Err(CommandError::Syntax),
@@ -143,7 +143,7 @@ pub fn hello<'a>(arguments: Arguments<'a>) -> Result<Hello<'a>, CommandError> {
     while let Some(option) = arguments.get(index) {
         if is(option, "AUTH") && index + 2 < arguments.len() {
             hello.credentials = Some(Credentials {
-                user: arguments.at(index + 1),
+                user: Some(arguments.at(index + 1)),
                 password: arguments.at(index + 2),
             });
             index += 3;
@@ -343,22 +343,6 @@ pub fn flush(spec: &Spec, arguments: Arguments<'_>) -> Result<(), CommandError> 
         (1, _) => Err(CommandError::Syntax),
         _ => Err(CommandError::ArgumentCount(spec.name.to_owned())),
     }
-}
-
-/// Checks `WAITAOF local replicas timeout`. The command is then answered at once: a write that was answered is as
-/// durable as it will ever be, and there are no replicas.
-pub fn wait_persisted(arguments: Arguments<'_>) -> Result<(), CommandError> {
-    let local = integer(arguments.at(0))?;
-    if !(0..=1).contains(&local) {
-        return Err(CommandError::Refused(
-            "value is out of range, must be between 0 and 1",
-        ));
-    }
-    positive(arguments.at(1))?;
-    if integer(arguments.at(2))? < 0 {
-        return Err(CommandError::Refused("timeout is negative"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,17 +6,19 @@
 //!
 //! This step finds every error that the command itself causes. The later steps can fail only because of the store.
 
+use super::acl::AclCommand;
 use super::error::CommandError;
 use super::expiry::{ExpireRules, NewExpiry, Report, When};
 use super::long_double::LongDouble;
 use super::object::Fact;
 use super::operation::{Arguments, Control, Operation};
-use super::options::{self, integer, positive};
+use super::options::{self, integer};
 use super::patch::Patch;
 use super::reply::Reply;
 use super::table::{self, Id, Spec};
 use super::transfer::Transfer;
 use super::value::{SetAnswer, SetCondition, ValueCommand};
+use super::wait::Wait;
 
 impl<'a> Operation<'a> {
     /// Reads a command, whose name is the first of `arguments`. Also returns the table's entry, or `None` for an
@@ -138,16 +140,8 @@ impl<'a> Operation<'a> {
             Id::Debug => Err(CommandError::Refused(
                 "DEBUG is not supported by this store",
             )),
-            Id::Wait => {
-                // A store has no replicas, so there is nothing to wait for, whatever the timeout.
-                rest.iter()
-                    .try_for_each(|number| positive(number).map(drop))?;
-                Ok(Self::Answer(Reply::Integer(0)))
-            }
-            Id::WaitAof => {
-                options::wait_persisted(rest)?;
-                control(Control::WaitPersisted)
-            }
+            Id::Wait => control(Control::Wait(Wait::of_copies(rest)?)),
+            Id::WaitAof => control(Control::Wait(Wait::of_disks(rest)?)),
             Id::Object => {
                 let (key, command) = Fact::of_object(arguments)?;
                 Ok(Self::Value { key, command })
@@ -164,6 +158,7 @@ impl<'a> Operation<'a> {
                 command: "FUNCTION",
                 subcommand: rest.at(0).to_vec(),
             }),
+            Id::Acl => control(Control::Acl(AclCommand::read(rest)?)),
             Id::Auth => control(Control::Auth(options::credentials(rest)?)),
             Id::Hello => control(Control::Hello(options::hello(rest)?)),
             Id::Reset => control(Control::Reset),

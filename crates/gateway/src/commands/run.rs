@@ -8,8 +8,10 @@ use stonecast_base::Nanoseconds;
 use super::batch::Run;
 use super::control;
 use super::error::CommandError;
-use super::operation::{Control, Operation};
+use super::operation::{Arguments, Control, Operation};
+use super::permission;
 use super::reply::{Replies, Reply};
+use super::session::Session;
 use super::step::{Keys, Step, next_step, values_returned, write_unit};
 use super::table::Spec;
 use super::transaction::queue;
@@ -29,21 +31,32 @@ pub async fn run_batch<'a>(
     let counters = run.context.thread.counters.clone();
     counters.batches.add(1);
     let (mut start, mut began_at) = (0, run.context.thread.runtime.now());
+    // The user may run the commands before this one.
+    let mut permitted = 0;
     while start < run.operations.len() {
+        let acl = &run.context.thread.shared.secrets.acl;
+        let Some(has_changed) = run.session.follow(acl) else {
+            return Err(End::Answered);
+        };
         if !run.session.is_authenticated && !may_come_before_the_password(specs[start]) {
             run.reply(&Reply::Error(CommandError::PasswordMissing));
             start += 1;
             continue;
         }
+        if has_changed || start >= permitted {
+            permitted = permitted_until(run, specs, start);
+        }
         let arguments = run.arguments(start);
-        if run.session.transaction.is_open()
-            && let Some(reply) = queue(run.session, specs[start], &run.operations[start], arguments)
-        {
+        let at_once = match start == permitted {
+            true => Some(refuse(run.session, specs[start], arguments)),
+            false => queue(run.session, specs[start], &run.operations[start], arguments),
+        };
+        if let Some(reply) = at_once {
             run.reply(&reply);
             start += 1;
             continue;
         }
-        let step = next_step(run.operations, start, keys);
+        let step = next_step(&run.operations[..permitted], start, keys);
         let (kind, end) = match &step {
             Step::Reads(range) => (Kind::Read, range.end),
             Step::Writes(range) => (Kind::Write, range.end),
@@ -54,10 +67,14 @@ pub async fn run_batch<'a>(
             Step::Reads(range) => run.reads(range).await?,
             Step::Writes(range) => run.writes(range, keys).await?,
             Step::Alone(index) => {
+                let alone = &run.operations[index..=index];
+                run.session.written.note(alone, &run.context.store);
                 let Operation::Control(control) = &run.operations[index] else {
                     unreachable!("only these stand alone")
                 };
                 run.control(control).await?;
+                // The command may have changed the user of the connection.
+                permitted = 0;
             }
         }
         let now = run.context.thread.runtime.now();
@@ -71,6 +88,33 @@ pub async fn run_batch<'a>(
         }
     }
     Ok(())
+}
+
+/// The reply to a command that the session's user may not run. It breaks a transaction, as other errors do.
+fn refuse(
+    session: &mut Session,
+    spec: Option<&'static Spec>,
+    arguments: Arguments<'_>,
+) -> Reply<'static> {
+    session.transaction.break_up();
+    let refused = permission::refusal(session, spec, arguments);
+    refused
+        .expect("the first command that is not permitted")
+        .into()
+}
+
+/// The number of the first command from `start` on that the user may not run.
+fn permitted_until(run: &Run<'_, '_>, specs: &[Option<&'static Spec>], start: usize) -> usize {
+    let all = start..run.operations.len();
+    if run.session.user().may_do_everything() {
+        return all.end;
+    }
+    let is_refused = |&index: &usize| {
+        let arguments = run.arguments(index);
+        permission::refusal(run.session, specs[index], arguments).is_some()
+    };
+    let end = all.end;
+    all.clone().find(is_refused).unwrap_or(end)
 }
 
 /// Cuts a step of writes into units.
@@ -90,10 +134,11 @@ fn note_if_slow(run: &Run<'_, '_>, start: usize, took: Nanoseconds) {
     if took < SLOWER_THAN_NS {
         return;
     }
-    let is_secret = matches!(
-        run.operations[start],
-        Operation::Control(Control::Auth(_) | Control::Hello(_))
-    );
+    let is_secret = match &run.operations[start] {
+        Operation::Control(Control::Auth(_) | Control::Hello(_)) => true,
+        Operation::Control(Control::Acl(command)) => command.is_secret(),
+        _ => false,
+    };
     let arguments = run.arguments(start);
     let shown = if is_secret { 1 } else { arguments.len() };
     let thread = &run.context.thread;
@@ -147,6 +192,7 @@ impl<'a> Run<'_, 'a> {
         let Some(room) = self.room_for_replies(operations).await? else {
             return Ok(());
         };
+        self.session.written.note(operations, &self.context.store);
         let (context, units) = (self.context, units(operations));
         let mut outcomes: SmallVec<[Outcome<'a>; 1]> = SmallVec::with_capacity(units.len());
         if keys.comes_again() {

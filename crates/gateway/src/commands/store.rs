@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use stonecast_kv::{
-    Applied, Batch, Condition, Entry, FoundKey, PutRules, Stat, Values, Written, limits,
+    Applied, Batch, Condition, Copies, Entry, FoundKey, PutRules, Stat, Values, Written, limits,
 };
 
 use super::backend::{Backend, Entries};
@@ -121,8 +121,8 @@ impl Store {
         self.checked(result)
     }
 
-    /// Reads the value of a key that is to be changed, and the key's version and expiry if the key exists. The share counts the
-    /// value's bytes among the bytes that this thread changes, as long as the share lives.
+    /// Reads the value of a key that is to be changed, and the key's version and expiry if the key exists. The share
+    /// counts the value's bytes among the bytes that this thread changes, as long as the share lives.
     pub async fn get(
         &self,
         key: &[u8],
@@ -135,7 +135,8 @@ impl Store {
         Ok((self.checked(result)?, share))
     }
 
-    /// Stores a value if the condition of `rules` holds. When this returns, the write is durable as the store has declared.
+    /// Stores a value if the condition of `rules` holds. When this returns, the write is durable as the store has
+    /// declared.
     pub async fn put(
         &self,
         key: &[u8],
@@ -151,7 +152,8 @@ impl Store {
         self.checked(result)
     }
 
-    /// Stores a value that another put of the same step overwrites. Returns false if the value was not stored: the put that follows stands for this one.
+    /// Stores a value that another put of the same step overwrites. Returns false if the value was not stored: the put
+    /// that follows stands for this one.
     pub async fn put_at_once(&self, key: &[u8], value: &[u8]) -> Result<bool, CommandError> {
         let _share = self.budget.take(share(key, value)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
@@ -188,6 +190,19 @@ impl Store {
             result,
             Ok(Applied::Contradicted { .. })
         )));
+        self.checked(result)
+    }
+
+    /// The shard of `key` in a cluster; alone there is one.
+    pub fn shard_of(&self, key: &[u8]) -> u32 {
+        self.backend.shard_of(key)
+    }
+
+    /// The copies that the acknowledged writes to `shards` have; see
+    /// [`ClusterClient::copies`](stonecast_kv::ClusterClient::copies).
+    pub async fn copies(&self, shards: &[u32]) -> Result<Copies, CommandError> {
+        let _under_way = UnderWay::begin(&self.in_flight);
+        let result = self.backend.copies(shards).await;
         self.checked(result)
     }
 

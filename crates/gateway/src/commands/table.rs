@@ -3,6 +3,7 @@
 /// A command. The table below has a sentence about each command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Id {
+    Acl,
     Append,
     Auth,
     Client,
@@ -121,17 +122,6 @@ impl Group {
             Self::Transactions => "transactions",
         }
     }
-
-    /// The category in access control lists.
-    pub fn category(self) -> &'static str {
-        match self {
-            Self::Connection => "@connection",
-            Self::Generic => "@keyspace",
-            Self::Server => "@admin",
-            Self::String => "@string",
-            Self::Transactions => "@transaction",
-        }
-    }
 }
 
 impl Spec {
@@ -161,6 +151,7 @@ const ANY_TIME: &[&str] = &["loading", "stale", "fast"];
 const BEFORE_PASSWORD: &[&str] = &["loading", "stale", "fast", "no_auth"];
 const ADMIN: &[&str] = &["admin", "loading", "stale"];
 const BLOCKING: &[&str] = &["blocking"];
+const CONTAINER: &[&str] = &["loading", "stale"];
 
 const NO_KEY: (i32, i32, i32) = (0, 0, 0);
 const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
@@ -180,8 +171,9 @@ macro_rules! commands {
 
 /// All commands, in the order of their names.
 pub const COMMANDS: &[Spec] = commands! {
+    "acl" Acl -2 CONTAINER NO_KEY Server "6.0.0" "O(1)" "Users and their rights: CAT, DELUSER, DRYRUN, GENPASS, GETUSER, LIST, SETUSER, USERS, WHOAMI.";
     "append" Append 3 WRITE ONE_KEY String "2.0.0" "O(N)" "Appends bytes to the value of a key. An absent key is created.";
-    "auth" Auth -2 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Authenticates the connection with the password.";
+    "auth" Auth -2 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Authenticates the connection with a password, as the user default or as a user who is named.";
     "client" Client -2 ANY_TIME NO_KEY Connection "2.4.0" "O(1)" "Names this connection, reports about it and others, and ends some: GETNAME, ID, INFO, KILL, LIST, SETINFO, SETNAME.";
     "command" Command -1 ANY_TIME NO_KEY Server "2.8.13" "O(N)" "Describes commands: COUNT, DOCS, GETKEYS, INFO, LIST.";
     "config" Config -2 ADMIN NO_KEY Server "2.0.0" "O(N)" "Reports settings: GET. Nothing can be set.";
@@ -244,8 +236,8 @@ pub const COMMANDS: &[Spec] = commands! {
     "type" Type 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns `string`, or `none` if the key is absent.";
     "unlink" Unlink -2 REMOVE ALL_KEYS Generic "4.0.0" "O(N)" "Deletes keys and says how many were there.";
     "unwatch" Unwatch 1 ANY_TIME NO_KEY Transactions "2.2.0" "O(1)" "Forgets the keys that WATCH named.";
-    "wait" Wait 3 BLOCKING NO_KEY Generic "3.0.0" "O(1)" "Returns the number of replicas with the writes of this connection: 0, since there are no replicas.";
-    "waitaof" WaitAof 4 BLOCKING NO_KEY Generic "7.2.0" "O(1)" "Returns whether the writes of this connection survive power loss: 1 or 0 for this server, and 0 replicas.";
+    "wait" Wait 3 BLOCKING NO_KEY Generic "3.0.0" "O(1)" "Returns the number of copies, beside the primary, that have the writes of this connection. In a cluster, waits for that many up to the time limit; a server alone has none.";
+    "waitaof" WaitAof 4 BLOCKING NO_KEY Generic "7.2.0" "O(1)" "Returns whether the writes of this connection survive power loss where they were done, 1 or 0, and the number of other copies that survive it. Waits as WAIT does.";
     "watch" Watch -2 ANY_TIME ALL_KEYS Transactions "2.2.0" "O(N)" "Lets the next EXEC do nothing if one of the keys has another version by then.";
 };
 

@@ -21,9 +21,11 @@ use stonecast_kv::limits::BATCH_SIZE_MAX;
 
 use super::error::CommandError;
 use super::operation::{Arguments, Control, Operation};
+use super::permission;
 use super::reply::Reply;
 use super::session::Session;
 use super::table::Spec;
+use crate::acl::User;
 
 /// The most commands of a transaction.
 const COMMANDS_MAX: usize = 16_384;
@@ -84,11 +86,6 @@ impl Drop for QueueShare {
 }
 
 impl Transaction {
-    /// Whether `MULTI` has come and its `EXEC` has not.
-    pub fn is_open(&self) -> bool {
-        self.open.is_some()
-    }
-
     /// Begins a transaction, or with `is_refused` the refusal of one. `queued` counts the bytes of the thread's transactions.
     pub fn begin(&mut self, is_refused: bool, queued: &Rc<Cell<usize>>) {
         let of_thread = queued.clone();
@@ -97,6 +94,13 @@ impl Transaction {
             share: QueueShare { size: 0, of_thread },
             ..Queue::default()
         });
+    }
+
+    /// Notes that a command of the transaction was refused, if there is a transaction.
+    pub fn break_up(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.is_broken = true;
+        }
     }
 
     /// Ends the transaction, and returns its commands with the watched keys; `None`: there is none. Nothing is watched afterwards.
@@ -117,13 +121,17 @@ impl Queue {
         self.commands.iter().map(|&(spec, _)| spec)
     }
 
-    /// The commands.
-    pub fn operations(&self) -> Vec<Operation<'_>> {
-        let read = |places| Operation::read(Arguments::new(&self.bytes, places)).1;
-        self.commands
-            .iter()
-            .map(|(_, places)| read(places))
-            .collect()
+    /// The commands. Those that `user` may not run any more are answered with that error, and do nothing.
+    pub fn operations(&self, user: &User) -> Vec<Operation<'_>> {
+        let commands = self.commands.iter();
+        let operations = commands.map(|(spec, places)| {
+            let arguments = Arguments::new(&self.bytes, places);
+            match permission::denial(user, spec, arguments) {
+                None => Operation::read(arguments).1,
+                Some(denial) => Operation::Answer(denial.since_queued().into()),
+            }
+        });
+        operations.collect()
     }
 
     fn push(&mut self, spec: &'static Spec, arguments: Arguments<'_>) -> Result<(), CommandError> {
@@ -175,7 +183,9 @@ pub fn queue<'a>(
             return Some(Reply::Error(error));
         }
         _ if open.is_refused => CommandError::InRefusedTransaction,
-        (Operation::Control(control), Some(spec)) if !matches!(control, Control::Unwatch) => {
+        (Operation::Control(control), Some(spec))
+            if !matches!(control, Control::Unwatch | Control::Wait(_)) =>
+        {
             CommandError::NotInTransaction(spec.name.to_uppercase())
         }
         (_, Some(spec)) => match open.push(spec, arguments) {
@@ -206,7 +216,12 @@ mod tests {
     fn session() -> Session {
         let address = "127.0.0.1:1".parse().expect("an address");
         let card = crate::clients::Card::new(1, address, address, std::time::Duration::ZERO);
-        Session::new(std::sync::Arc::new(card), 0, false)
+        let guard = crate::acl::Guard {
+            may_be_closed: true,
+            may_be_open: true,
+        };
+        let acl = crate::acl::Acl::of(None, None, guard).expect("no file");
+        Session::new(std::sync::Arc::new(card), 0, &acl)
     }
 
     /// Needs the refusal to outlive the command: a part of a transaction that a cluster refused would be done.
@@ -224,7 +239,7 @@ mod tests {
             "it ends the transaction"
         );
         let (queue, _) = session.transaction.end().expect("it is open");
-        assert!(queue.is_broken() && queue.operations().is_empty());
+        assert!(queue.is_broken() && queue.operations(session.user()).is_empty());
     }
 
     /// Needs the count of the thread, and its end with the queue.

@@ -203,7 +203,14 @@ fn waiting_says_what_is_true() {
             client.words("WAITAOF 1 0 100"),
             Reply::Array(vec![Reply::Integer(persisted), Reply::Integer(0)])
         );
-        assert_eq!(client.words("WAIT 1 100"), Reply::Integer(0));
+        assert_eq!(
+            client.words("WAIT 1 0"),
+            Reply::Integer(0),
+            "nothing to wait for, however long"
+        );
+        client.words("MULTI");
+        client.words("WAIT 1 100");
+        assert_eq!(client.words("EXEC"), Reply::Array(vec![Reply::Integer(0)]));
         let asked = client.words("CONFIG GET appendfsync");
         assert_eq!(
             asked.list()[1],

@@ -433,3 +433,173 @@ fn transactions_are_those_of_redis() {
         assert_eq!(ours.1, theirs.1, "seed {seed}: {pipeline:?}");
     }
 }
+
+/// Of each kind of use of a key, with one key and with two.
+const USES_OF_KEYS: [&str; 40] = [
+    "GET k1",
+    "SET k1 5",
+    "SET k1 5 GET",
+    "SET k1 5 NX",
+    "APPEND k1 5",
+    "DEL k1 k2",
+    "UNLINK k1",
+    "EXISTS k1 k2",
+    "TOUCH k1",
+    "TYPE k1",
+    "STRLEN k1",
+    "TTL k1",
+    "PTTL k1",
+    "EXPIRETIME k1",
+    "PEXPIRETIME k1",
+    "EXPIRE k1 1000",
+    "PEXPIRE k1 1000",
+    "EXPIREAT k1 9999999999",
+    "PEXPIREAT k1 9999999999999",
+    "PERSIST k1",
+    "INCR k1",
+    "DECR k1",
+    "INCRBY k1 2",
+    "DECRBY k1 2",
+    "INCRBYFLOAT k1 2",
+    "GETSET k1 5",
+    "GETDEL k1",
+    "GETEX k1",
+    "GETRANGE k1 0 1",
+    "SETRANGE k1 0 5",
+    "SETNX k1 5",
+    "SETEX k1 1000 5",
+    "MGET k1 k2",
+    "MSET k1 5 k2 5",
+    "MSETNX k1 5 k2 5",
+    "COPY k1 k2 REPLACE",
+    "RENAME k1 k2",
+    "OBJECT ENCODING k1",
+    "MEMORY USAGE k1",
+    "WATCH k1",
+];
+
+/// Fails if the use of a key by a command is not the one in Redis's table.
+#[test]
+fn users_may_do_with_keys_what_they_may_in_redis() {
+    let Some(redis) = Redis::start() else {
+        return not_run(
+            "differential::users_may_do_with_keys_what_they_may_in_redis",
+            "redis-server is not installed",
+        );
+    };
+    let world = World::start();
+    let (mut ours, mut theirs) = (world.client(), Client::connect(redis.address));
+    let patterns = [
+        "~k*",
+        "%R~k*",
+        "%W~k*",
+        "%RW~k*",
+        "~k1",
+        "%R~k1 %W~k2",
+        "%W~k1 %R~k2",
+        "%R~k1 %W~k1",
+        "~o*",
+    ];
+    for patterns in patterns {
+        let mut users = [&mut ours, &mut theirs].map(|admin| {
+            let set = format!("ACL SETUSER a reset on >p +@all {patterns}");
+            assert_eq!(admin.words(&set), Reply::simple("OK"));
+            let address = admin.socket.peer_addr().expect("it is connected");
+            let mut user = Client::connect(address);
+            assert_eq!(user.words("AUTH a p"), Reply::simple("OK"));
+            user
+        });
+        for command in USES_OF_KEYS {
+            for admin in [&mut ours, &mut theirs] {
+                admin.words("MSET k1 5 k2 5");
+            }
+            let [our, their] = users.each_mut().map(|user| match user.words(command) {
+                Reply::Error(words) => words.starts_with("NOPERM"),
+                _ => false,
+            });
+            assert_eq!(
+                our, their,
+                "{command} with {patterns}: denied by us, and by Redis"
+            );
+        }
+    }
+}
+
+#[test]
+fn users_are_set_and_shown_and_commands_classed_as_in_redis() {
+    let Some(redis) = Redis::start() else {
+        return not_run(
+            "differential::users_are_set_and_shown_and_commands_classed_as_in_redis",
+            "redis-server is not installed",
+        );
+    };
+    let world = World::start();
+    let (mut ours, mut theirs) = (world.client(), Client::connect(redis.address));
+    for command in [
+        "ACL WHOAMI",
+        "ACL LIST",
+        "ACL CAT",
+        "ACL GETUSER default",
+        "ACL GETUSER nobody",
+        "ACL SETUSER a",
+        "ACL GETUSER a",
+        "ACL LIST",
+        "ACL SETUSER a on >p #148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940 ~k* %R~r* %RW~b* +get",
+        "ACL GETUSER a",
+        "ACL SETUSER a nocommands +client|id nopass allkeys",
+        "ACL GETUSER a",
+        "ACL LIST",
+        "ACL SETUSER a resetpass resetkeys ~only !7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed",
+        "ACL SETUSER a +foo",
+        "ACL SETUSER a +@foo",
+        "ACL SETUSER a zz",
+        "ACL SETUSER a allkeys ~x",
+        "ACL SETUSER a <nope",
+        "ACL SETUSER a #zz",
+        "ACL SETUSER a resetkeys %~k",
+        "ACL SETUSER a resetkeys %X~k",
+        "ACL GETUSER a",
+        "ACL DRYRUN nobody get k",
+        "ACL CAT nope",
+        "ACL GENPASS 0",
+        "ACL GENPASS 5000",
+        "ACL GENPASS a",
+        "ACL DELUSER",
+        "ACL SETUSER",
+        "ACL GETUSER",
+        "ACL WHOAMI x",
+        "ACL DELUSER default",
+        "ACL DELUSER a nobody",
+        "ACL USERS",
+        "AUTH nobody p",
+        "AUTH p",
+        "AUTH default p",
+    ] {
+        assert_eq!(ours.words(command), theirs.words(command), "{command}");
+    }
+    let categories = |client: &mut Client, name: &str| -> Option<Vec<Reply>> {
+        let found = client.words(&format!("COMMAND INFO {name}"));
+        let Reply::Array(facts) = &found.list()[0] else {
+            return None;
+        };
+        Some(facts[6].list().to_vec())
+    };
+    let names = ours.words("COMMAND LIST");
+    for name in names.list().iter().map(Reply::text) {
+        // The gateway says that some commands are fast that Redis calls slow, and the other way round.
+        let others = |list: Vec<Reply>| -> Vec<Reply> {
+            let is_pace =
+                |it: &Reply| [Reply::simple("@fast"), Reply::simple("@slow")].contains(it);
+            list.into_iter().filter(|it| !is_pace(it)).collect()
+        };
+        let (our, their) = (categories(&mut ours, name), categories(&mut theirs, name));
+        let Some(their) = their.map(others) else {
+            continue;
+        };
+        let our = others(our.expect("it is listed"));
+        // Redis 7.0 does not say that WAIT blocks.
+        if name != "wait" {
+            assert_eq!(our, their, "{name}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! The gateway in front of a real store on shared memory: its replies, its limits, and its state after a kill.
 
+mod acl;
 mod admin;
 mod atomic;
 mod basics;

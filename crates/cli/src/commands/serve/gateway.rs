@@ -22,6 +22,9 @@ pub struct GatewayFlags {
     /// File whose first line is the password for Redis clients; other users must not be able to read the file.
     #[arg(long, value_name = "FILE", env = "STONECAST_PASSWORD_FILE")]
     pub password_file: Option<PathBuf>,
+    /// File of users of Redis clients, a line for each: user NAME RULE...; read again at SIGHUP.
+    #[arg(long, value_name = "FILE", env = "STONECAST_RESP_ACL_FILE")]
+    pub resp_acl_file: Option<PathBuf>,
     /// Certificate chain for TLS (PEM); requires --tls-key.
     #[arg(long, value_name = "FILE", env = "STONECAST_TLS_CERTIFICATE")]
     pub tls_certificate: Option<PathBuf>,
@@ -121,6 +124,7 @@ impl GatewayFlags {
             resp,
             admin,
             password: self.password()?,
+            acl_file: self.resp_acl_file.clone(),
             tls,
             threads: self.gateway_threads.map_or(NonZeroUsize::MIN, Into::into),
             limits,
@@ -162,6 +166,7 @@ impl GatewayFlags {
     /// A given flag that has no meaning without Redis clients.
     fn first_given_for_redis(&self) -> Option<&'static str> {
         let given = [
+            (self.resp_acl_file.is_some(), "--resp-acl-file"),
             (self.gateway_threads.is_some(), "--gateway-threads"),
             (self.connections.is_some(), "--connections"),
             (self.request_size.is_some(), "--request-size"),

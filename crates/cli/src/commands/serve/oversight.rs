@@ -69,9 +69,11 @@ impl<'a> Requests<'a> {
             replaced.map_err(|error| Failure::usage(error.to_string()))
         });
         match replaced {
-            Ok(()) => info!("SIGHUP: password and certificate were read again"),
+            Ok(()) => info!("SIGHUP: password, users and certificate were read again"),
             Err(failure) => {
-                error!("SIGHUP: the password and certificate before stay in force: {failure}");
+                error!(
+                    "SIGHUP: the password, users and certificate before stay in force: {failure}"
+                );
             }
         }
     }

@@ -246,3 +246,68 @@ fn a_gateway_goes_on_when_the_primary_of_a_key_is_killed_and_each_increment_is_d
         }
     }
 }
+
+/// Needs the configuration to be read for each command: a copy that is gone does not count.
+#[test]
+fn wait_says_how_many_copies_the_writes_of_a_connection_have() {
+    let mut servers = Servers::start(None);
+    let mut client = RespClient::connect(servers.port("a", "redis://"));
+    assert!(until_done(&mut client, "SET key 1").is_ok());
+    assert_eq!(
+        client.call("WAIT 2 60000"),
+        number(2),
+        "a primary, and two copies"
+    );
+    // The pools of these servers survive processes alone.
+    assert_eq!(
+        client.call("WAITAOF 0 1 50"),
+        Reply::List(vec![number(0), number(0)])
+    );
+    let began = Instant::now();
+    assert_eq!(client.call("WAIT 3 300"), number(2));
+    assert!(
+        began.elapsed() >= Duration::from_millis(300),
+        "it waits for its limit"
+    );
+    assert_ends_with_its_client(&mut servers);
+    servers.kill("c");
+    assert!(until_done(&mut client, "SET key 2").is_ok());
+    let end = Instant::now() + Duration::from_secs(60);
+    while client.call("WAIT 2 50") != number(1) {
+        assert!(
+            Instant::now() < end,
+            "the copy of a killed node goes on counting"
+        );
+    }
+    servers.start_again("c");
+    assert_eq!(
+        client.call("WAIT 2 60000"),
+        number(2),
+        "the node is filled again"
+    );
+}
+
+/// Needs the look at the peer: nothing else ends a wait without a limit.
+fn assert_ends_with_its_client(servers: &mut Servers) {
+    let clients = |client: &mut RespClient| match client.call("CLIENT LIST") {
+        Reply::Bulk(Some(lines)) => lines.split(|&byte| byte == b'\n').count(),
+        other => panic!("{other:?}"),
+    };
+    let mut watcher = RespClient::connect(servers.port("b", "redis://"));
+    let before = clients(&mut watcher);
+    let mut waiting = RespClient::connect(servers.port("b", "redis://"));
+    let forever = [vec!["WAIT", "9", "0"], vec!["PING"]];
+    assert!(waiting.send(&forever));
+    let mut until = |count: usize, what: &str| {
+        let end = Instant::now() + Duration::from_secs(30);
+        while clients(&mut watcher) != count {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until(before + 1, "it connects");
+    // The command has arrived, and waits.
+    std::thread::sleep(Duration::from_millis(200));
+    drop(waiting);
+    until(before, "it waits for nobody");
+}

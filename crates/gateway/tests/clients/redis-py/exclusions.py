@@ -20,7 +20,7 @@ CHANNELS = "publish and subscribe: the store keeps keys alone"
 MONITORING = "Redis's own means of administration: the admin port has metrics and status"
 COPIES = "Redis's own replication, persistence and modules"
 DUMPS = "Redis's own format of values"
-ACCESS = "users with rules: one password opens the gateway"
+ACCESS = "a log of denied commands, help, and users kept by the server: users are in a file, and rules have no selectors"
 CONNECTIONS = "control of other connections, and caches that the server invalidates"
 SUBSTRINGS = "common substrings, and the old name of GETRANGE"
 DATABASES = "several databases: a pool has one space of keys"
@@ -56,6 +56,8 @@ IDLE_TIMES = "times without a read: a one-sided read leaves no trace at the serv
 
 TESTS = {
     "test_select": DATABASES,
+    "test_acl_getuser_setuser": ACCESS,
+    "test_client_kill_filter_by_user": ALL_COMMANDS,
     "test_object": IDLE_TIMES,
     "test_copy_to_another_database": DATABASES,
     "test_command": ALL_COMMANDS,
