@@ -34,10 +34,12 @@ impl Pool {
     /// A crash at any moment, or an error, leaves a closed pool of the old capacity, or of the new one, and the call
     /// may be repeated. A pool that has the capacity is left as it is.
     ///
-    /// # Errors Nothing was changed if the pool was not closed ([`MediaError::NotClosed`]), is larger
-    /// ([`MediaError::Shrink`]), or is of a kind that does not grow ([`MediaError::CannotGrow`]), and if `capacity` is
-    /// no multiple of its segment size or too large ([`MediaError::Options`]). A pool in use is refused when the
-    /// backing is opened ([`MediaError::InUse`]).
+    /// # Errors
+    ///
+    /// Nothing was changed if the pool was not closed ([`MediaError::NotClosed`]), is larger ([`MediaError::Shrink`]),
+    /// or is of a kind that does not grow ([`MediaError::CannotGrow`]), and if `capacity` is no multiple of its segment
+    /// size or too large ([`MediaError::Options`]). A pool in use is refused when the backing is opened
+    /// ([`MediaError::InUse`]).
     pub fn grow(backing: &dyn Backing, capacity: u64) -> Result<Growth, MediaError> {
         let Found {
             header,

@@ -8,7 +8,8 @@
 //!
 //! Pointers, allocation of 16 places at a time in units of 128 bytes, the chase of a chain and its shortcut are those of the
 //! publication's artefact. Writes end with the READ of a byte, which the artefact lacks: there is no persistence without it.
-//! Old versions go back to the metadata server, which gives none of them out again, so a store takes a limited number of PUTs.
+//! Old versions go back to the metadata server if `returned_each` is not 0. The server gives none of them out again, so a
+//! store takes a limited number of PUTs.
 //!
 //! Source: S. Tsai, Y. Shan, Y. Zhang, *Disaggregating Persistent Memory and Controlling Them Remotely*, ATC 2020: notes of its
 //! artefact.
