@@ -12,7 +12,7 @@
 //! Invariants:
 //! - Everything that was acknowledged, or seen by a reader, is durable in both copies.
 //! - A mirror becomes the back-end after the lease of its source is over and the window of its source is closed.
-//! - A back-end that was bound to a mirror goes on with that mirror, or is detached from it ([`detach`]).
+//! - A back-end that was bound to a mirror goes on with that mirror, or is detached from it ([`detach()`]).
 
 mod bytes;
 mod detach;

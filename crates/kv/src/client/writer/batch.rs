@@ -94,7 +94,7 @@ impl Batch {
         self.entries.is_empty()
     }
 
-    /// Bytes of the batch, as [`BATCH_SIZE_MAX`](crate::limits::BATCH_SIZE_MAX) counts them.
+    /// Bytes of the batch, as [`BATCH_SIZE_MAX`] counts them.
     pub fn size(&self) -> usize {
         self.entries.iter().map(Entry::size).sum()
     }
