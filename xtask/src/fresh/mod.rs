@@ -17,7 +17,7 @@ mod system;
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -63,22 +63,24 @@ const CASES: &[(&str, &str)] = &[
 
 /// Returns whether this machine can make a bare system.
 pub fn is_possible(metadata: &Metadata) -> bool {
+    matches!(bare_system(metadata), Ok(Ok(_)))
+}
+
+/// The bare system, which is made if there is none; the inner error is the reason why this machine cannot make one.
+fn bare_system(metadata: &Metadata) -> Result<Result<PathBuf, String>> {
     let folder = metadata.target_directory.join(FOLDER);
-    fs::create_dir_all(&folder).is_ok()
-        && prerequisites(&folder).is_ok()
-        && bare::newest(&folder).is_ok()
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    Ok(prerequisites(&folder)
+        .and_then(|()| bare::newest(&folder).map_err(|error| format!("{error:#}"))))
 }
 
 /// Runs the cases.
 pub fn outcome(metadata: &Metadata) -> Result<Outcome> {
-    let folder = metadata.target_directory.join(FOLDER);
-    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let bare = prerequisites(&folder)
-        .and_then(|()| bare::newest(&folder).map_err(|error| format!("{error:#}")));
-    let bare = match bare {
+    let bare = match bare_system(metadata)? {
         Ok(bare) => bare,
         Err(reason) => return Ok(Outcome::not_run("fresh", &reason)),
     };
+    let folder = metadata.target_directory.join(FOLDER);
     let lock = File::create(folder.join("lock")).context("making a file to lock")?;
     lock.lock()
         .context("waiting for another run of this step")?;
