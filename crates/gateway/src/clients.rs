@@ -60,9 +60,9 @@ impl Card {
         *lock(&self.said) = said;
     }
 
-    /// The name of the user.
-    pub fn user(&self) -> Vec<u8> {
-        lock(&self.said).user.clone()
+    /// Whether the user of the connection has this name.
+    pub fn is_of(&self, user: &[u8]) -> bool {
+        lock(&self.said).user == user
     }
 
     /// The line of `CLIENT LIST`, at a time since the start of the gateway.
@@ -140,7 +140,7 @@ impl Clients {
     /// Ends the connections of a user, but for number `own`.
     pub fn end_of_user(&self, name: &[u8], own: u64) {
         for card in self.cards() {
-            if card.id != own && card.user() == name {
+            if card.id != own && card.is_of(name) {
                 self.end(card.id);
             }
         }

@@ -125,14 +125,9 @@ impl GatewayOptions {
 
     /// Refuses options that contradict each other or leave the store unprotected.
     pub fn check(&self) -> Result<(), GatewayError> {
-        let open = [self.admin, self.resp]
-            .into_iter()
-            .flatten()
-            .find(|address| !address.ip().is_loopback());
         // The admin port knows no users.
-        let has_users =
-            |address: &SocketAddr| self.acl_file.is_some() && self.admin.as_ref() != Some(address);
-        if let Some(address) = open.filter(|address| !has_users(address))
+        let without_users = exposed(self.resp).filter(|_| self.acl_file.is_none());
+        if let Some(address) = exposed(self.admin).or(without_users)
             && self.password.is_none()
             && self.tls.is_none()
         {
@@ -188,13 +183,17 @@ impl GatewayOptions {
     }
 }
 
+/// The address, if other machines reach it.
+fn exposed(address: Option<SocketAddr>) -> Option<SocketAddr> {
+    address.filter(|address| !address.ip().is_loopback())
+}
+
 impl GatewayOptions {
-    /// What the `default` user may become.
+    /// The bounds on changes of the `default` user.
     pub(crate) fn guard(&self) -> Guard {
-        let is_reached = self.resp.is_some_and(|address| !address.ip().is_loopback());
         Guard {
             may_be_closed: self.password.is_some() || self.acl_file.is_some(),
-            may_be_open: self.tls.is_some() || !is_reached,
+            may_be_open: self.tls.is_some() || exposed(self.resp).is_none(),
         }
     }
 

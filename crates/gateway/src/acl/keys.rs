@@ -26,7 +26,7 @@ impl Access {
         Self { reads, writes }
     }
 
-    /// What either allows.
+    /// The rights of both together.
     pub(super) fn or(self, other: Self) -> Self {
         Self::new(self.reads || other.reads, self.writes || other.writes)
     }
@@ -88,12 +88,12 @@ impl KeyPattern {
         [sign, &self.pattern].concat()
     }
 
-    /// Whether every key fits, in every way.
+    /// Whether the pattern allows every use of every key.
     pub fn is_all(&self) -> bool {
         self.allowed == Access::BOTH && self.pattern == b"*"
     }
 
-    /// Whether `key` fits, and may be used in this way.
+    /// Whether the pattern allows this use of `key`.
     pub fn fits(&self, key: &[u8], used: Access) -> bool {
         self.allowed.allows(used) && glob::matches(&self.pattern, key)
     }

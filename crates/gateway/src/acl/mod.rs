@@ -31,7 +31,7 @@ use crate::options::Password;
 pub use keys::Access;
 pub use rights::{CATEGORIES, Category, Unit, categories_of, units_of};
 pub use rules::RuleError;
-pub use user::User;
+pub use user::{User, hex};
 
 /// The user of a connection that has not named one.
 pub const DEFAULT_USER: &[u8] = b"default";
@@ -39,14 +39,14 @@ pub const DEFAULT_USER: &[u8] = b"default";
 /// The users that are in force.
 pub struct Acl {
     users: RwLock<Users>,
-    /// Counts changes, and goes first with the users behind it.
+    /// Counts changes. It is raised while the users are still locked.
     changes: AtomicU64,
     guard: Guard,
 }
 
 type Users = BTreeMap<Vec<u8>, Arc<User>>;
 
-/// What the `default` user may become while the gateway runs.
+/// The bounds on changes of the `default` user while the gateway runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     /// Whether connections may have to authenticate: only then there are places for those that have not.
@@ -69,7 +69,7 @@ pub enum Refusal {
     /// A name with blanks.
     #[error("Usernames can't contain spaces or null characters")]
     Name,
-    /// The user whom a connection has at its begin.
+    /// The user that a connection has when it begins.
     #[error("The 'default' user cannot be removed")]
     DefaultUser,
     /// Connections would have to authenticate, and have no places while they do.

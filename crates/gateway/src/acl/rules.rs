@@ -10,7 +10,7 @@ pub enum RuleError {
     /// No command, subcommand or category of this name.
     #[error("Unknown command or category name in ACL")]
     UnknownCommand,
-    /// No rule.
+    /// The text is not a rule.
     #[error("Syntax error")]
     Syntax,
     /// A pattern beside that of all keys.
@@ -22,12 +22,12 @@ pub enum RuleError {
     /// A password that the user does not have.
     #[error("The password you are trying to remove from the user does not exist")]
     NoSuchPassword,
-    /// No digest.
+    /// The text is not the SHA-256 of a password.
     #[error(
         "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
     )]
     NoDigest,
-    /// A selector.
+    /// Selectors are not supported.
     #[error("this store has no selectors")]
     Selector,
 }
@@ -87,7 +87,7 @@ impl User {
                 }
                 let is_it = |known: &&mut KeyPattern| known.pattern == pattern.pattern;
                 match self.keys.iter_mut().find(is_it) {
-                    // What two rules allow for one pattern, they allow together, as in Redis.
+                    // Two rules about one pattern add up, as in Redis.
                     Some(known) => known.allowed = known.allowed.or(pattern.allowed),
                     None => self.keys.push(pattern),
                 }

@@ -18,7 +18,7 @@ pub(super) type Digest = [u8; 32];
 #[derive(Clone)]
 pub struct User {
     name: Vec<u8>,
-    /// Differs between two users of one name, of whom the first was removed.
+    /// Tells a user from a removed user of the same name.
     identity: u64,
     pub(super) is_on: bool,
     /// Whether every password is right.
@@ -182,6 +182,7 @@ pub(super) fn digest(password: &[u8]) -> Digest {
     Sha256::digest(password).into()
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// The hexadecimal digits of `bytes`.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -8,7 +8,7 @@ use super::operation::Arguments;
 use super::options::{integer, is};
 use super::permission;
 use super::table::find;
-use crate::acl::{CATEGORIES, Category, Unit, units_of};
+use crate::acl::{CATEGORIES, Category, Unit, hex, units_of};
 
 /// Bits of a password that `GENPASS` makes, and the most.
 const PASSWORD_BITS: i64 = 256;
@@ -106,17 +106,11 @@ pub fn answer(run: &mut Run<'_, '_>, command: AclCommand<'_>) -> Result<(), Comm
     let acl = &shared.secrets.acl;
     match command {
         AclCommand::Categories => {
-            run.writer().array(CATEGORIES.len());
-            for name in CATEGORIES {
-                run.writer().bulk(name.as_bytes());
-            }
+            list(run, CATEGORIES.iter());
         }
         AclCommand::Category(category) => {
             let names: Vec<String> = units_of(category).map(Unit::name).collect();
-            run.writer().array(names.len());
-            names
-                .iter()
-                .for_each(|name| run.writer().bulk(name.as_bytes()));
+            list(run, names.iter());
         }
         AclCommand::Delete(names) => {
             let gone = acl.remove(names.iter())?;
@@ -132,28 +126,25 @@ pub fn answer(run: &mut Run<'_, '_>, command: AclCommand<'_>) -> Result<(), Comm
             run.writer().bulk(password.as_bytes());
         }
         AclCommand::Show(name) => show(run, name),
-        AclCommand::List => {
-            let users = acl.all();
-            run.writer().array(users.len());
-            users
-                .iter()
-                .for_each(|user| run.writer().bulk(&user.line()));
-        }
+        AclCommand::List => list(run, acl.all().iter().map(|user| user.line())),
         AclCommand::Set(arguments) => {
             acl.set(arguments.at(0), arguments.from(1).iter())?;
             run.writer().ok();
         }
-        AclCommand::Names => {
-            let users = acl.all();
-            run.writer().array(users.len());
-            users.iter().for_each(|user| run.writer().bulk(user.name()));
-        }
+        AclCommand::Names => list(run, acl.all().iter().map(|user| user.name())),
         AclCommand::Own => {
             let user = run.session.user().clone();
             run.writer().bulk(user.name());
         }
     }
     Ok(())
+}
+
+fn list(run: &mut Run<'_, '_>, texts: impl ExactSizeIterator<Item = impl AsRef<[u8]>>) {
+    run.writer().array(texts.len());
+    for text in texts {
+        run.writer().bulk(text.as_ref());
+    }
 }
 
 fn show(run: &mut Run<'_, '_>, name: &[u8]) {
@@ -208,7 +199,7 @@ fn password(digits: usize) -> Result<String, CommandError> {
         let more = getrandom(&mut bytes[filled..], GetRandomFlags::empty());
         filled += more.map_err(|_| CommandError::Refused("the system has no random numbers"))?;
     }
-    let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut text = hex(&bytes);
     text.truncate(digits);
     Ok(text)
 }

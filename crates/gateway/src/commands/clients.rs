@@ -97,7 +97,7 @@ impl Chosen {
         let age = now.saturating_sub(card.began_at).as_secs();
         has_number
             && !self.is_nobody
-            && self.user.as_ref().is_none_or(|name| *name == card.user())
+            && self.user.as_ref().is_none_or(|name| card.is_of(name))
             && is_at(self.peer, card.peer)
             && is_at(self.local, card.local)
             && age >= self.age_min

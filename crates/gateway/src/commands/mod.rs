@@ -7,7 +7,7 @@
 //!   value.rs, patch.rs   the effect of a command on a value, without a store
 //!   transaction.rs   commands between MULTI and EXEC      exec.rs   EXEC, WATCH, MSETNX: several keys at once
 //!   transfer.rs      RENAME, RENAMENX, COPY               wait.rs   WAIT, WAITAOF
-//!   permission.rs    what a user may run, with which keys      acl.rs   ACL
+//!   permission.rs    rights of users to commands and keys      acl.rs   ACL
 //!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs, scans.rs)
 //! ```
 

@@ -66,7 +66,7 @@ impl Denial {
 /// The reason why `user` may not run the command of `spec`, if there is one. Malformed commands are left to their own
 /// errors.
 pub fn denial(user: &User, spec: &Spec, arguments: Arguments<'_>) -> Option<Denial> {
-    // Whoever is not authenticated may run them, too.
+    // These run without authentication, too.
     if spec.has("no_auth") {
         return None;
     }

@@ -1,6 +1,7 @@
 //! Runs a batch of commands step by step, and writes the replies in the order of the commands.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use stonecast_base::Nanoseconds;
@@ -72,9 +73,11 @@ pub async fn run_batch<'a>(
                 let Operation::Control(control) = &run.operations[index] else {
                     unreachable!("only these stand alone")
                 };
+                let user = run.session.user().clone();
                 run.control(control).await?;
-                // The command may have changed the user of the connection.
-                permitted = 0;
+                if !Arc::ptr_eq(&user, run.session.user()) {
+                    permitted = 0;
+                }
             }
         }
         let now = run.context.thread.runtime.now();
@@ -105,16 +108,15 @@ fn refuse(
 
 /// The number of the first command from `start` on that the user may not run.
 fn permitted_until(run: &Run<'_, '_>, specs: &[Option<&'static Spec>], start: usize) -> usize {
-    let all = start..run.operations.len();
+    let end = run.operations.len();
     if run.session.user().may_do_everything() {
-        return all.end;
+        return end;
     }
     let is_refused = |&index: &usize| {
         let arguments = run.arguments(index);
         permission::refusal(run.session, specs[index], arguments).is_some()
     };
-    let end = all.end;
-    all.clone().find(is_refused).unwrap_or(end)
+    (start..end).find(is_refused).unwrap_or(end)
 }
 
 /// Cuts a step of writes into units.

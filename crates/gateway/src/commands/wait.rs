@@ -131,7 +131,7 @@ pub async fn wait(run: &mut Run<'_, '_>, wait: Wait) -> Result<Result<(), Comman
         }
         let pause = runtime.sleep_until(deadline.min(now.saturating_add(LOOK_NS)));
         run.outlet.unless_cut(pause).await?;
-        // A limit of 0 would otherwise keep the connection for ever.
+        // A limit of 0 would otherwise keep the connection forever.
         if run
             .context
             .thread
