@@ -77,15 +77,18 @@ fn a_medium_refuses_promises_that_it_cannot_keep() {
     }
 }
 
+/// Makes a pool, and closes it.
+fn make_and_close(module: &Rc<Module>) {
+    let options = options(PersistenceDomain::Dmp, Durability::Power);
+    let pool = Pool::create(Rc::new(SimBacking::new(module)), options);
+    pool.unwrap().close().unwrap();
+}
+
 #[test]
 fn a_power_cut_in_any_store_of_a_header_leaves_a_pool_that_opens() {
     for stores in 0..2 {
         let (world, machine, module) = module(PersistenceDomain::Dmp);
-        let options = options(PersistenceDomain::Dmp, Durability::Power);
-        Pool::create(Rc::new(SimBacking::new(&module)), options)
-            .unwrap()
-            .close()
-            .unwrap();
+        make_and_close(&module);
         let backing = Rc::new(SimBacking::new(&module));
         backing.cut_power_after(stores);
         assert!(Pool::open(backing.clone(), OpenMode::Serve).is_err());
@@ -158,11 +161,7 @@ fn a_power_cut_in_any_store_of_a_growth_leaves_a_pool_of_the_old_or_the_new_capa
     // The length of the log, and two copies of the header.
     for stores in 0..=3 {
         let (world, machine, module) = module(PersistenceDomain::Dmp);
-        let options = options(PersistenceDomain::Dmp, Durability::Power);
-        Pool::create(Rc::new(SimBacking::new(&module)), options)
-            .unwrap()
-            .close()
-            .unwrap();
+        make_and_close(&module);
         let backing = SimBacking::new(&module);
         backing.cut_power_after(stores);
         let grown = Pool::grow(&backing, after);

@@ -13,7 +13,7 @@ use crate::pool::content::Content;
 use crate::pool::copies::{self, Found, find_header};
 use crate::pool::geometry::check_geometry;
 use crate::pool::header::Header;
-use crate::pool::{Pool, refusal};
+use crate::pool::{Pool, check_features, refusal};
 use crate::{Backing, MediaError, OpenMode};
 
 /// The capacity of a pool before and after [`Pool::grow`].
@@ -47,14 +47,7 @@ impl Pool {
             ..
         } = find_header(backing)?;
         check_growable(&header, backing)?;
-        let growth = Growth {
-            from: header.capacity(),
-            to: capacity,
-            segment_size: header.segment_size(),
-        };
-        let Growth {
-            from, segment_size, ..
-        } = growth;
+        let (from, segment_size) = (header.capacity(), header.segment_size());
         if capacity < from {
             return Err(MediaError::Shrink {
                 path: backing.place(),
@@ -71,18 +64,17 @@ impl Pool {
             backing.grow_log(from, capacity)?;
             copies::store(backing, &header.grown(capacity), stale_first)?;
         }
-        Ok(growth)
+        Ok(Growth {
+            from,
+            to: capacity,
+            segment_size,
+        })
     }
 }
 
 fn check_growable(header: &Header, backing: &dyn Backing) -> Result<(), MediaError> {
     let path = backing.place();
-    if header.unknown_incompatible() != 0 {
-        return Err(MediaError::UnsupportedFeatures {
-            path,
-            unknown: header.unknown_incompatible(),
-        });
-    }
+    check_features(header, backing)?;
     if let Some(refusal) = refusal(header, backing, OpenMode::Serve) {
         return Err(refusal);
     }

@@ -199,12 +199,7 @@ impl Pool {
             stale_first,
             damage,
         } = found?;
-        if header.unknown_incompatible() != 0 {
-            return Err(MediaError::UnsupportedFeatures {
-                path,
-                unknown: header.unknown_incompatible(),
-            });
-        }
+        check_features(&header, &*backing)?;
         if header.content() != content {
             return Err(MediaError::OtherContent {
                 path,
@@ -426,6 +421,17 @@ impl Pool {
 fn is_copy(header: &Header, backing: &dyn Backing) -> bool {
     let (found, expected) = (backing.home(), header.home());
     !header.clean() && found != 0 && expected != 0 && found != expected
+}
+
+/// Refuses a header with a feature that this program does not know.
+fn check_features(header: &Header, backing: &dyn Backing) -> Result<(), MediaError> {
+    match header.unknown_incompatible() {
+        0 => Ok(()),
+        unknown => Err(MediaError::UnsupportedFeatures {
+            path: backing.place(),
+            unknown,
+        }),
+    }
 }
 
 /// The reason why a pool with this header is not opened for writing.
