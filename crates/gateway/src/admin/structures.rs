@@ -80,7 +80,7 @@ pub fn write(sheet: &mut Sheet<'_>, metrics: &Metrics) -> fmt::Result {
     ] {
         sheet.gauge(name, help, unit, value)?;
     }
-    if stat.mirror.generation > 0 {
+    if stat.mirror.exists() {
         write_mirror(sheet, &stat.mirror)?;
     }
     write_domains(sheet, &metrics.domains)
@@ -215,13 +215,13 @@ pub fn json(metrics: &Metrics) -> Value {
 
 /// The mirror; `null`: there is none.
 fn mirror_json(mirror: &MirrorStat) -> Value {
-    match mirror.generation {
-        0 => Value::Null,
-        generation => json!({
-            "generation": generation,
-            "bytes_to_copy": mirror.bytes_to_copy,
-            "batches_under_way": mirror.batches_under_way,
-            "silent_ns": mirror.silent_ns,
-        }),
+    if !mirror.exists() {
+        return Value::Null;
     }
+    json!({
+        "generation": mirror.generation,
+        "bytes_to_copy": mirror.bytes_to_copy,
+        "batches_under_way": mirror.batches_under_way,
+        "silent_ns": mirror.silent_ns,
+    })
 }

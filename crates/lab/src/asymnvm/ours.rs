@@ -34,8 +34,8 @@ pub(super) struct Ours {
     load: AsymLoad,
     world: World,
     back_end: Process,
-    /// The process of the mirror, if there is one.
-    _mirror: Option<Process>,
+    /// The process of the mirror, which lives as long as this.
+    mirror: Option<Process>,
     first_domain: RefCell<Option<u32>>,
 }
 
@@ -61,22 +61,20 @@ impl Ours {
         let port = back_end.port(SERVICE_COMPLETIONS);
         let port = port.map_err(FrontEndError::from)?;
         let (runtime, medium) = (back_end.runtime(), medium(load, memory, POOL));
-        let is_mirrored = load.store == AsymStore::Mirrored;
-        let mirror = is_mirrored.then(|| mirror(&world, load, geometry));
-        let mirror = mirror.transpose()?;
-        let (medium, link) = match is_mirrored {
-            true => {
+        let (medium, mirror) = match load.store {
+            AsymStore::Mirrored => {
+                let process = mirror(&world, load, geometry)?;
                 let of = (MIRROR, LEASE_NS);
                 let attaching = MirrorLink::attach(&port, runtime.clone(), medium, of);
                 let (medium, link) = world.block_on(attaching)?;
-                (medium, Some(link))
+                (medium, Some((process, link)))
             }
-            false => (Rc::new(medium), None),
+            _ => (Rc::new(medium), None),
         };
         let service = Service::start(port, runtime.clone(), medium, (ADDRESS, LEASE_NS));
         let mut service = world.block_on(service)?;
-        if let Some(link) = link {
-            service = service.with_mirror(link);
+        if let Some((_, link)) = &mirror {
+            service = service.with_mirror(link.clone());
         }
         runtime.spawn(Box::pin(async move {
             service.run().await.expect("nothing disturbs the back-end");
@@ -85,10 +83,10 @@ impl Ours {
             load: load.clone(),
             world,
             back_end,
-            _mirror: mirror,
+            mirror: mirror.map(|(process, _)| process),
             first_domain: RefCell::default(),
         };
-        if is_mirrored {
+        if ours.mirror.is_some() {
             ours.await_whole()?;
         }
         Ok(ours)

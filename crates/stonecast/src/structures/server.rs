@@ -25,7 +25,7 @@ use crate::server::{Origin, PoolDescription, Threaded, Wanted};
 const CAPACITY: u64 = 256 << 20;
 /// A tenure whose owner is silent for so long is ended.
 const LEASE: Duration = Duration::from_secs(10);
-/// A mirror becomes no back-end for so long after the last word of its back-end.
+/// The time after the last word of a back-end before which its mirror is not promoted.
 const MIRROR_LEASE: Duration = Duration::from_secs(5);
 /// The time for which a back-end polls for work before it sleeps.
 const SPIN_NS: Nanoseconds = 200_000;
@@ -116,9 +116,9 @@ impl Builder {
         self
     }
 
-    /// Sets the time for which the mirror becomes no back-end after the last word of this one. 5 seconds by default. A
-    /// back-end that has heard nothing of its mirror for so long ends. A promotion waits for a sixteenth more than
-    /// this.
+    /// Sets the time after the last word of this back-end before which its mirror is not promoted. 5 seconds by
+    /// default. A back-end that has heard nothing of its mirror for so long ends. A promotion waits for a sixteenth
+    /// more than this.
     #[must_use]
     pub fn mirror_lease(mut self, lease: Duration) -> Self {
         self.mirroring.lease = lease;

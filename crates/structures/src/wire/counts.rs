@@ -24,6 +24,13 @@ pub struct MirrorStat {
     pub silent_ns: u64,
 }
 
+impl MirrorStat {
+    /// Whether the back-end has a mirror.
+    pub fn exists(&self) -> bool {
+        self.generation > 0
+    }
+}
+
 /// The state of a back-end. Counts begin with its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackEndStat {

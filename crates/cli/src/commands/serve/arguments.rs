@@ -87,8 +87,8 @@ pub struct Serve {
         requires = "structures"
     )]
     pub structures_mirror: Option<Address>,
-    /// Time for which the mirror becomes no back-end after the last word of this one. A back-end that has heard nothing
-    /// of its mirror for so long ends.
+    /// Time after the last word of this back-end before which its mirror is not promoted. A back-end that has heard
+    /// nothing of its mirror for so long ends.
     #[arg(
         long,
         value_name = "TIME",

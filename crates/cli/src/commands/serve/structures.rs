@@ -55,6 +55,11 @@ fn builder(flags: &Serve, data: &Path) -> Builder {
     }
 }
 
+fn open(builder: &Builder, device: DeviceSettings) -> Result<Server, Failure> {
+    let opened = builder.clone();
+    Ok(opened.open_on(|pool| device.open(Some(pool.platform)))?)
+}
+
 /// Serves until `stop` returns true, and ends in order. A mirror that was promoted is opened again, as the back-end,
 /// and `opened` is told.
 fn serve(
@@ -114,10 +119,9 @@ pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
     for address in &flags.listen {
         builder = builder.listen(address.clone());
     }
-    let open = || -> Result<Server, Failure> {
+    let open = || {
         let device = DeviceSettings::of(&at, shared_memory(flags)?, &flags.verbs)?;
-        let opened = builder.clone();
-        Ok(opened.open_on(|pool| device.open(Some(pool.platform)))?)
+        open(&builder, device)
     };
     let server = open()?;
     let gateway = metrics.map(stonecast_gateway::spawn).transpose()?;
@@ -200,11 +204,7 @@ impl Beside {
                 log: Log::new(|line| warn!("{line}")),
                 ..ShmOptions::default()
             };
-            let open = || -> Result<Server, Failure> {
-                let device = DeviceSettings::SharedMemory(options.clone());
-                let opened = builder.clone();
-                Ok(opened.open_on(|pool| device.open(Some(pool.platform)))?)
-            };
+            let open = || open(&builder, DeviceSettings::SharedMemory(options.clone()));
             let server = open()?;
             // The caller waits for this.
             let _ = opened.send(server.is_mirror());

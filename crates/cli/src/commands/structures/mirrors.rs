@@ -37,7 +37,7 @@ pub struct Promote {
 
 /// Lets a pool that nobody serves go on without its mirror.
 ///
-/// Whoever detaches a pool states that its mirror was not promoted and never will be, because its memory is destroyed.
+/// A detachment states that the mirror was not promoted and never will be, because its memory is destroyed.
 /// Nothing can check that. If the statement is false, there are two back-ends, and each lacks what the other
 /// acknowledges. If the mirror is only stopped or unreachable, bring it back, or promote it instead.
 #[derive(Debug, Args)]
@@ -94,7 +94,7 @@ fn tell(json: bool, generation: u64, words: &str) -> Result<(), Failure> {
 
 /// Whether the mirror of a back-end has everything; `None`: the back-end has no mirror.
 pub fn state_of(mirror: &MirrorStat) -> Option<&'static str> {
-    (mirror.generation > 0).then_some(match mirror.bytes_to_copy {
+    mirror.exists().then_some(match mirror.bytes_to_copy {
         0 => "whole",
         _ => "copying",
     })

@@ -88,7 +88,7 @@ impl Pair {
         let (_process, front_end) = self.front_end(node).await;
         for _ in 0..1_000 {
             let mirror = front_end.counts().await.expect("it serves").mirror;
-            if mirror.generation > 0 && mirror.bytes_to_copy == 0 {
+            if mirror.exists() && mirror.bytes_to_copy == 0 {
                 return self.rest(1_000_000).await;
             }
             self.rest(100_000).await;
