@@ -1,5 +1,7 @@
 //! The work of a step: runs a command of cargo in the workspace, shows the output, and counts the tests in the output.
 
+use std::env;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,10 +11,21 @@ use anyhow::{Context, Result};
 use crate::tally::{NOT_RUN_VARIABLE, NotRunFile, Outcome, counts_of};
 
 /// The cargo that runs this program, in the workspace.
+///
+/// The command does not inherit the variables that describe the package of this program. Build scripts of dependencies are executed
+/// again when such a variable changes, so a user's own command would build TLS and everything above again.
 pub fn cargo(workspace: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(workspace);
+    for (name, _) in env::vars_os().filter(|(name, _)| describes_a_package(name)) {
+        command.env_remove(name);
+    }
     command
+}
+
+fn describes_a_package(variable: &OsStr) -> bool {
+    let name = variable.to_string_lossy();
+    name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_")
 }
 
 /// Runs a command and reports whether it succeeds.
@@ -69,4 +82,25 @@ fn show(command: &Command) {
         .map(|(name, value)| format!("{}='{}' ", name.to_string_lossy(), value.to_string_lossy()))
         .collect();
     println!("$ {variables}cargo {}", words.join(" "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_cargo_does_not_inherit_the_package_of_the_program_that_starts_it() {
+        assert!(
+            env::var_os("CARGO_PKG_NAME").is_some(),
+            "cargo runs this test"
+        );
+        let command = cargo(Path::new("."), &["build"]);
+        let removed = |name: &str| {
+            command
+                .get_envs()
+                .any(|(variable, value)| variable == name && value.is_none())
+        };
+        assert!(removed("CARGO_PKG_NAME") && removed("CARGO_MANIFEST_DIR"));
+        assert!(!removed("CARGO_HOME") && !removed("PATH"));
+    }
 }
