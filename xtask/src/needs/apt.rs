@@ -9,9 +9,11 @@ pub fn update() -> bool {
     *UPDATED.get_or_init(|| apt_get(&["update"]))
 }
 
-/// Installs `package`. Returns `false` if apt failed.
-pub fn install(package: &str) -> bool {
-    apt_get(&["install", "--yes", "--no-install-recommends", package])
+/// Installs `packages`, all or none. Returns `false` if apt failed.
+pub fn install(packages: &[&str]) -> bool {
+    let mut arguments = vec!["install", "--yes", "--no-install-recommends"];
+    arguments.extend(packages);
+    apt_get(&arguments)
 }
 
 /// Returns whether this machine runs Debian: other distributions have other packages and other keys.

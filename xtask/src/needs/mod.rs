@@ -116,28 +116,30 @@ impl fmt::Display for Missing {
 
 /// Checks the needs of `step`, and installs missing ones if this user may install packages.
 pub fn ensure(step: &str) -> Result<(), Missing> {
-    let missing: Vec<_> = of_steps(&[step]).filter(|need| !need.install()).collect();
+    install(&[step]);
+    let missing: Vec<_> = of_steps(&[step])
+        .filter(|need| !need.sign.is_there())
+        .collect();
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Missing(missing)),
     }
 }
 
-/// Prints the needs of the named steps (all, if none is named), after an attempt to `install` missing ones. Returns
-/// `false` if a need is missing.
-pub fn run(steps: &[String], install: bool) -> Result<bool> {
+/// Prints the needs of the named steps (all, if none is named), after an attempt to install missing ones, if there is to be one
+/// (`with_installation`). Returns `false` if a need is missing.
+pub fn run(steps: &[String], with_installation: bool) -> Result<bool> {
     let steps: Vec<_> = steps.iter().map(String::as_str).collect();
     let known = |step: &&&str| NEEDS.iter().any(|need| need.steps.contains(*step));
     if let Some(step) = steps.iter().find(|step| !known(step)) {
         bail!("the step {step} does not exist, or needs nothing beside Rust and a C compiler");
     }
+    if with_installation {
+        install(&steps);
+    }
     let mut complete = true;
     for need in of_steps(&steps) {
-        let is_there = if install {
-            need.install()
-        } else {
-            need.sign.is_there()
-        };
+        let is_there = need.sign.is_there();
         complete &= is_there;
         println!(
             "{:<8} {:<20} {:<21} {}",
@@ -157,11 +159,22 @@ fn of_steps(steps: &[&str]) -> impl Iterator<Item = &'static Need> {
         .filter(move |need| steps.is_empty() || need.steps.iter().any(|step| steps.contains(step)))
 }
 
-impl Need {
-    /// Installs a missing need. Returns whether the need is satisfied afterwards.
-    fn install(&self) -> bool {
-        self.sign.is_there()
-            || (apt::update() && self.package.is_none_or(apt::install) && self.sign.is_there())
+/// Installs the missing needs of `steps` as far as apt can. One command for all takes a third less processor time than a command for
+/// each. If one package cannot be installed, apt installs none of a command, so that a command for each follows.
+fn install(steps: &[&str]) {
+    let missing: Vec<_> = of_steps(steps)
+        .filter(|need| !need.sign.is_there())
+        .collect();
+    if missing.is_empty() || !apt::update() {
+        return;
+    }
+    let mut packages: Vec<_> = missing.iter().filter_map(|need| need.package).collect();
+    packages.dedup();
+    if packages.is_empty() || apt::install(&packages) {
+        return;
+    }
+    for package in packages {
+        apt::install(&[package]);
     }
 }
 
