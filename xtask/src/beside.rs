@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -20,14 +20,15 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Starts this program once more, for one step.
-    pub fn start(step: &str, metadata: &Metadata) -> Result<Self> {
+    /// Starts this program once more, for one step, with a lower priority the higher the `niceness`.
+    pub fn start(step: &str, niceness: u8, metadata: &Metadata) -> Result<Self> {
         let folder = metadata.target_directory.join("xtask/beside").join(step);
         let not_run = NotRunFile::new(folder.clone())?;
         let output = folder.join("output");
         let file = File::create(&output)
             .with_context(|| format!("creating {} for a step", output.display()))?;
-        let child = Command::new(env::current_exe().context("finding this program")?)
+        let program = env::current_exe().context("finding this program")?;
+        let child = nice(niceness, &program)
             .args(["ci", "--step", step])
             .env(NOT_RUN_VARIABLE, not_run.path())
             .stdin(Stdio::null())
@@ -62,6 +63,13 @@ impl Beside {
         };
         Ok((time, outcome))
     }
+}
+
+/// A command that starts `program`, whose priority is lower the higher the `niceness`.
+pub fn nice(niceness: u8, program: &Path) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", &niceness.to_string()]).arg(program);
+    command
 }
 
 /// The time until the end of `child`, and whether it succeeded.

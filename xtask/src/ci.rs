@@ -49,8 +49,19 @@ struct Step {
     /// reported and fails nothing.
     budget_minutes: u64,
     run: fn(&Surroundings) -> Result<Outcome>,
-    /// Whether the step runs in a process of its own, beside the steps behind it. Those may not wait for its builds.
-    is_beside: bool,
+    place: Place,
+}
+
+/// The place of a step among others. Two processors are busy all the time only if steps that wait, for a network or for a guest, have
+/// others beside them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// After the step in front.
+    InTurn,
+    /// In a process of its own with this niceness, beside the steps behind.
+    Beside { niceness: u8 },
+    /// After the step in front and all steps beside: the step measures time, or its tests have limits of seconds.
+    Alone,
 }
 
 const STEP: Step = Step {
@@ -58,7 +69,7 @@ const STEP: Step = Step {
     what: "",
     budget_minutes: 0,
     run: |_| Ok(Outcome::default()),
-    is_beside: false,
+    place: Place::InTurn,
 };
 
 struct Surroundings {
@@ -153,6 +164,21 @@ const STEPS: &[Step] = &[
         run: conformance,
         ..STEP
     },
+    // An emulated machine is slow enough for the limits of its tests, so the steps beside are nicer.
+    Step {
+        name: "guest",
+        what: "persistent memory and power cuts in an emulated machine",
+        budget_minutes: 11,
+        run: in_a_guest,
+        place: Place::Beside { niceness: 0 },
+    },
+    Step {
+        name: "fresh",
+        what: "the first commands, and every step that installs something, in a bare Debian",
+        budget_minutes: 8,
+        run: fresh,
+        place: Place::Beside { niceness: 5 },
+    },
     Step {
         name: "fuzz",
         what: "hostile bytes at the decoder of the gateway, for a minute",
@@ -172,21 +198,7 @@ const STEPS: &[Step] = &[
         what: "real processes, killed and restarted, release build",
         budget_minutes: 5,
         run: end_to_end,
-        ..STEP
-    },
-    Step {
-        name: "guest",
-        what: "persistent memory and power cuts in an emulated machine",
-        budget_minutes: 11,
-        run: in_a_guest,
-        is_beside: true,
-    },
-    Step {
-        name: "fresh",
-        what: "the first commands, and every step that installs something, in a bare Debian",
-        budget_minutes: 8,
-        run: fresh,
-        ..STEP
+        place: Place::Alone,
     },
 ];
 
@@ -230,23 +242,39 @@ pub fn run(names: &[String]) -> Result<bool> {
     let mut chosen = chosen.peekable();
     let mut beside = Vec::new();
     while let Some(step) = chosen.next() {
+        if step.place == Place::Alone {
+            end_all(&mut beside, &mut add)?;
+        }
         println!("\n=== {}: {}", step.name, step.what);
-        if step.is_beside && chosen.peek().is_some() {
-            println!("runs beside the next steps, and its output follows theirs");
-            beside.push((step, Beside::start(step.name, &surroundings.metadata)?));
-        } else {
-            let start = Instant::now();
-            let outcome = (step.run)(&surroundings)?;
-            add(step, start.elapsed(), outcome)?;
+        match step.place {
+            Place::Beside { niceness } if chosen.peek().is_some() => {
+                println!("runs beside the next steps, and its output follows theirs");
+                let running = Beside::start(step.name, niceness, &surroundings.metadata)?;
+                beside.push((step, running));
+            }
+            _ => {
+                let start = Instant::now();
+                let outcome = (step.run)(&surroundings)?;
+                add(step, start.elapsed(), outcome)?;
+            }
         }
     }
-    for (step, running) in beside {
+    end_all(&mut beside, &mut add)?;
+    println!("{}", tally.report(begin.elapsed()));
+    Ok(tally.success())
+}
+
+/// Waits for all steps that run beside, and hands their times and outcomes to `add`.
+fn end_all(
+    beside: &mut Vec<(&Step, Beside)>,
+    add: &mut impl FnMut(&Step, Duration, Outcome) -> Result<()>,
+) -> Result<()> {
+    for (step, running) in beside.drain(..) {
         println!("\n=== {}: {}", step.name, step.what);
         let (time, outcome) = running.end()?;
         add(step, time, outcome)?;
     }
-    println!("{}", tally.report(begin.elapsed()));
-    Ok(tally.success())
+    Ok(())
 }
 
 /// The time that these steps should take.

@@ -20,11 +20,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::beside::nice;
 use crate::metadata::Metadata;
 use crate::selection::programs;
 use crate::step::cargo;
 use crate::tally::minutes;
 
+/// The niceness of the simulated world, whose clock does not run while others use the processor.
+const NICENESS: u8 = 10;
 /// The scenario with several clients and a thousand operations.
 const FULL: &str = "kv";
 /// The scenario that examines every moment.
@@ -225,7 +228,7 @@ impl Binary {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.path);
+        let mut command = nice(NICENESS, &self.path);
         command.args(arguments);
         command
     }
