@@ -51,14 +51,6 @@ const MORE_FIELDS: &[(&str, &str)] = &[
     // Formats of media and wire.
     ("kv", "Segment"),
     ("media", "HeaderBytes"),
-    // Components that are to be divided.
-    ("backup", "BackupLink"),
-    ("backup", "Intake"),
-    ("fabric-shm", "Connection"),
-    ("fabric-shm", "State"),
-    ("fabric-sim", "Module"),
-    ("replication-sim", "World"),
-    ("structures", "State"),
 ];
 
 /// Returns every type of the crate with the name `role` that is too large, as `file:1: sentence`, and every exception that the crate no longer needs. `sources` are

@@ -14,7 +14,7 @@ use crate::control::{ControlEvent, Token};
 use crate::descriptors;
 use crate::device::{State, system};
 use crate::message::{Hello, PRIVATE_DATA_SIZE_MAX};
-use crate::queue_pair::{Phase, QueuePairState};
+use crate::queue_pair::{Phase, QueuePairState, Surroundings};
 use crate::revocation::Zombie;
 use crate::socket;
 
@@ -108,7 +108,7 @@ impl State {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
         );
         let reason = descriptors::explain(error).to_string();
-        self.events.push_back(ConnectionEvent::Rejected {
+        self.around.events.push_back(ConnectionEvent::Rejected {
             qp,
             reason,
             nobody_listens,
@@ -214,16 +214,19 @@ impl State {
                 connection.say_goodbye(DisconnectCause::Requested);
             }
             match connection.close() {
-                Some(inside) => self.zombies.push(Zombie::new(*connection, inside, srq)),
+                Some(inside) => self
+                    .leaving
+                    .zombies
+                    .push(Zombie::new(*connection, inside, srq)),
                 None => socket::end(&connection.line.socket),
             }
         }
         self.revoke_windows(qp);
-        if let Some(srq) = srq.and_then(|srq| self.srqs.get_mut(srq)) {
+        if let Some(srq) = srq.and_then(|srq| self.around.srqs.get_mut(srq)) {
             srq.users.retain(|user| user.queue_pair != qp.0);
         }
         for cq in [state.options.send_cq, state.options.receive_cq] {
-            if let Some(cq) = self.cqs.table.get_mut(cq.0) {
+            if let Some(cq) = self.around.cqs.table.get_mut(cq.0) {
                 cq.forget(|completion| completion.qp == qp);
             }
         }
@@ -266,7 +269,7 @@ impl State {
                         .filter(|&process| process > 0),
                     same_user,
                 };
-                self.events.push_back(ConnectionEvent::Request {
+                self.around.events.push_back(ConnectionEvent::Request {
                     request: ConnectionRequest(token.0),
                     peer,
                     private_data,
@@ -309,10 +312,10 @@ impl State {
                 });
             }
             ControlEvent::Gone { token } => {
-                self.release_dead(token);
+                self.leaving.release_dead(token);
                 self.with_token(token, |qp, around| {
                     if let Some(connection) = &mut qp.connection {
-                        connection.gone = true;
+                        connection.note_gone();
                     }
                     qp.progress(around);
                     qp.fail(
@@ -358,7 +361,7 @@ impl State {
             && matches!(state.phase, Phase::Connecting { .. })
         {
             state.phase = Phase::Idle;
-            self.events.push_back(ConnectionEvent::Rejected {
+            self.around.events.push_back(ConnectionEvent::Rejected {
                 qp,
                 reason,
                 nobody_listens: false,
@@ -377,7 +380,8 @@ impl State {
         if is_usable {
             self.queue_pair_mut(qp).expect("just found").phase = Phase::Connected;
             self.listed.push(qp.0);
-            self.events
+            self.around
+                .events
                 .push_back(ConnectionEvent::Established { qp, private_data });
         }
     }
@@ -395,7 +399,7 @@ impl State {
     fn with_token(
         &mut self,
         token: Token,
-        work: impl FnOnce(&mut QueuePairState, &mut crate::queue_pair::Surroundings<'_>),
+        work: impl FnOnce(&mut QueuePairState, &mut Surroundings),
     ) {
         if let Some(&handle) = self.by_token.get(&token) {
             self.with_queue_pair(handle, work);

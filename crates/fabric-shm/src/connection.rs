@@ -38,21 +38,40 @@ pub(crate) struct Connection {
     pub(crate) consumer: Consumer,
     pub(crate) announcement: Announcement,
     pub(crate) memory: PeerMemory,
-    /// The peer's queue pair.
-    pub(crate) peer_queue_pair: u32,
-    /// The number of times that the peer lets its sends be refused, and the pause between them.
-    pub(crate) peer_rnr_retry_count: u32,
-    pub(crate) peer_rnr_retry_delay_ns: u64,
+    pub(crate) peer: PeerQueuePair,
     /// The queue to which messages to the peer are appended.
     pub(crate) append: Option<PeerAppend>,
-    /// Room for the message at the front while its region is being fetched.
-    pub(crate) reservation: Option<Reservation>,
     /// The peer's bell; without one the peer's control thread is asked.
     bell: Option<MappedRegion>,
+    end: End,
+}
+
+/// The peer's queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerQueuePair {
+    pub(crate) handle: u32,
+    /// The number of times that the peer lets its sends be refused, and the pause between them.
+    pub(crate) rnr_retry_count: u32,
+    pub(crate) rnr_retry_delay_ns: u64,
+}
+
+/// The end of the peer's requests.
+#[derive(Debug, Default)]
+struct End {
     /// Whether the other end is gone.
-    pub(crate) gone: bool,
+    is_gone: bool,
     /// Set when the program has asked for quiet.
-    pub(crate) quiescing: Option<Quiescing>,
+    quiescing: Option<Quiescing>,
+}
+
+impl End {
+    /// Whether no request of the peer lands any more.
+    fn is_final(&self) -> bool {
+        let is_quiet = self
+            .quiescing
+            .is_some_and(|quiescing| quiescing.inside.is_none());
+        self.is_gone || is_quiet
+    }
 }
 
 /// A connection that honours no request, and the requester that was inside when that was announced.
@@ -67,6 +86,8 @@ pub(crate) struct Quiescing {
 pub(crate) struct PeerAppend {
     pub(crate) layout: AppendLayout,
     pub(crate) memory: MappedRegion,
+    /// Room for the message at the front while its region is being fetched.
+    pub(crate) reservation: Option<Reservation>,
 }
 
 /// The reason why the responder refused an entry for good.
@@ -183,17 +204,18 @@ impl Connection {
                 Some(PeerAppend {
                     layout,
                     memory: open(next()?, size, Writable::Yes)?,
+                    reservation: None,
                 })
             }
             None => None,
         };
         // A caller chose the peer to trust with the life of its mappings; a called side trusts its own user.
         let memory = PeerMemory::new(table, hello.queue_pair, is_caller || same_user);
-        let (peer_queue_pair, count, delay) = (
-            hello.queue_pair,
-            hello.rnr_retry_count,
-            hello.rnr_retry_delay_ns,
-        );
+        let peer = PeerQueuePair {
+            handle: hello.queue_pair,
+            rnr_retry_count: hello.rnr_retry_count,
+            rnr_retry_delay_ns: hello.rnr_retry_delay_ns,
+        };
         Ok(Prepared(Box::new(move |line| Self {
             line,
             area: Rc::new(area),
@@ -203,14 +225,10 @@ impl Connection {
             consumer: Consumer::new(inward.ring()),
             announcement: Announcement::new(out.announcement()),
             memory,
-            peer_queue_pair,
-            peer_rnr_retry_count: count,
-            peer_rnr_retry_delay_ns: delay,
+            peer,
             append,
-            reservation: None,
             bell,
-            gone: false,
-            quiescing: None,
+            end: End::default(),
         })))
     }
 
@@ -280,25 +298,38 @@ impl Connection {
     /// Closes the connection, or checks again the requester that was inside at the close. `None`: no request of the peer
     /// lands from this point.
     pub(crate) fn quiesce(&mut self) -> Option<Quiescing> {
-        let mut quiescing = self.quiescing.unwrap_or_else(|| Quiescing {
+        let mut quiescing = self.end.quiescing.unwrap_or_else(|| Quiescing {
             since: clock::now(),
             inside: self.close(),
         });
         let word = self.inward.announcement();
         quiescing.inside = quiescing.inside.filter(|&inside| {
-            let is_awaited = !self.gone && !has_left(&*self.area, word, inside);
+            let is_awaited = !self.end.is_gone && !has_left(&*self.area, word, inside);
             is_awaited && !mutant!(InsideNotAwaited)
         });
-        self.quiescing = Some(quiescing);
+        self.end.quiescing = Some(quiescing);
         quiescing.inside.map(|_| quiescing)
     }
 
     /// Whether a request of the peer may still land.
     pub(crate) fn may_land(&self) -> bool {
-        let is_quiet = self
-            .quiescing
-            .is_some_and(|quiescing| quiescing.inside.is_none());
-        !self.gone && !is_quiet
+        !self.end.is_final()
+    }
+
+    /// Room for the message at the front.
+    pub(crate) fn reserved(&self) -> Option<Reservation> {
+        self.append.as_ref()?.reservation
+    }
+
+    /// Notes the room for the message at the front.
+    pub(crate) fn hold(&mut self, reservation: Option<Reservation>) {
+        let append = self.append.as_mut().expect("the caller appends");
+        append.reservation = reservation;
+    }
+
+    /// Notes that the other end is gone.
+    pub(crate) fn note_gone(&mut self) {
+        self.end.is_gone = true;
     }
 
     /// Whether the peer is in the middle of an operation. A verdict and a full fence come before. A quiet peer that enters

@@ -1,12 +1,12 @@
 //! The device: all state of one thread, and the interface for programs.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use stonecast_base::{Nanoseconds, Span};
+use stonecast_base::Span;
 use stonecast_fabric::{
     Access, Appended, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest,
     Device, DeviceError, DisconnectCause, MemoryRegion, Operation, Placing, QueuePair,
@@ -16,18 +16,17 @@ use stonecast_fabric::{
 use stonecast_media::{MappedRegion, PersistentRegion, Region};
 
 use crate::bell::Bell;
-use crate::completion_queue::{CompletionQueueState, CompletionQueues};
+use crate::completion_queue::CompletionQueueState;
 use crate::connecting::PendingRequest;
 use crate::control::{Control, Line, Token};
 use crate::descriptors;
 use crate::key_table::KeyTable;
 use crate::layout::SEND_SIZE_MAX;
-use crate::memory_region::LocalRegion;
 use crate::message::PRIVATE_DATA_SIZE_MAX;
 use crate::options::ShmOptions;
 use crate::queue_pair::{QueuePairState, Surroundings};
 use crate::registration::FIRST_ADDRESS;
-use crate::revocation::{Revocation, Zombie};
+use crate::revocation::Leaving;
 use crate::shared_receive_queue::{Buffers, SharedReceiveQueueState};
 use crate::socket::SocketAccess;
 use crate::table::{TABLE_CAPACITY, Table};
@@ -49,10 +48,8 @@ pub(crate) struct State {
     pub(crate) control: Control,
     pub(crate) bell: Bell,
     pub(crate) keys: KeyTable,
-    pub(crate) regions: Table<LocalRegion>,
-    pub(crate) cqs: CompletionQueues,
-    pub(crate) srqs: Table<SharedReceiveQueueState>,
     pub(crate) qps: Table<QueuePairState>,
+    pub(crate) around: Surroundings,
     /// Connected queue pairs.
     pub(crate) listed: Vec<u32>,
     pub(crate) by_token: BTreeMap<Token, u32>,
@@ -60,14 +57,9 @@ pub(crate) struct State {
     pub(crate) requests: BTreeMap<Token, PendingRequest>,
     /// Requests of this device that wait for an answer of the peer.
     pub(crate) calls: BTreeMap<Token, (QueuePair, Line, MappedRegion)>,
-    pub(crate) zombies: Vec<Zombie>,
-    pub(crate) revocations: BTreeMap<Rkey, Revocation>,
-    pub(crate) revoking: Vec<Waker>,
-    pub(crate) events: VecDeque<ConnectionEvent>,
-    pub(crate) scratch: Vec<u8>,
+    pub(crate) leaving: Leaving,
     pub(crate) next_address: u64,
     pub(crate) socket_access: SocketAccess,
-    pub(crate) quiesce_timeout_ns: Nanoseconds,
 }
 
 impl std::fmt::Debug for State {
@@ -116,25 +108,18 @@ impl ShmDevice {
             control,
             bell,
             keys,
-            regions: Table::default(),
-            cqs: CompletionQueues::default(),
-            srqs: Table::default(),
             qps: Table::default(),
+            around: Surroundings::default(),
             listed: Vec::new(),
             by_token: BTreeMap::new(),
             requests: BTreeMap::new(),
             calls: BTreeMap::new(),
-            zombies: Vec::new(),
-            revocations: BTreeMap::new(),
-            revoking: Vec::new(),
-            events: VecDeque::new(),
-            scratch: Vec::new(),
+            leaving: Leaving::new(options.quiesce_timeout_ns),
             next_address: FIRST_ADDRESS,
             socket_access: SocketAccess {
                 mode: options.socket_mode,
                 group: options.socket_group,
             },
-            quiesce_timeout_ns: options.quiesce_timeout_ns,
         });
         Ok(Rc::new(Self {
             capabilities,
@@ -207,28 +192,10 @@ impl State {
     pub(crate) fn with_queue_pair(
         &mut self,
         handle: u32,
-        work: impl FnOnce(&mut QueuePairState, &mut Surroundings<'_>),
+        work: impl FnOnce(&mut QueuePairState, &mut Surroundings),
     ) {
-        let Self {
-            qps,
-            cqs,
-            srqs,
-            regions,
-            events,
-            scratch,
-            ..
-        } = self;
-        if let Some(qp) = qps.get_mut(handle) {
-            work(
-                qp,
-                &mut Surroundings {
-                    cqs,
-                    srqs,
-                    regions,
-                    events,
-                    scratch,
-                },
-            );
+        if let Some(qp) = self.qps.get_mut(handle) {
+            work(qp, &mut self.around);
         }
         self.spread_overruns();
     }
@@ -244,36 +211,18 @@ impl State {
     /// Makes all possible progress. Returns the wakers of tasks that wait for revocations or for appended messages.
     pub(crate) fn progress(&mut self) -> Vec<Waker> {
         self.hear();
-        {
-            let Self {
-                qps,
-                cqs,
-                srqs,
-                regions,
-                events,
-                scratch,
-                listed,
-                ..
-            } = self;
-            let mut around = Surroundings {
-                cqs,
-                srqs,
-                regions,
-                events,
-                scratch,
+        let Self { qps, around, .. } = self;
+        self.listed.retain(|&handle| {
+            let Some(qp) = qps.get_mut(handle) else {
+                return false;
             };
-            listed.retain(|&handle| {
-                let Some(qp) = qps.get_mut(handle) else {
-                    return false;
-                };
-                qp.progress(&mut around);
-                qp.is_connected()
-            });
-        }
+            qp.progress(around);
+            qp.is_connected()
+        });
         let mut woken = Vec::new();
         self.progress_appends(&mut woken);
         self.spread_overruns();
-        if !self.revocations.is_empty() || !self.zombies.is_empty() || !self.revoking.is_empty() {
+        if !self.leaving.is_empty() {
             woken.extend(self.progress_revocations());
         }
         woken
@@ -281,26 +230,10 @@ impl State {
 
     /// Fails every queue pair that uses a completion queue which lost completions.
     pub(crate) fn spread_overruns(&mut self) {
-        while let Some(cq) = self.cqs.overrun.pop() {
-            let Self {
-                qps,
-                cqs,
-                srqs,
-                regions,
-                events,
-                scratch,
-                ..
-            } = self;
-            let mut around = Surroundings {
-                cqs,
-                srqs,
-                regions,
-                events,
-                scratch,
-            };
-            for (_, qp) in qps.iter_mut() {
+        while let Some(cq) = self.around.cqs.overrun.pop() {
+            for (_, qp) in self.qps.iter_mut() {
                 if qp.options.send_cq.0 == cq || qp.options.receive_cq.0 == cq {
-                    qp.fail_here(&mut around, Status::WorkRequestFlushed);
+                    qp.fail_here(&mut self.around, Status::WorkRequestFlushed);
                 }
             }
         }
@@ -387,6 +320,7 @@ impl Device for ShmDevice {
         };
         let state = &mut *self.state.borrow_mut();
         state
+            .around
             .cqs
             .table
             .insert(CompletionQueueState::new(capacity))
@@ -444,7 +378,7 @@ impl Device for ShmDevice {
     fn poll_connection(&self) -> Option<ConnectionEvent> {
         let state = &mut *self.state.borrow_mut();
         state.hear();
-        state.events.pop_front()
+        state.around.events.pop_front()
     }
 
     fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
@@ -466,6 +400,7 @@ impl Device for ShmDevice {
         let state = &mut *self.state.borrow_mut();
         let waiting = state.progress();
         let count = state
+            .around
             .cqs
             .table
             .get_mut(cq.0)
@@ -481,7 +416,7 @@ impl Device for ShmDevice {
         if let Some(SharedReceiveQueueState {
             buffers: Buffers::Multi(multi),
             ..
-        }) = state.srqs.get_mut(queue.0)
+        }) = state.around.srqs.get_mut(queue.0)
         {
             into.append(&mut multi.consumed);
         }
@@ -497,7 +432,12 @@ impl Device for ShmDevice {
     ) -> bool {
         let state = &mut *self.state.borrow_mut();
         let waiting = state.progress();
-        let are_all = match state.srqs.get_mut(queue.0).map(|srq| &mut srq.buffers) {
+        let are_all = match state
+            .around
+            .srqs
+            .get_mut(queue.0)
+            .map(|srq| &mut srq.buffers)
+        {
             Some(Buffers::Multi(multi)) => multi.take_appended(waiter, into),
             Some(Buffers::Single(_)) | None => false,
         };

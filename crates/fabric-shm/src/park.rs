@@ -65,8 +65,8 @@ impl State {
     /// Whether polling would find something.
     fn has_work(&self) -> bool {
         self.control.has_events()
-            || !self.events.is_empty()
-            || self.cqs.table.iter().any(|(_, cq)| !cq.is_empty())
+            || !self.around.events.is_empty()
+            || self.around.cqs.table.iter().any(|(_, cq)| !cq.is_empty())
             || self
                 .listed
                 .iter()
@@ -78,10 +78,13 @@ impl State {
     }
 
     fn multi_packet_queues(&self) -> impl Iterator<Item = &MultiPacket> {
-        self.srqs.iter().filter_map(|(_, srq)| match &srq.buffers {
-            Buffers::Multi(multi) => Some(&**multi),
-            Buffers::Single(_) => None,
-        })
+        self.around
+            .srqs
+            .iter()
+            .filter_map(|(_, srq)| match &srq.buffers {
+                Buffers::Multi(multi) => Some(&**multi),
+                Buffers::Single(_) => None,
+            })
     }
 
     /// The time until the device must check again by itself.
@@ -91,7 +94,7 @@ impl State {
             .iter()
             .filter_map(|&handle| self.qps.get(handle)?.patience_ns())
             .min();
-        let revocations = (!self.revoking.is_empty()).then_some(REVOCATION_SLEEP_NS);
+        let revocations = self.leaving.has_waiting().then_some(REVOCATION_SLEEP_NS);
         queue_pairs.into_iter().chain(revocations).min()
     }
 }

@@ -14,7 +14,7 @@ use crate::device::{State, system};
 use crate::memory_region::local;
 use crate::peer_memory::PeerMemory;
 use crate::primitive::Memory;
-use crate::queue_pair::{Phase, QueuePairState};
+use crate::queue_pair::{Phase, QueuePairState, Surroundings};
 use crate::shared_receive_queue::{
     Buffers, MultiPacket, SLOTS, SLOTS_MAX, SharedReceiveQueueState, User,
 };
@@ -25,7 +25,7 @@ impl State {
         &self,
         srq: SharedReceiveQueue,
     ) -> Result<&SharedReceiveQueueState, DeviceError> {
-        self.srqs.get(srq.0).ok_or(DeviceError::NoSuch {
+        self.around.srqs.get(srq.0).ok_or(DeviceError::NoSuch {
             what: "shared receive queue",
             index: srq.0.into(),
         })
@@ -75,7 +75,11 @@ impl State {
             what: "shared receive queues",
             limit: TABLE_CAPACITY as u64,
         };
-        self.srqs.insert(state).map(SharedReceiveQueue).ok_or(limit)
+        self.around
+            .srqs
+            .insert(state)
+            .map(SharedReceiveQueue)
+            .ok_or(limit)
     }
 
     pub(crate) fn create_queue_pair(
@@ -87,8 +91,8 @@ impl State {
                 what: "completion queue",
                 index: cq.0.into(),
             };
-            self.cqs.table.get(cq.0).ok_or(no_such)?;
-            if self.cqs.has_overrun(cq.0) {
+            self.around.cqs.table.get(cq.0).ok_or(no_such)?;
+            if self.around.cqs.has_overrun(cq.0) {
                 return Err(DeviceError::Malformed {
                     reason: "the completion queue has overrun",
                 });
@@ -105,7 +109,7 @@ impl State {
         self.qps.get_mut(handle).expect("just inserted").handle = handle;
         if let Some(srq) = options
             .shared_receive_queue
-            .and_then(|srq| self.srqs.get_mut(srq.0))
+            .and_then(|srq| self.around.srqs.get_mut(srq.0))
         {
             srq.users.push(User {
                 queue_pair: handle,
@@ -125,7 +129,7 @@ impl State {
             Phase::Error => {
                 self.with_queue_pair(qp.0, |qp, around| {
                     for request in requests {
-                        qp.complete_send(around.cqs, request, Status::WorkRequestFlushed);
+                        qp.complete_send(&mut around.cqs, request, Status::WorkRequestFlushed);
                     }
                 });
                 return Ok(());
@@ -155,7 +159,7 @@ impl State {
         requests: &[ReceiveRequest],
     ) -> Result<(), DeviceError> {
         for request in requests {
-            if local(&self.regions, request.local).is_none() {
+            if local(&self.around.regions, request.local).is_none() {
                 return Err(DeviceError::Malformed {
                     reason: "the receive buffer is not in its region",
                 });
@@ -177,7 +181,7 @@ impl State {
         if matches!(state.phase, Phase::Error) {
             self.with_queue_pair(qp.0, |qp, around| {
                 for request in requests {
-                    qp.complete_receive(around.cqs, request.wr_id, Status::WorkRequestFlushed);
+                    qp.complete_receive(&mut around.cqs, request.wr_id, Status::WorkRequestFlushed);
                 }
             });
             return Ok(());
@@ -199,7 +203,7 @@ impl State {
         requests: &[ReceiveRequest],
     ) -> Result<(), DeviceError> {
         self.shared_receive_queue(srq)?;
-        let state = self.srqs.get_mut(srq.0).expect("just looked up");
+        let state = self.around.srqs.get_mut(srq.0).expect("just looked up");
         let full = DeviceError::QueueFull {
             capacity: state.capacity as u32,
         };
@@ -256,12 +260,12 @@ impl State {
     pub(crate) fn progress_appends(&mut self, woken: &mut Vec<Waker>) {
         let mut broken = Vec::new();
         let Self {
-            srqs,
             qps,
-            zombies,
-            cqs,
+            around,
+            leaving,
             ..
         } = self;
+        let Surroundings { srqs, cqs, .. } = around;
         for (handle, srq) in srqs.iter_mut() {
             let SharedReceiveQueueState {
                 buffers: Buffers::Multi(multi),
@@ -281,9 +285,7 @@ impl State {
                 let mut claims = by_user.filter(|connection| connection.may_land());
                 claims.any(|connection| {
                     Memory::load(&*connection.area, connection.inward.intent()) == named
-                }) || zombies
-                    .iter()
-                    .any(|zombie| zombie.srq == Some(handle) && zombie.claims() == named)
+                }) || leaving.claims(handle, named)
             };
             if multi
                 .take_arrivals(users, is_claimed, (cqs, woken))

@@ -56,12 +56,13 @@ pub(crate) struct QueuePairState {
 }
 
 /// The parts of the device that the work of a queue pair needs.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) cqs: &'a mut CompletionQueues,
-    pub(crate) srqs: &'a mut Table<SharedReceiveQueueState>,
-    pub(crate) regions: &'a Table<LocalRegion>,
-    pub(crate) events: &'a mut VecDeque<ConnectionEvent>,
-    pub(crate) scratch: &'a mut Vec<u8>,
+#[derive(Default)]
+pub(crate) struct Surroundings {
+    pub(crate) cqs: CompletionQueues,
+    pub(crate) srqs: Table<SharedReceiveQueueState>,
+    pub(crate) regions: Table<LocalRegion>,
+    pub(crate) events: VecDeque<ConnectionEvent>,
+    pub(crate) scratch: Vec<u8>,
 }
 
 impl QueuePairState {
@@ -85,7 +86,7 @@ impl QueuePairState {
     }
 
     /// Makes all possible progress. Returns whether there was any.
-    pub(crate) fn progress(&mut self, around: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn progress(&mut self, around: &mut Surroundings) -> bool {
         if !self.is_connected() {
             return false;
         }
@@ -123,7 +124,7 @@ impl QueuePairState {
         let peer_delay = self
             .connection
             .as_ref()
-            .map_or(0, |connection| connection.peer_rnr_retry_delay_ns);
+            .map_or(0, |connection| connection.peer.rnr_retry_delay_ns);
         let refused = self.refused_since.map(|_| peer_delay);
         let append_refused = self
             .append_refused_since
@@ -135,7 +136,7 @@ impl QueuePairState {
     /// as flushed. `goodbye` is the message to the peer.
     pub(crate) fn fail(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut Surroundings,
         first: Status,
         cause: DisconnectCause,
         goodbye: Option<DisconnectCause>,
@@ -147,11 +148,11 @@ impl QueuePairState {
         self.phase = Phase::Error;
         let mut status = first;
         for request in self.sends.take() {
-            self.complete_send(around.cqs, &request, status);
+            self.complete_send(&mut around.cqs, &request, status);
             status = Status::WorkRequestFlushed;
         }
         for receive in std::mem::take(&mut self.receives) {
-            self.complete_receive(around.cqs, receive.wr_id, Status::WorkRequestFlushed);
+            self.complete_receive(&mut around.cqs, receive.wr_id, Status::WorkRequestFlushed);
         }
         if was_connected {
             if let (Some(connection), Some(goodbye)) = (&self.connection, goodbye) {
@@ -165,7 +166,7 @@ impl QueuePairState {
     }
 
     /// Fails because of a local error.
-    pub(crate) fn fail_here(&mut self, around: &mut Surroundings<'_>, first: Status) {
+    pub(crate) fn fail_here(&mut self, around: &mut Surroundings, first: Status) {
         let cause = DisconnectCause::QueuePairError;
         self.fail(around, first, cause, Some(cause));
     }

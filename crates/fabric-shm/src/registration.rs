@@ -84,7 +84,7 @@ impl State {
             limit: TABLE_CAPACITY as u64,
         };
         let address = local.address;
-        let index = self.regions.insert(local).ok_or(limit)?;
+        let index = self.around.regions.insert(local).ok_or(limit)?;
         self.next_address = next;
         if let Some(shared) = shared {
             self.control
@@ -127,13 +127,13 @@ impl State {
     }
 
     fn forget_region(&mut self, index: u32) {
-        self.regions.remove(index);
+        self.around.regions.remove(index);
         self.control.with_regions(|regions| regions.remove(&index));
     }
 
     pub(crate) fn region(&self, region: MemoryRegion) -> Result<&LocalRegion, DeviceError> {
         let index = region.index;
-        self.regions.get(index).ok_or(DeviceError::NoSuch {
+        self.around.regions.get(index).ok_or(DeviceError::NoSuch {
             what: "memory region",
             index: index.into(),
         })

@@ -41,7 +41,7 @@ const RUN_MAX: usize = 64;
 
 impl QueuePairState {
     /// Executes requests that can be executed, and completes finished ones. Returns whether there were any.
-    pub(crate) fn progress_sends(&mut self, around: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn progress_sends(&mut self, around: &mut Surroundings) -> bool {
         if self.sends.is_empty() || !self.is_connected() {
             return false;
         }
@@ -59,7 +59,7 @@ impl QueuePairState {
         self.complete_front(around, taken) || executed
     }
 
-    fn execute_waiting(&mut self, around: &mut Surroundings<'_>, taken: u64) {
+    fn execute_waiting(&mut self, around: &mut Surroundings, taken: u64) {
         let mut visit = Visit {
             is_inside: false,
             taken,
@@ -81,7 +81,7 @@ impl QueuePairState {
         if visit.is_inside {
             connection.announcement.leave(&*connection.area);
         }
-        if connection.reservation.is_some() {
+        if connection.reserved().is_some() {
             crate::step::step("append: left with a place");
         }
         let mut reasons = 0;
@@ -97,7 +97,7 @@ impl QueuePairState {
     }
 
     /// Completes finished requests from the front. Returns whether there were any.
-    fn complete_front(&mut self, around: &mut Surroundings<'_>, taken: u64) -> bool {
+    fn complete_front(&mut self, around: &mut Surroundings, taken: u64) -> bool {
         let mut worked = false;
         while let Some((request, progress)) = self.sends.front() {
             match progress {
@@ -135,7 +135,7 @@ impl QueuePairState {
                 }
                 Progress::Waiting => unreachable!("it was executed"),
             }
-            self.complete_send(around.cqs, request, Status::Success);
+            self.complete_send(&mut around.cqs, request, Status::Success);
             self.sends.pop_front();
             worked = true;
         }
@@ -144,7 +144,7 @@ impl QueuePairState {
 
     fn execute(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut Surroundings,
         visit: &mut Visit,
         operation: &Operation,
     ) -> Progress {
@@ -161,7 +161,7 @@ impl QueuePairState {
                 local: span,
                 remote,
             } => {
-                let Some(from) = local(around.regions, span) else {
+                let Some(from) = local(&around.regions, span) else {
                     return Progress::Failed(Status::LocalProtection);
                 };
                 if span.size == 0 {
@@ -180,7 +180,7 @@ impl QueuePairState {
                             to,
                             at,
                             u64::from(span.size),
-                            around.scratch,
+                            &mut around.scratch,
                         );
                         crate::step::step("requester: written");
                         Ok(())
@@ -197,7 +197,7 @@ impl QueuePairState {
                 local: span,
                 remote,
             } => {
-                let Some(to) = local(around.regions, span) else {
+                let Some(to) = local(&around.regions, span) else {
                     return Progress::Failed(Status::LocalProtection);
                 };
                 if span.size == 0 {
@@ -210,7 +210,7 @@ impl QueuePairState {
                         to,
                         span.offset,
                         u64::from(span.size),
-                        around.scratch,
+                        &mut around.scratch,
                     );
                 })
             }
@@ -276,13 +276,8 @@ impl QueuePairState {
         }
     }
 
-    fn send(
-        &mut self,
-        around: &mut Surroundings<'_>,
-        visit: &mut Visit,
-        span: LocalSpan,
-    ) -> Progress {
-        let Some(from) = local(around.regions, span) else {
+    fn send(&mut self, around: &mut Surroundings, visit: &mut Visit, span: LocalSpan) -> Progress {
+        let Some(from) = local(&around.regions, span) else {
             return Progress::Failed(Status::LocalProtection);
         };
         let connection = self
@@ -319,7 +314,7 @@ impl QueuePairState {
     }
 
     /// Places messages into the peer's append queue: the next to be executed, and those behind it that fit beside it.
-    fn append(&mut self, around: &mut Surroundings<'_>, visit: &mut Visit) -> Progress {
+    fn append(&mut self, around: &mut Surroundings, visit: &mut Visit) -> Progress {
         let connection = self
             .connection
             .as_mut()
@@ -327,14 +322,14 @@ impl QueuePairState {
         if !enter(connection, visit) {
             return Progress::Waiting;
         }
-        let regions = around.regions;
+        let regions = &around.regions;
         let messages = self.sends.waiting().map_while(|request| {
             let Operation::Send { local: span } = request.operation else {
                 return None;
             };
             Some((local(regions, span)?, span))
         });
-        let run = match connection.reservation {
+        let run = match connection.reserved() {
             Some(run) => run,
             None => {
                 let sizes = messages.clone().take(RUN_MAX).map(|(_, span)| span.size);
@@ -350,13 +345,14 @@ impl QueuePairState {
         };
         self.append_refused_since = None;
         // Kept if the region must be fetched first. The receiver waits for it as long as this side lives.
-        connection.reservation = Some(run);
+        connection.hold(Some(run));
         let memory = match connection.memory.appendable(run.buffer.region) {
             Resolved::At(memory, _) => memory,
             other => return not_there(connection, other),
         };
-        connection.reservation = None;
-        let Some(placed) = place_run(connection, &memory, &run, messages, around.scratch) else {
+        connection.hold(None);
+        let scratch = &mut around.scratch;
+        let Some(placed) = place_run(connection, &memory, &run, messages, scratch) else {
             return Progress::Failed(Status::RemoteOperation);
         };
         visit.has_appended = true;
@@ -430,7 +426,7 @@ fn place_run<'a>(
                 append.layout,
                 &append.memory,
                 place,
-                connection.peer_queue_pair,
+                connection.peer.handle,
                 span.size,
             );
         }
@@ -441,7 +437,7 @@ fn place_run<'a>(
         append.layout,
         &append.memory,
         run.first,
-        connection.peer_queue_pair,
+        connection.peer.handle,
         first_size,
     );
     append::finish(&*connection.area, connection.out.intent());
@@ -451,7 +447,7 @@ fn place_run<'a>(
 fn write_with_immediate(
     connection: &mut Connection,
     visit: &mut Visit,
-    around: &mut Surroundings<'_>,
+    around: &mut Surroundings,
     span: LocalSpan,
     remote: RemoteAddress,
     immediate: u32,
@@ -459,7 +455,7 @@ fn write_with_immediate(
     if connection.append.is_some() {
         return Progress::Failed(Status::RemoteInvalidRequest);
     }
-    let Some(from) = local(around.regions, span) else {
+    let Some(from) = local(&around.regions, span) else {
         return Progress::Failed(Status::LocalProtection);
     };
     let entry = Entry {
@@ -485,7 +481,7 @@ fn write_with_immediate(
                     to,
                     at,
                     u64::from(span.size),
-                    around.scratch,
+                    &mut around.scratch,
                 );
                 crate::step::step("requester: written");
                 Ok(())
@@ -525,14 +521,14 @@ fn read(
 fn atomic(
     connection: &mut Connection,
     visit: &mut Visit,
-    around: &mut Surroundings<'_>,
+    around: &mut Surroundings,
     span: Option<LocalSpan>,
     remote: RemoteAddress,
     right: Access,
     change: impl FnOnce(&MappedRegion, u64) -> u64,
 ) -> Progress {
     let to = match span {
-        Some(span) => match local(around.regions, span) {
+        Some(span) => match local(&around.regions, span) {
             Some(memory) => Some((memory, span.offset)),
             None => return Progress::Failed(Status::LocalProtection),
         },

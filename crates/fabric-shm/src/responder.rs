@@ -24,7 +24,7 @@ enum Taken {
 
 impl QueuePairState {
     /// Matches arrived messages with posted buffers. Returns whether there were any.
-    pub(crate) fn progress_receives(&mut self, around: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn progress_receives(&mut self, around: &mut Surroundings) -> bool {
         let connection = self
             .connection
             .as_mut()
@@ -69,7 +69,7 @@ impl QueuePairState {
     }
 
     /// Takes one entry into the next buffer.
-    fn take(&mut self, around: &mut Surroundings<'_>, entry: Entry) -> Taken {
+    fn take(&mut self, around: &mut Surroundings, entry: Entry) -> Taken {
         let Some(receive) = self.next_buffer(around) else {
             return Taken::Refused;
         };
@@ -80,11 +80,11 @@ impl QueuePairState {
             .expect("a connected queue pair has a connection");
         if entry.kind == EntryKind::Send {
             if entry.size > receive.local.size {
-                self.complete_receive(around.cqs, receive.wr_id, Status::LocalLength);
+                self.complete_receive(&mut around.cqs, receive.wr_id, Status::LocalLength);
                 return Taken::Failed(Verdict::Invalid);
             }
-            let Some(memory) = local(around.regions, receive.local) else {
-                self.complete_receive(around.cqs, receive.wr_id, Status::LocalProtection);
+            let Some(memory) = local(&around.regions, receive.local) else {
+                self.complete_receive(&mut around.cqs, receive.wr_id, Status::LocalProtection);
                 return Taken::LostBuffer;
             };
             let size = entry.size as usize;
@@ -117,7 +117,7 @@ impl QueuePairState {
         Taken::Yes
     }
 
-    fn next_buffer(&mut self, around: &mut Surroundings<'_>) -> Option<ReceiveRequest> {
+    fn next_buffer(&mut self, around: &mut Surroundings) -> Option<ReceiveRequest> {
         let Some(srq) = self.options.shared_receive_queue else {
             return self.receives.pop_front();
         };
@@ -135,8 +135,8 @@ impl QueuePairState {
             .as_ref()
             .expect("a connected queue pair has a connection");
         let patience = retry_time(
-            connection.peer_rnr_retry_count,
-            connection.peer_rnr_retry_delay_ns,
+            connection.peer.rnr_retry_count,
+            connection.peer.rnr_retry_delay_ns,
         );
         let now = clock::now();
         let since = *self.refused_since.get_or_insert(now);

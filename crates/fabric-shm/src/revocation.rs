@@ -1,6 +1,7 @@
 //! Revokes keys: first the key opens nothing for later requests, then every requester that had checked it earlier must have
 //! left. See [`crate::announcement`] for the argument.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -44,8 +45,64 @@ pub(crate) struct Zombie {
     word: u64,
     inside: Inside,
     /// The place of its append intent, and the queue.
-    pub(crate) intent: u64,
-    pub(crate) srq: Option<u32>,
+    intent: u64,
+    srq: Option<u32>,
+}
+
+/// Keys and connections that open nothing, and the requesters inside that have not left.
+pub(crate) struct Leaving {
+    pub(crate) zombies: Vec<Zombie>,
+    revocations: BTreeMap<Rkey, Revocation>,
+    /// Tasks that wait for requesters.
+    waiting: Vec<Waker>,
+    /// The time for which a task waits.
+    timeout_ns: Nanoseconds,
+}
+
+impl Leaving {
+    pub(crate) fn new(timeout_ns: Nanoseconds) -> Self {
+        Self {
+            zombies: Vec::new(),
+            revocations: BTreeMap::new(),
+            waiting: Vec::new(),
+            timeout_ns,
+        }
+    }
+
+    /// Whether nobody is awaited.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.revocations.is_empty() && self.zombies.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Whether a task waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether the append intent of a requester of the queue `srq` names `start`.
+    pub(crate) fn claims(&self, srq: u32, start: u64) -> bool {
+        let mut users = self.zombies.iter().filter(|zombie| zombie.srq == Some(srq));
+        users.any(|zombie| zombie.claims() == start)
+    }
+
+    /// Forgets the other end of `token`, which is gone, so none of its requests is inside.
+    pub(crate) fn release_dead(&mut self, token: Token) {
+        self.zombies.retain(|zombie| zombie.line.token != token);
+        for revocation in self.revocations.values_mut() {
+            revocation.waits.retain(|wait| wait.token != token);
+        }
+    }
+
+    /// Hangs up on requesters that have left.
+    fn end_connections(&mut self) {
+        self.zombies.retain(|zombie| {
+            let left = has_left(&*zombie.area, zombie.word, zombie.inside);
+            if left {
+                socket::end(&zombie.line.socket);
+            }
+            !left
+        });
+    }
 }
 
 impl Zombie {
@@ -65,7 +122,7 @@ impl Zombie {
     }
 
     /// The append intent.
-    pub(crate) fn claims(&self) -> u64 {
+    fn claims(&self) -> u64 {
         Memory::load(&*self.area, self.intent)
     }
 }
@@ -84,7 +141,7 @@ impl State {
             };
             return Poll::Ready(if released { Ok(()) } else { Err(unknown) });
         }
-        if !self.revocations.contains_key(&rkey) {
+        if !self.leaving.revocations.contains_key(&rkey) {
             self.revoke(rkey);
         }
         for _ in 0..SPINS {
@@ -93,8 +150,8 @@ impl State {
             }
             std::hint::spin_loop();
         }
-        let revocation = &self.revocations[&rkey];
-        if clock::now().saturating_sub(revocation.since) >= self.quiesce_timeout_ns {
+        let revocation = &self.leaving.revocations[&rkey];
+        if clock::now().saturating_sub(revocation.since) >= self.leaving.timeout_ns {
             let peer = revocation
                 .waits
                 .first()
@@ -102,7 +159,7 @@ impl State {
                 .unwrap_or_default();
             return Poll::Ready(Err(DeviceError::Unquiesced { peer }));
         }
-        self.revoking.push(context.waker().clone());
+        self.leaving.waiting.push(context.waker().clone());
         Poll::Pending
     }
 
@@ -115,7 +172,7 @@ impl State {
         if let Err(error) = self.end_for_quiet(qp) {
             return Poll::Ready(Err(error));
         }
-        let timeout = self.quiesce_timeout_ns;
+        let timeout = self.leaving.timeout_ns;
         let connection = self
             .queue_pair_mut(qp)
             .expect("just looked up")
@@ -132,7 +189,7 @@ impl State {
             }
             std::hint::spin_loop();
         }
-        self.revoking.push(context.waker().clone());
+        self.leaving.waiting.push(context.waker().clone());
         Poll::Pending
     }
 
@@ -174,7 +231,7 @@ impl State {
                 });
             }
         }
-        for zombie in &self.zombies {
+        for zombie in &self.leaving.zombies {
             if let Some(inside) = look(&*zombie.area, zombie.word) {
                 let area = zombie.area.clone();
                 let peer = zombie.line.peer.to_string();
@@ -187,7 +244,7 @@ impl State {
                 });
             }
         }
-        self.revocations.insert(
+        self.leaving.revocations.insert(
             rkey,
             Revocation {
                 since: clock::now(),
@@ -199,6 +256,7 @@ impl State {
     /// Frees the key if no requester is inside.
     fn try_release(&mut self, rkey: Rkey) -> bool {
         let revocation = self
+            .leaving
             .revocations
             .get_mut(&rkey)
             .expect("the caller revoked it");
@@ -208,7 +266,7 @@ impl State {
         if !revocation.waits.is_empty() {
             return false;
         }
-        self.revocations.remove(&rkey);
+        self.leaving.revocations.remove(&rkey);
         self.keys.release(rkey);
         true
     }
@@ -216,35 +274,21 @@ impl State {
     /// Revokes the windows of a destroyed queue pair; no task waits for them.
     pub(crate) fn revoke_windows(&mut self, qp: QueuePair) {
         for rkey in self.keys.select(|key| key.queue_pair == qp.0) {
-            if !self.revocations.contains_key(&rkey) {
+            if !self.leaving.revocations.contains_key(&rkey) {
                 self.revoke(rkey);
             }
             self.try_release(rkey);
         }
     }
 
-    /// Notes that the other end of `token` is gone, so none of its requests is inside.
-    pub(crate) fn release_dead(&mut self, token: Token) {
-        self.zombies.retain(|zombie| zombie.line.token != token);
-        for revocation in self.revocations.values_mut() {
-            revocation.waits.retain(|wait| wait.token != token);
-        }
-    }
-
     /// Ends the remains of connections and revocations that no task polls. Returns the wakers of tasks that wait for
     /// revocations.
     pub(crate) fn progress_revocations(&mut self) -> Vec<Waker> {
-        self.zombies.retain(|zombie| {
-            let left = has_left(&*zombie.area, zombie.word, zombie.inside);
-            if left {
-                socket::end(&zombie.line.socket);
-            }
-            !left
-        });
-        let keys: Vec<Rkey> = self.revocations.keys().copied().collect();
+        self.leaving.end_connections();
+        let keys: Vec<Rkey> = self.leaving.revocations.keys().copied().collect();
         for rkey in keys {
             self.try_release(rkey);
         }
-        std::mem::take(&mut self.revoking)
+        std::mem::take(&mut self.leaving.waiting)
     }
 }

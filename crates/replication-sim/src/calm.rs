@@ -61,7 +61,7 @@ impl World {
     /// The configuration's primary serves, holds its lease, stamps, and has all copies.
     fn is_healthy(&self, shard: u32) -> bool {
         let group = self.configuration.group(shard);
-        let has_lease = self.leases.contains(&(shard, group.term));
+        let has_lease = self.grants.leases.contains(&(shard, group.term));
         let leads = self.nodes[group.primary].leads(shard) == Some(group.term);
         has_lease && leads && group.in_sync.len() == NODES
     }

@@ -35,8 +35,8 @@ impl World {
     }
 
     fn begin_to_fill(&mut self, way: Way) {
-        self.last_join += 1;
-        let join = self.last_join;
+        self.grants.last_join += 1;
+        let join = self.grants.last_join;
         self.connect_anew(way.from, way.to);
         let leader = self.nodes[way.from].leader(way.shard).expect("it leads");
         // A joiner that is awaited and not yet named also begins again.
@@ -80,7 +80,7 @@ impl World {
         }
         let joining = &mut self.nodes[way.to];
         joining.memory.forget_some(way.shard, &mut self.random);
-        self.arriving.remove(&(way.to, way.shard));
+        self.transit.arriving.remove(&(way.to, way.shard));
         let held = joining.held(way.shard);
         held.join = join;
         held.lineage = lineage.clone();

@@ -35,14 +35,16 @@ impl World {
             .is_ok()
         {
             let cells = cells.into();
-            self.arriving.insert((node, shard), Arriving { way, cells });
+            self.transit
+                .arriving
+                .insert((node, shard), Arriving { way, cells });
         }
     }
 
     /// Lets more of a letter land, or loses the rest of the letter. A copy that has everything makes it durable and
     /// confirms.
     pub(crate) fn arrive(&mut self) {
-        let receivers: Vec<_> = self.arriving.keys().copied().collect();
+        let receivers: Vec<_> = self.transit.arriving.keys().copied().collect();
         if receivers.is_empty() {
             return;
         }
@@ -50,7 +52,11 @@ impl World {
         if !self.nodes[node].runs() {
             return;
         }
-        let mut arriving = self.arriving.remove(&(node, shard)).expect("it arrives");
+        let mut arriving = self
+            .transit
+            .arriving
+            .remove(&(node, shard))
+            .expect("it arrives");
         if self.chance(10 * self.faults.mail_lost) {
             return self.outcome.befell("partition");
         }
@@ -60,7 +66,7 @@ impl World {
             self.nodes[node].memory.land(cell);
         }
         if !self.keep_history(arriving.way) && !arriving.cells.is_empty() {
-            self.arriving.insert((node, shard), arriving);
+            self.transit.arriving.insert((node, shard), arriving);
         }
     }
 
@@ -88,7 +94,8 @@ impl World {
 
     /// Loses the rest of all letters from `node` and to it.
     pub(crate) fn letters_end(&mut self, node: usize) {
-        self.arriving
+        self.transit
+            .arriving
             .retain(|_, arriving| arriving.way.from != node && arriving.way.to != node);
     }
 }

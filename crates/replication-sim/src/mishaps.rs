@@ -59,8 +59,8 @@ impl World {
         for _ in 0..memory.power_fails(self.faults.torn, &mut self.random) {
             self.outcome.befell("torn_write");
         }
-        self.wires.process_ends(node);
-        self.mail.retain(|mail| mail.way.from != node);
+        self.transit.wires.process_ends(node);
+        self.transit.mail.retain(|mail| mail.way.from != node);
         self.letters_end(node);
         if self.chance(10 * self.faults.lost) {
             let shard = any(&mut self.random, SHARDS as usize) as u32;
@@ -72,7 +72,7 @@ impl World {
         self.outcome.befell("process_killed");
         self.show(format!("the process of n{node} dies"));
         self.nodes[node].dies();
-        self.wires.process_ends(node);
+        self.transit.wires.process_ends(node);
         self.letters_end(node);
     }
 

@@ -124,7 +124,7 @@ impl World {
     }
 
     pub(crate) fn settle(&mut self, node: usize, shard: u32) {
-        let leases = &self.leases;
+        let leases = &self.grants.leases;
         let Some(leader) = self.nodes[node].leader(shard) else {
             return;
         };

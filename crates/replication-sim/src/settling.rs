@@ -40,15 +40,15 @@ pub struct Way {
 
 impl World {
     pub(crate) fn post(&mut self, way: Way, letter: Letter) {
-        self.mail.push(Mail { way, letter });
+        self.transit.mail.push(Mail { way, letter });
     }
 
     pub(crate) fn read_mail(&mut self) {
-        if self.mail.is_empty() {
+        if self.transit.mail.is_empty() {
             return;
         }
-        let nth = any(&mut self.random, self.mail.len());
-        let Mail { way, letter } = self.mail.swap_remove(nth);
+        let nth = any(&mut self.random, self.transit.mail.len());
+        let Mail { way, letter } = self.transit.mail.swap_remove(nth);
         if self.chance(10 * self.faults.mail_lost) {
             return self.outcome.befell("partition");
         }
@@ -123,7 +123,7 @@ impl World {
             Step::Quiesce(peers) => self.fence(node, shard, term, peers),
             Step::AwaitLeases => {
                 let earlier = |&(of, lease): &(u32, Term)| of == shard && lease < term;
-                if !self.leases.iter().any(earlier) {
+                if !self.grants.leases.iter().any(earlier) {
                     takeover.leases_over();
                 }
             }
@@ -195,7 +195,7 @@ impl World {
             let of_heir = mail.way.from == node && mail.way.shard == shard;
             of_heir && matches!(mail.letter, Letter::History(..))
         };
-        self.mail.retain(|mail| !is_history(mail));
+        self.transit.mail.retain(|mail| !is_history(mail));
         for to in copies.into_iter().map(|copy| number(&copy)) {
             let cells = entries.iter().map(|entry| self.cell_for(node, to, entry));
             let letter = Letter::History(lineage.clone(), cells.collect());
@@ -284,7 +284,7 @@ impl World {
         };
         if leader.primary.term() == term && !leader.has_been_granted {
             leader.has_been_granted = true;
-            self.leases.push((shard, term));
+            self.grants.leases.push((shard, term));
         }
     }
 
@@ -298,7 +298,8 @@ impl World {
             .iter()
             .map(|group| group.term)
             .collect();
-        self.leases
+        self.grants
+            .leases
             .retain(|&(shard, term)| match term == present[shard as usize] {
                 true => !rare,
                 false => !ends,

@@ -76,7 +76,7 @@ impl Wires {
 impl World {
     /// A wire that carries something.
     fn any_wire(&mut self) -> Option<u64> {
-        let wires = self.wires.wires.iter();
+        let wires = self.transit.wires.wires.iter();
         let used = wires.filter(|(_, wire)| !wire.on_the_way.is_empty() || !wire.landed.is_empty());
         let used: Vec<_> = used.map(|(&number, _)| number).collect();
         (!used.is_empty()).then(|| used[any(&mut self.random, used.len())])
@@ -84,10 +84,10 @@ impl World {
 
     /// Ends some connection. The sender does not know what has landed.
     pub(crate) fn connection_ends(&mut self) {
-        let links: Vec<_> = self.wires.links.values().copied().collect();
+        let links: Vec<_> = self.transit.wires.links.values().copied().collect();
         if !links.is_empty() {
             let link = links[any(&mut self.random, links.len())];
-            self.wires.end(link);
+            self.transit.wires.end(link);
             self.outcome.befell("nic_reset");
         }
     }
@@ -98,7 +98,7 @@ impl World {
         if to == node || !self.nodes[node].leads_something() {
             return;
         }
-        match self.wires.link(node, to) {
+        match self.transit.wires.link(node, to) {
             None => self.connect(node, to),
             Some(connection) => {
                 for shard in 0..SHARDS {
@@ -110,8 +110,8 @@ impl World {
 
     /// Ends the connection, so that later sends take a later one.
     pub(crate) fn connect_anew(&mut self, from: usize, to: usize) {
-        if let Some(connection) = self.wires.link(from, to) {
-            self.wires.end(connection.0);
+        if let Some(connection) = self.transit.wires.link(from, to) {
+            self.transit.wires.end(connection.0);
         }
     }
 
@@ -121,7 +121,7 @@ impl World {
         if !self.nodes[to].runs() || self.nodes[to].epoch != epoch {
             return;
         }
-        self.wires.open(epoch, node, to);
+        self.transit.wires.open(epoch, node, to);
     }
 
     fn append(&mut self, node: usize, to: usize, shard: u32, connection: Connection) {
@@ -139,7 +139,7 @@ impl World {
                 report: Report::of(connection, entry),
             })
             .collect();
-        let wire = self.wires.wires.get_mut(&connection.0);
+        let wire = self.transit.wires.wires.get_mut(&connection.0);
         wire.expect("a link is a wire").on_the_way.extend(sent);
     }
 
@@ -162,7 +162,12 @@ impl World {
         let Some(number) = self.any_wire() else {
             return;
         };
-        let wire = self.wires.wires.get_mut(&number).expect("it is there");
+        let wire = self
+            .transit
+            .wires
+            .wires
+            .get_mut(&number)
+            .expect("it is there");
         if self.nodes[wire.from].is_inside() {
             return;
         }
@@ -182,8 +187,18 @@ impl World {
         let Some(number) = self.any_wire() else {
             return;
         };
-        let wire = self.wires.wires.get_mut(&number).expect("it is there");
-        let reports = self.wires.reports.entry((wire.from, wire.to)).or_default();
+        let wire = self
+            .transit
+            .wires
+            .wires
+            .get_mut(&number)
+            .expect("it is there");
+        let reports = self
+            .transit
+            .wires
+            .reports
+            .entry((wire.from, wire.to))
+            .or_default();
         for (place, sent) in wire.landed.drain(..) {
             self.nodes[wire.to].memory.persist(place);
             reports.push_back((sent.shard, sent.report));
@@ -192,14 +207,19 @@ impl World {
 
     pub(crate) fn hear_reports(&mut self, node: usize) {
         for to in 0..NODES {
-            let reports = self.wires.reports.remove(&(node, to)).unwrap_or_default();
+            let reports = self
+                .transit
+                .wires
+                .reports
+                .remove(&(node, to))
+                .unwrap_or_default();
             for (shard, report) in reports {
                 let Some(leader) = self.nodes[node].leader(shard) else {
                     continue;
                 };
                 let heard = leader.primary.persisted(&name(to), report);
-                if heard.is_err() && self.wires.link(node, to) == Some(report.connection) {
-                    self.wires.end(report.connection.0);
+                if heard.is_err() && self.transit.wires.link(node, to) == Some(report.connection) {
+                    self.transit.wires.end(report.connection.0);
                 }
             }
         }
@@ -208,19 +228,24 @@ impl World {
     /// Ends all connections from `peer` that are older than `term`.
     pub(crate) fn quiesce(&mut self, node: usize, peer: usize, term: Term) -> Fence {
         let is_inside = self.nodes[peer].is_inside();
-        let wires = self.wires.wires.iter();
+        let wires = self.transit.wires.wires.iter();
         let old =
             wires.filter(|(_, wire)| (wire.from, wire.to) == (peer, node) && wire.epoch < term);
         let old: Vec<_> = old.map(|(&number, _)| number).collect();
         let mut fence = Fence::Quiesced;
         for number in old {
-            let wire = self.wires.wires.get_mut(&number).expect("it was seen");
+            let wire = self
+                .transit
+                .wires
+                .wires
+                .get_mut(&number)
+                .expect("it was seen");
             if is_inside && !wire.on_the_way.is_empty() {
                 wire.on_the_way.truncate(1);
-                self.wires.links.retain(|_, link| *link != number);
+                self.transit.wires.links.retain(|_, link| *link != number);
                 fence = Fence::Unquiesced;
             } else {
-                self.wires.end(number);
+                self.transit.wires.end(number);
             }
         }
         fence

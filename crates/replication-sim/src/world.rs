@@ -30,20 +30,32 @@ pub struct World {
     pub(crate) faults: Faults,
     pub(crate) configuration: Configuration,
     pub(crate) nodes: Vec<Node>,
-    pub(crate) wires: Wires,
-    pub(crate) mail: Vec<Mail>,
-    /// Letters that still have entries to bring, by receiver and shard.
-    pub(crate) arriving: BTreeMap<(usize, u32), Arriving>,
-    /// Shards and terms whose primary holds a lease.
-    pub(crate) leases: Vec<(u32, Term)>,
+    pub(crate) transit: Transit,
+    pub(crate) grants: Grants,
     pub(crate) clients: Clients,
     pub(crate) oracle: Oracle,
-    pub(crate) last_join: u64,
     /// Shards and nodes whose device has lost an entry: such a copy must be filled again.
     pub(crate) lossy: BTreeSet<(u32, usize)>,
     /// Whether faults have ended.
     pub(crate) is_calm: bool,
     pub(crate) outcome: Outcome,
+}
+
+/// Everything on its way between nodes.
+#[derive(Default)]
+pub(crate) struct Transit {
+    pub wires: Wires,
+    pub mail: Vec<Mail>,
+    /// Letters that still have entries to bring, by receiver and shard.
+    pub arriving: BTreeMap<(usize, u32), Arriving>,
+}
+
+/// Everything that was granted.
+#[derive(Default)]
+pub(crate) struct Grants {
+    /// Shards and terms whose primary holds a lease.
+    pub leases: Vec<(u32, Term)>,
+    pub last_join: u64,
 }
 
 /// The name of a node.
@@ -64,13 +76,10 @@ impl World {
             faults: setup.faults,
             configuration: Configuration::first(),
             nodes: (0..NODES).map(Node::new).collect(),
-            wires: Wires::default(),
-            mail: Vec::new(),
-            arriving: BTreeMap::new(),
-            leases: Vec::new(),
+            transit: Transit::default(),
+            grants: Grants::default(),
             clients: Clients::new(setup.clients),
             oracle: Oracle::default(),
-            last_join: 0,
             lossy: BTreeSet::new(),
             is_calm: false,
             outcome: Outcome::default(),

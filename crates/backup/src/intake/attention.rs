@@ -37,7 +37,7 @@ impl Intake {
         let has_news = !self.outbox.found.is_empty() || !self.outbox.ended.is_empty();
         Ok(match has_news {
             true => Poll::Ready(()),
-            false => self.listener.poll_activity(context),
+            false => self.arrivals.listener.poll_activity(context),
         })
     }
 

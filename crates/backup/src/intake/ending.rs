@@ -70,7 +70,7 @@ impl Intake {
         };
         let accepted = accept(&self.port, request, |making| {
             let qp = making.queue_pair(queues)?;
-            self.inbox.claim(qp);
+            self.arrivals.inbox.claim(qp);
             let memory = making.allocate(NOTICE_SIZE as u64)?;
             Ok((welcome.say(), memory))
         });

@@ -66,8 +66,7 @@ pub struct Ended {
 /// Takes the appends of other nodes, for a store that calls it in a loop.
 pub struct Intake {
     port: Rc<Port>,
-    inbox: Rc<Inbox>,
-    listener: Listener,
+    arrivals: Arrivals,
     gate: Gate,
     sessions: BTreeMap<u64, Session>,
     streams: Streams,
@@ -79,6 +78,12 @@ pub struct Intake {
     outbox: Outbox,
     searching: Searching,
     failed: bool,
+}
+
+/// The reports of the device.
+struct Arrivals {
+    inbox: Rc<Inbox>,
+    listener: Listener,
 }
 
 /// The search for entries.

@@ -19,11 +19,11 @@ impl Intake {
     /// Takes arrivals, which only a device without packing reports, events of sessions, and buffers that have come
     /// back.
     pub(super) fn take_arrivals(&mut self) {
-        while let Some(arrival) = self.inbox.take_received() {
+        while let Some(arrival) = self.arrivals.inbox.take_received() {
             self.note_arrival(&arrival);
             self.searching.awaited = Some(self.space.buffers().begin_search());
         }
-        while let Some(event) = self.inbox.take_event() {
+        while let Some(event) = self.arrivals.inbox.take_event() {
             self.note_event(&event);
         }
         for number in self.room.take_consumed() {

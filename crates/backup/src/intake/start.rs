@@ -21,7 +21,7 @@ use super::room::Room;
 use super::session::{Session, Stage};
 use super::space::Space;
 use super::streams::Streams;
-use super::{Intake, Outbox, Searching};
+use super::{Arrivals, Intake, Outbox, Searching};
 use crate::entries::Entries;
 use crate::ledger::SharedLedger;
 
@@ -156,8 +156,10 @@ impl Intake {
         let inbox = Rc::new(Inbox::new(port));
         Ok(Self {
             port: port.clone(),
-            listener: Listener::new(&inbox),
-            inbox,
+            arrivals: Arrivals {
+                listener: Listener::new(&inbox),
+                inbox,
+            },
             gate: Gate::new(options.nonce),
             sessions: Default::default(),
             streams: Streams::default(),

@@ -13,7 +13,7 @@ use super::ears::{Ears, NOTICES, Trouble};
 use super::pieces::Pieces;
 use super::sent::Sent;
 
-use super::{BackupLink, Limits};
+use super::{BackupLink, Limits, Source};
 use crate::hello::{Hello, Unheard, Welcome};
 
 /// Options of a link.
@@ -148,8 +148,10 @@ impl BackupLink {
             key: AppendKey::new(welcome.key, options.hello.nonce),
             appender,
             ears,
-            staging: Staging::new(options.staging_size),
-            memory,
+            source: Source {
+                memory,
+                staging: Staging::new(options.staging_size),
+            },
             sent,
             begun: None,
             limits: Limits {

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{LocalSpan, MemoryRegion, Runtime};
+use stonecast_fabric::{Device, LocalSpan, MemoryRegion, Runtime};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::{AppendFailure, Appender, NotAppended};
 use stonecast_replication::{AppendKey, Entry, HEADER_SIZE, Kind};
@@ -42,8 +42,7 @@ pub struct BackupLink {
     key: AppendKey,
     appender: Appender,
     ears: Ears,
-    staging: Staging,
-    memory: MemoryRegion,
+    source: Source,
     sent: Sent,
     /// The entry whose first bytes are appended, and the number of these bytes.
     begun: Option<(Posted, u32)>,
@@ -52,6 +51,38 @@ pub struct BackupLink {
     listener: Listener,
     /// The next report, or the end, if a poll has found it.
     heard: Option<Result<Report, LinkEnded>>,
+}
+
+/// The memory that messages are sent from.
+struct Source {
+    memory: MemoryRegion,
+    staging: Staging,
+}
+
+impl Source {
+    /// Copies a message into the next free place; `None`: there is no room. The place is free until [`Source::keep`].
+    fn place(&self, device: &dyn Device, bytes: &[u8]) -> Option<LocalSpan> {
+        let size = bytes.len() as u64;
+        let offset = self.staging.room(size)?;
+        let memory = device.memory(self.memory);
+        memory.write(offset, bytes);
+        // The next entry mostly goes behind this one.
+        memory.prefetch(offset + size, size);
+        Some(LocalSpan {
+            region: self.memory,
+            offset,
+            size: size as u32,
+        })
+    }
+
+    /// Keeps the bytes of a place until [`Source::free_oldest`].
+    fn keep(&mut self, place: LocalSpan) {
+        self.staging.push(place.offset, place.size.into());
+    }
+
+    fn free_oldest(&mut self) {
+        self.staging.pop();
+    }
 }
 
 struct Limits {
@@ -137,28 +168,24 @@ impl BackupLink {
     }
 
     fn append_message(&mut self, posted: Posted, bytes: &[u8]) -> Result<(), NotSent> {
-        let size = bytes.len() as u64;
-        let (cost, left) = (self.appender.cost(size as u32), self.appender.credits());
+        let (cost, left) = (
+            self.appender.cost(bytes.len() as u32),
+            self.appender.credits(),
+        );
         if cost > left {
             return Err(NotSent::NoCredit { cost, left });
         }
         let entries = self.sent.len();
-        let room = self.staging.room(size);
-        let Some(offset) = room.filter(|_| entries < self.limits.entries_max) else {
+        if entries >= self.limits.entries_max {
             return Err(NotSent::Full { entries });
-        };
-        let memory = self.endpoint.port().device().memory(self.memory);
-        memory.write(offset, bytes);
-        // The next entry mostly goes behind this one.
-        memory.prefetch(offset + size, size);
-        let local = LocalSpan {
-            region: self.memory,
-            offset,
-            size: size as u32,
+        }
+        let device = self.endpoint.port().device();
+        let Some(local) = self.source.place(&**device, bytes) else {
+            return Err(NotSent::Full { entries });
         };
         // The credits suffice, so the end of the connection is the one reason left.
         self.appender.append(local).map_err(|_| NotSent::Ended)?;
-        self.staging.push(offset, size);
+        self.source.keep(local);
         self.sent.push(posted);
         Ok(())
     }
@@ -320,7 +347,7 @@ impl BackupLink {
                 kind,
                 is_whole,
             } = self.sent.pop();
-            self.staging.pop();
+            self.source.free_oldest();
             // An entry of a stream that was given up gets no report: the entry passes so that entries behind it need not wait.
             if is_whole && !self.sent.is_closed(stream) {
                 return Poll::Ready(Ok(Report {

@@ -144,17 +144,17 @@ impl Backing for SimBacking {
         let fresh = self.module.blob(Blob::HeaderFirst).is_none()
             && self.module.blob(Blob::HeaderSecond).is_none();
         // A pool that was growing may have left a longer log, of which nothing was ever prepared.
-        let is_longer = self.module.log_size.get() > options.capacity
+        let is_longer = self.module.log.size.get() > options.capacity
             && self.module.is_unprepared_from(options.capacity);
         if fresh || is_longer {
-            self.module.log_size.set(options.capacity);
+            self.module.log.size.set(options.capacity);
         }
-        if self.module.log_size.get() != options.capacity {
+        if self.module.log.size.get() != options.capacity {
             return Err(stonecast_base::Corruption {
                 what: "length of the log".into(),
                 file: self.name().into(),
                 offset: 0,
-                found: self.module.log_size.get().to_string(),
+                found: self.module.log.size.get().to_string(),
                 expected: options.capacity.to_string(),
             }
             .into());
@@ -174,13 +174,13 @@ impl Backing for SimBacking {
     fn grow_log(&self, _: u64, to: u64) -> Result<(), MediaError> {
         self.count_store()?;
         self.module.time.charge(self.module.profile.file_sync_ns);
-        self.module.log_size.set(to);
+        self.module.log.size.set(to);
         Ok(())
     }
 
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
         assert!(
-            span.fits(self.module.log_size.get()),
+            span.fits(self.module.log.size.get()),
             "{span:?} is not in the log"
         );
         match self.module.prepare(span) {

@@ -17,6 +17,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, Nanoseconds, Span};
@@ -45,19 +46,78 @@ pub struct Module {
     pub(crate) platform: DeclaredPlatform,
     content: RefCell<Content>,
     blobs: RefCell<BTreeMap<Blob, Rc<[u8]>>>,
-    /// Allocated spans of the log by their offset, and the time at which each allocation is done.
-    prepared: RefCell<BTreeMap<u64, (u64, Nanoseconds)>>,
-    pub(crate) log_size: Cell<u64>,
+    pub(crate) log: LogFile,
     power_cycle: Cell<u128>,
+    faults: Rc<FaultState>,
+    poison: Poison,
+    watched: Watched,
+}
+
+/// The log as a file that grows, and whose syncs fail.
+pub(crate) struct LogFile {
+    pub(crate) size: Cell<u64>,
+    /// Allocated spans by their offset, and the time at which each allocation is done.
+    prepared: RefCell<BTreeMap<u64, (u64, Nanoseconds)>>,
     /// Bytes that may be allocated.
     room: Cell<u64>,
     sync_fails: Cell<bool>,
-    faults: Rc<FaultState>,
-    /// Lines that cannot be read.
-    poisoned: RefCell<BTreeSet<u64>>,
-    any_poisoned: Cell<bool>,
+}
+
+impl LogFile {
+    fn new(size: u64, prepared: BTreeMap<u64, (u64, Nanoseconds)>) -> Self {
+        Self {
+            size: Cell::new(size),
+            prepared: RefCell::new(prepared),
+            room: Cell::new(u64::MAX),
+            sync_fails: Cell::new(false),
+        }
+    }
+}
+
+/// Lines that cannot be read. Most modules have none, and their reads look at one cell.
+struct Poison {
+    lines: RefCell<BTreeSet<u64>>,
+    is_any: Cell<bool>,
+}
+
+impl Poison {
+    fn new(lines: BTreeSet<u64>) -> Self {
+        Self {
+            is_any: Cell::new(!lines.is_empty()),
+            lines: RefCell::new(lines),
+        }
+    }
+
+    fn replace(&self, lines: BTreeSet<u64>) {
+        self.is_any.set(!lines.is_empty());
+        *self.lines.borrow_mut() = lines;
+    }
+
+    fn add(&self, lines: Range<u64>) {
+        self.lines.borrow_mut().extend(lines);
+        self.is_any.set(true);
+    }
+
+    #[inline]
+    fn meets(&self, span: Span) -> bool {
+        self.is_any.get() && {
+            let lines = numbers(span);
+            self.lines.borrow().range(lines).next().is_some()
+        }
+    }
+}
+
+/// The notes of reads, if there are any: most modules are not watched, and their reads look at one cell.
+#[derive(Default)]
+struct Watched {
     watch: RefCell<Option<Watch>>,
-    is_watched: Cell<bool>,
+    is_any: Cell<bool>,
+}
+
+/// The numbers of the lines that `span` touches.
+fn numbers(span: Span) -> Range<u64> {
+    let lines = span.widen(LINE_SIZE as u64);
+    lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64
 }
 
 struct Content {
@@ -120,30 +180,25 @@ impl Module {
                 evictions: Evictions::default(),
             }),
             blobs: RefCell::new(blobs),
-            prepared: RefCell::new(prepared),
-            log_size: Cell::new(log_size),
+            log: LogFile::new(log_size, prepared),
             power_cycle: Cell::new(power_cycle),
-            room: Cell::new(u64::MAX),
-            sync_fails: Cell::new(false),
             faults,
-            any_poisoned: Cell::new(!poisoned.is_empty()),
-            poisoned: RefCell::new(poisoned),
-            watch: RefCell::default(),
-            is_watched: Cell::new(false),
+            poison: Poison::new(poisoned),
+            watched: Watched::default(),
         }
     }
 
     /// Starts noting in `order` the reads of units of `wreck`, of which this module holds a survivor. Unit 0 is noted as
     /// `first`, and so on: several modules can be watched in one order.
     pub fn watch(&self, wreck: &Wreck, first: u32, order: &ReadOrder) {
-        *self.watch.borrow_mut() = Some(Watch::new(wreck, first, order.clone()));
-        self.is_watched.set(true);
+        *self.watched.watch.borrow_mut() = Some(Watch::new(wreck, first, order.clone()));
+        self.watched.is_any.set(true);
     }
 
     #[inline]
     fn note_read(&self, offset: u64, size: u64) {
-        if self.is_watched.get()
-            && let Some(watch) = &mut *self.watch.borrow_mut()
+        if self.watched.is_any.get()
+            && let Some(watch) = &mut *self.watched.watch.borrow_mut()
         {
             watch.read(offset, size);
         }
@@ -170,7 +225,7 @@ impl Module {
 
     /// Lets no more than `bytes` be allocated.
     pub fn limit_space(&self, bytes: u64) {
-        self.room.set(bytes);
+        self.log.room.set(bytes);
     }
 
     /// Starts remembering the content of lines before their writes, for [`Survivor::lose_queue`] and others.
@@ -180,17 +235,12 @@ impl Module {
 
     /// Makes the lines that hold `size` bytes at `offset` unreadable.
     pub fn poison(&self, offset: u64, size: u64) {
-        let lines = Span::new(offset, size).widen(LINE_SIZE as u64);
-        let numbers =
-            lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64;
-        self.poisoned.borrow_mut().extend(numbers);
-        self.any_poisoned.set(true);
+        self.poison.add(numbers(Span::new(offset, size)));
     }
 
     /// Makes every line readable again.
     pub fn cure(&self) {
-        self.poisoned.borrow_mut().clear();
-        self.any_poisoned.set(false);
+        self.poison.replace(BTreeSet::new());
     }
 
     /// The written parts of the log.
@@ -219,21 +269,16 @@ impl Module {
     /// Whether a read of `size` bytes at `offset` meets a line that cannot be read.
     #[inline]
     pub(crate) fn meets_poison(&self, offset: u64, size: u64) -> bool {
-        self.any_poisoned.get() && {
-            let lines = Span::new(offset, size).widen(LINE_SIZE as u64);
-            let first = lines.offset / LINE_SIZE as u64;
-            let last = (lines.offset + lines.size) / LINE_SIZE as u64;
-            self.poisoned.borrow().range(first..last).next().is_some()
-        }
+        self.poison.meets(Span::new(offset, size))
     }
 
     /// Lets the next sync of the file fail, like a device that reports an error.
     pub fn fail_next_sync(&self) {
-        self.sync_fails.set(true);
+        self.log.sync_fails.set(true);
     }
 
     pub(crate) fn take_sync_failure(&self) -> bool {
-        self.sync_fails.take()
+        self.log.sync_fails.take()
     }
 
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) {
@@ -420,15 +465,14 @@ impl Module {
             poisoned,
             ..
         } = survivor;
-        self.any_poisoned.set(!poisoned.is_empty());
-        *self.poisoned.borrow_mut() = poisoned;
+        self.poison.replace(poisoned);
         let content = &mut *self.content.borrow_mut();
         content.visible = image.clone();
         content.durable = image;
         content.lines = Lines::new(self.time.stores().clone());
         *self.blobs.borrow_mut() = blobs;
-        *self.prepared.borrow_mut() = prepared;
-        self.log_size.set(log_size);
+        *self.log.prepared.borrow_mut() = prepared;
+        self.log.size.set(log_size);
         self.power_cycle.set(power_cycle);
     }
 
@@ -437,10 +481,10 @@ impl Module {
         Survivor {
             image: Image::default(),
             blobs: self.blobs.borrow().clone(),
-            prepared: self.prepared.borrow().clone(),
-            log_size: self.log_size.get(),
+            prepared: self.log.prepared.borrow().clone(),
+            log_size: self.log.size.get(),
             power_cycle: self.power_cycle.get() + 1,
-            poisoned: self.poisoned.borrow().clone(),
+            poisoned: self.poison.lines.borrow().clone(),
             recent: self.content.borrow().recent.clone().unwrap_or_default(),
         }
     }
@@ -459,14 +503,14 @@ impl Module {
 
     /// The time at which an allocation of `span` that begins at this moment is done; `None` if there is no room.
     pub(crate) fn prepare(&self, span: Span) -> Option<Nanoseconds> {
-        let mut prepared = self.prepared.borrow_mut();
+        let mut prepared = self.log.prepared.borrow_mut();
         if let Some(&(size, done)) = prepared.get(&span.offset)
             && size >= span.size
         {
             return Some(done);
         }
         let used: u64 = prepared.values().map(|(size, _)| size).sum();
-        if used + span.size > self.room.get() {
+        if used + span.size > self.log.room.get() {
             self.faults.hit(Fault::AllocationFailure);
             return None;
         }
@@ -478,13 +522,13 @@ impl Module {
 
     /// Whether no byte of the log from `offset` on was ever prepared.
     pub(crate) fn is_unprepared_from(&self, offset: u64) -> bool {
-        let prepared = self.prepared.borrow();
+        let prepared = self.log.prepared.borrow();
         prepared.iter().all(|(&at, (size, _))| at + size <= offset)
     }
 
     /// The written spans of the log.
     pub(crate) fn occupied(&self) -> Vec<Span> {
-        if let Some(watch) = &mut *self.watch.borrow_mut() {
+        if let Some(watch) = &mut *self.watched.watch.borrow_mut() {
             watch.ask_for_pages();
         }
         let page = crate::image::PAGE_SIZE as u64;

@@ -76,10 +76,7 @@ struct State {
     staging: Staging,
     /// Records that found no room in the staging memory, oldest first.
     queue: VecDeque<Append>,
-    /// Requests that each record that is gathered or under way has added.
-    pieces: VecDeque<usize>,
-    pieces_in_all: usize,
-    gathered: usize,
+    requests: Requests,
     /// Log sequence number of the first record.
     first: u64,
     /// Records of this tenure that were told as durable.
@@ -91,6 +88,35 @@ struct State {
     told: Told,
     is_over: bool,
     listener: Listener,
+}
+
+/// The requests for records that are gathered or under way.
+#[derive(Default)]
+struct Requests {
+    /// The number of requests that each record has added, oldest record first.
+    of_each: VecDeque<usize>,
+    in_all: usize,
+    /// Records that are not sent.
+    gathered: usize,
+}
+
+impl Requests {
+    fn gather(&mut self, count: usize) {
+        self.of_each.push_back(count);
+        self.in_all += count;
+        self.gathered += 1;
+    }
+
+    /// Notes that everything gathered is sent.
+    fn note_sent(&mut self) {
+        self.gathered = 0;
+    }
+
+    /// Forgets the requests of the oldest record, which is persisted.
+    fn conclude(&mut self) {
+        let count = self.of_each.pop_front();
+        self.in_all -= count.expect("the record was gathered");
+    }
 }
 
 /// Tasks that wait for the same records.
@@ -143,9 +169,7 @@ impl Appends {
             appender: LentAppender::new(route, &back_end.agreement),
             staging: Staging::new(STAGING_SIZE - WORD_SIZE),
             queue: VecDeque::new(),
-            pieces: VecDeque::new(),
-            pieces_in_all: 0,
-            gathered: 0,
+            requests: Requests::default(),
             first: grant.start.chain.lsn,
             durable: 0,
             taken: 0,
@@ -199,7 +223,7 @@ impl Appends {
             let Some(offset) = state.staging.room(size) else {
                 break;
             };
-            if state.pieces_in_all + count > PIECES_MAX {
+            if state.requests.in_all + count > PIECES_MAX {
                 break;
             }
             self.back_end
@@ -230,12 +254,10 @@ impl Appends {
             state.appender.append(&pieces)?;
             let requests = state.appender.gathered_requests() - before;
             state.staging.push(offset, size);
-            state.pieces.push_back(requests);
-            state.pieces_in_all += requests;
-            state.gathered += 1;
+            state.requests.gather(requests);
             state.queue.pop_front();
         }
-        if state.gathered >= GATHERED_MAX && self.is_one_sided(state) {
+        if state.requests.gathered >= GATHERED_MAX && self.is_one_sided(state) {
             self.flush(state)?;
         }
         Ok(())
@@ -250,7 +272,7 @@ impl Appends {
     /// Sends the gathered records, without the back-end.
     fn flush(&self, state: &mut State) -> Result<(), NotAppended> {
         match state.appender.flush() {
-            Ok(()) => state.gathered = 0,
+            Ok(()) => state.requests.note_sent(),
             // The queue has room again when a batch has ended.
             Err(NotAppended::Refused(DeviceError::QueueFull { .. })) => {}
             Err(error) => return Err(error),
@@ -279,7 +301,7 @@ impl Appends {
         };
         match sent {
             Ok(()) => {
-                state.gathered = 0;
+                state.requests.note_sent();
                 state.notice = Some((last, reply));
             }
             Err(error) => {
@@ -397,8 +419,7 @@ impl Appends {
                 Poll::Pending => return Ok(moved),
                 Poll::Ready(Ok((number, persisted))) => {
                     state.staging.pop();
-                    let pieces = state.pieces.pop_front().expect("a record has pieces");
-                    state.pieces_in_all -= pieces;
+                    state.requests.conclude();
                     moved = true;
                     self.conclude(state, number, &persisted);
                 }
