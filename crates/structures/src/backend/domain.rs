@@ -73,13 +73,40 @@ pub struct Taken {
     pub applied: u64,
 }
 
+/// The content of a log behind the records that were taken.
+pub(crate) enum Gathered {
+    /// No new records.
+    Nothing(Findings),
+    /// New records, which are not known to be durable.
+    Records(Records),
+}
+
 /// Records that were found in a log and are not known to be durable.
-pub(crate) struct Gathered {
+pub(crate) struct Records {
     /// The places that have to be durable first.
     pub spans: Vec<Span>,
     changes: Vec<Change>,
+    findings: Findings,
+}
+
+/// The end of the records of a log, and the fault of the record there, if it has one.
+pub(crate) struct Findings {
     end: Mark,
     refused: Option<DomainError>,
+}
+
+impl Findings {
+    /// The effect of taking the records, once they are settled.
+    ///
+    /// # Errors
+    /// [`DomainError::Refused`] as [`Domain::take`].
+    pub fn taken(self) -> Result<Taken, DomainError> {
+        self.refused.map_or(Ok(()), Err)?;
+        Ok(Taken {
+            durable: self.end.chain.lsn,
+            applied: self.end.chain.covered,
+        })
+    }
 }
 
 /// A lock domain: one or several structures with one writer.
@@ -348,12 +375,13 @@ impl Domain {
     /// [`DomainError::Over`] once the tenure word was raised; [`DomainError::Refused`] if a transaction names memory that is not the domain's: the records
     /// before it were taken, and the tenure has to end. [`DomainError::Persist`]. A crash leaves any part of the applied words.
     pub async fn take(&mut self) -> Result<Taken, DomainError> {
-        let gathered = self.gather()?;
-        let persisted = match gathered.spans.is_empty() {
-            true => None,
-            false => Some(self.medium.persist(&gathered.spans).await?),
-        };
-        self.settle(gathered, persisted.as_ref())
+        match self.gather()? {
+            Gathered::Nothing(findings) => findings.taken(),
+            Gathered::Records(records) => {
+                let persisted = self.medium.persist(&records.spans).await?;
+                self.settle(records, &persisted)
+            }
+        }
     }
 
     /// Log sequence number behind the last record that was found.
@@ -361,7 +389,7 @@ impl Domain {
         self.log.as_ref().map(|log| log.scan.at().chain.lsn)
     }
 
-    /// Finds the records that were appended since. They are to be persisted, and then settled.
+    /// Finds the records that were appended since. New ones are to be persisted, and then settled.
     ///
     /// # Errors
     /// [`DomainError::Over`] once the tenure word was raised.
@@ -392,55 +420,46 @@ impl Domain {
             }
         }
         let end = *log.scan.at();
-        let mut spans = Vec::new();
-        if end.position > from {
-            spans.extend(log.area.pieces(from, end.position - from));
-            spans.push(self.place.horizon());
-            if mutant!(AppliedBeforeDurable) {
-                for change in &changes {
-                    self.medium
-                        .write_entries(change.entries.iter(), &mut self.dirty);
-                }
+        let findings = Findings { end, refused };
+        if end.position == from {
+            return Ok(Gathered::Nothing(findings));
+        }
+        let pieces = log.area.pieces(from, end.position - from);
+        let mut spans: Vec<Span> = pieces.into_iter().collect();
+        spans.push(self.place.horizon());
+        if mutant!(AppliedBeforeDurable) {
+            for change in &changes {
+                self.medium
+                    .write_entries(change.entries.iter(), &mut self.dirty);
             }
         }
-        Ok(Gathered {
+        Ok(Gathered::Records(Records {
             spans,
             changes,
-            end,
-            refused,
-        })
+            findings,
+        }))
     }
 
-    /// Applies the transactions among records that are durable. `persisted` proves it; `None`: there are no new records.
+    /// Applies the transactions among records that are durable, as `persisted` proves.
     ///
     /// # Errors
     /// [`DomainError::Refused`] as [`Domain::take`].
     pub(crate) fn settle(
         &mut self,
-        gathered: Gathered,
-        persisted: Option<&Persisted>,
+        records: Records,
+        persisted: &Persisted,
     ) -> Result<Taken, DomainError> {
-        let Gathered {
-            spans,
-            changes,
-            end,
-            refused,
-        } = gathered;
-        if !spans.is_empty() {
-            let persisted = persisted.expect("what was found was persisted");
-            self.note_horizon(end.chain.lsn);
-            for change in &changes {
-                self.medium
-                    .apply(persisted, &change.entries, &mut self.dirty);
-            }
-            let log = self.log.as_mut().expect("the tenure lasts");
-            log.applied = changes.last().map_or(log.applied, |change| change.end);
+        let Records {
+            changes, findings, ..
+        } = records;
+        self.note_horizon(findings.end.chain.lsn);
+        for change in &changes {
+            self.medium
+                .apply(persisted, &change.entries, &mut self.dirty);
         }
-        refused.map_or(Ok(()), Err)?;
-        Ok(Taken {
-            durable: end.chain.lsn,
-            applied: end.chain.covered,
-        })
+        let log = self.log.as_mut().expect("the tenure lasts");
+        log.applied = changes.last().map_or(log.applied, |change| change.end);
+        findings.taken()
     }
 
     /// Makes applied words durable, and lets the writer use the ring again up to [`Domain::trimmed`].

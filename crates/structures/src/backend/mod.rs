@@ -24,8 +24,8 @@ mod pool;
 mod standing;
 mod territory;
 
-pub(crate) use domain::Gathered;
 pub use domain::{Domain, DomainPlace, Grant, PAGE_SIZE, Taken};
+pub(crate) use domain::{Gathered, Records};
 pub use error::DomainError;
 pub use hand_over::{Execute, HandedOver, Leftover, Raised};
 pub use medium::{Copying, Medium, Mirror, MirrorLost};

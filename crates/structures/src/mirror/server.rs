@@ -19,7 +19,7 @@ use stonecast_session::{AnswerRing, Ended, Ending, Lease, Lessor, Opening, Revoc
 
 use super::bytes::digest;
 use crate::backend::{Medium, PoolGeometry, Role, Standing};
-use crate::service::{Reception, ServiceError, Taken};
+use crate::service::{Message, Reception, ServiceError};
 use crate::wire::{Answer, LogKey, Request, Source};
 
 /// Rounds in which arrivals of an ended connection are collected.
@@ -195,12 +195,12 @@ impl MirrorServer {
         if !self.peers.contains_key(&qp) {
             return Ok(None);
         }
-        if let Taken::Nonsense = taken {
+        if let Message::Nonsense = taken {
             self.end(qp);
         }
         Ok(match taken {
-            Taken::Request(request) => Some((qp, request)),
-            Taken::Nonsense | Taken::Nothing => None,
+            Message::Request(request) => Some((qp, request)),
+            Message::Nonsense | Message::Nothing => None,
         })
     }
 

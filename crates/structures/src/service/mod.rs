@@ -24,8 +24,8 @@ use stonecast_persist::execute::{ExecuteError, LENDING_SIZE};
 use stonecast_session::{AnswerRing, Ended, Ending, Lease, Lessor, Opening, Revocations};
 
 use crate::backend::{
-    DomainError, Execute, Gathered, Medium, MirrorLost, StandingError, Stopped, StructurePool,
-    Territory,
+    Domain, DomainError, Execute, Gathered, Medium, MirrorLost, Records, StandingError, Stopped,
+    StructurePool, Taken, Territory,
 };
 use crate::executor::Executor;
 use crate::mirror::{LINK_SENDS, MirrorLink};
@@ -33,7 +33,7 @@ use crate::wire::{Answer, Request, SLABS_MAX};
 
 use counts::Counts;
 use reception::RECEIVES;
-pub(crate) use reception::{Reception, Taken};
+pub(crate) use reception::{Message, Reception};
 
 /// Rounds in which arrivals of an ended connection are collected.
 const PUMPS_MAX: u32 = 16;
@@ -312,9 +312,9 @@ impl Service {
             return Ok(None);
         }
         Ok(match taken {
-            reception::Taken::Request(request) => Some((qp, request)),
-            reception::Taken::Nothing => None,
-            reception::Taken::Nonsense => {
+            Message::Request(request) => Some((qp, request)),
+            Message::Nothing => None,
+            Message::Nonsense => {
                 self.end(qp);
                 None
             }
@@ -540,50 +540,45 @@ impl Service {
         for lease in leases.filter(|lease| lease.object().0 == number) {
             lease.recall(now);
         }
-        let domain = self.pool.domain(number).expect("a lease names a domain");
-        let found = Ok(domain.gather()?);
+        let found = Ok(self.domain(number).gather()?);
         Ok(Notice { qp, number, found })
     }
 
     /// Makes the records of all notices durable, applies them, and answers. An owner that writes to memory of others loses the tenure.
     async fn settle(&mut self, notices: &mut Vec<Notice>) -> Result<(), ServiceError> {
-        if notices.is_empty() {
-            return Ok(());
-        }
-        let found = notices
-            .iter()
-            .filter_map(|notice| notice.found.as_ref().ok());
-        let spans: Vec<Span> = found
-            .flat_map(|found| found.spans.iter().copied())
-            .collect();
-        let persisted = match spans.is_empty() {
-            true => None,
-            false => Some(self.medium.persist(&spans).await?),
-        };
-        let persisted = persisted.as_ref();
+        let spans: Vec<Span> = notices.iter().flat_map(Notice::spans).copied().collect();
+        let mut persisted: Option<Persisted> = None;
+        // Answers go out in the order of the requests.
         for Notice { qp, number, found } in notices.drain(..) {
             let answer = match found {
-                Ok(gathered) => self.settled(qp, number, gathered, persisted)?,
                 Err(answer) => answer,
+                Ok(Gathered::Nothing(findings)) => self.noted(qp, number, findings.taken())?,
+                Ok(Gathered::Records(records)) => {
+                    let persisted = match &persisted {
+                        Some(persisted) => persisted,
+                        None => persisted.insert(self.medium.persist(&spans).await?),
+                    };
+                    let taken = self.domain(number).settle(records, persisted);
+                    self.noted(qp, number, taken)?
+                }
             };
             self.send(qp, &answer);
         }
         Ok(())
     }
 
-    fn settled(
+    /// The answer to a notice.
+    fn noted(
         &mut self,
         qp: QueuePair,
         number: u32,
-        gathered: Gathered,
-        persisted: Option<&Persisted>,
+        taken: Result<Taken, DomainError>,
     ) -> Result<Answer, ServiceError> {
-        let domain = self.pool.domain(number).expect("a lease names a domain");
-        match domain.settle(gathered, persisted) {
-            Ok(taken) => Ok(Answer::Noted {
-                durable: taken.durable,
-                applied: taken.applied,
-                trimmed: domain.trimmed(),
+        match taken {
+            Ok(Taken { durable, applied }) => Ok(Answer::Noted {
+                durable,
+                applied,
+                trimmed: self.domain(number).trimmed(),
             }),
             Err(DomainError::Refused { .. }) => {
                 if let Some(lease) = self.take_lease(qp, number) {
@@ -594,11 +589,26 @@ impl Service {
             Err(error) => Err(error.into()),
         }
     }
+
+    /// The domain of a lease.
+    fn domain(&mut self, number: u32) -> &mut Domain {
+        self.pool.domain(number).expect("a lease names a domain")
+    }
 }
 
-/// A notice whose records are not durable.
+/// A notice that is not answered.
 struct Notice {
     qp: QueuePair,
     number: u32,
     found: Result<Gathered, Answer>,
+}
+
+impl Notice {
+    /// The places that have to be durable before the answer.
+    fn spans(&self) -> &[Span] {
+        match &self.found {
+            Ok(Gathered::Records(Records { spans, .. })) => spans,
+            Ok(Gathered::Nothing(_)) | Err(_) => &[],
+        }
+    }
 }

@@ -81,7 +81,7 @@ impl Reception {
     }
 
     /// The content of an arrival, whose buffer is posted again.
-    pub fn take(&self, received: &Received) -> Result<Taken, DeviceError> {
+    pub fn take(&self, received: &Received) -> Result<Message, DeviceError> {
         let mut message = Vec::new();
         if received.status == Status::Success {
             let device = self.port.device();
@@ -89,8 +89,8 @@ impl Reception {
         }
         self.repost(received)?;
         Ok(match received.status {
-            Status::Success => Request::parse(&message).map_or(Taken::Nonsense, Taken::Request),
-            _ => Taken::Nothing,
+            Status::Success => Request::parse(&message).map_or(Message::Nonsense, Message::Request),
+            _ => Message::Nothing,
         })
     }
 
@@ -103,7 +103,7 @@ impl Reception {
 }
 
 /// The content of an arrival.
-pub(crate) enum Taken {
+pub(crate) enum Message {
     /// A request.
     Request(Request),
     /// A message that is no request.
