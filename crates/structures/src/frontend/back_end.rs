@@ -54,7 +54,7 @@ pub struct BackEnd {
     pub(super) agreement: LentAgreement,
     /// The word of the back-end of a pool with a mirror that it is the back-end. Records of such a pool are durable when they are answered, and not before.
     pub(super) vouching: Option<Vouching>,
-    turns: Rc<Turns>,
+    scratch_use: Rc<ScratchUse>,
     retries: Cell<u64>,
 }
 
@@ -72,18 +72,18 @@ impl Vouching {
     }
 }
 
-/// The memory for READs in transit serves one call at a time.
+/// The memory for READs in transit, which serves one call at a time.
 #[derive(Default)]
-struct Turns {
+struct ScratchUse {
     is_taken: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 /// The turn of a call. It ends when the device is done with the memory, whatever becomes of the call.
-struct Turn(Rc<Turns>);
+struct ScratchTurn(Rc<ScratchUse>);
 
-impl Turns {
-    async fn take(self: &Rc<Self>) -> Rc<Turn> {
+impl ScratchUse {
+    async fn take(self: &Rc<Self>) -> Rc<ScratchTurn> {
         poll_fn(|context| {
             if self.is_taken.replace(true) {
                 self.waiting.borrow_mut().push(context.waker().clone());
@@ -92,11 +92,11 @@ impl Turns {
             Poll::Ready(())
         })
         .await;
-        Rc::new(Turn(self.clone()))
+        Rc::new(ScratchTurn(self.clone()))
     }
 }
 
-impl Drop for Turn {
+impl Drop for ScratchTurn {
     fn drop(&mut self) {
         self.0.is_taken.set(false);
         self.0.waiting.take().into_iter().for_each(Waker::wake);
@@ -170,7 +170,7 @@ impl BackEnd {
             },
             agreement,
             vouching: is_mirrored.then(Vouching::default),
-            turns: Rc::default(),
+            scratch_use: Rc::default(),
             retries: Cell::default(),
         }))
     }
@@ -291,7 +291,7 @@ impl BackEnd {
 
     /// Posts reads, as many as the queue takes with one doorbell, and waits for them.
     async fn read_posted(&self, mut rest: &mut [ReadInto<'_>]) -> Result<(), FrontEndError> {
-        let turn = self.turns.take().await;
+        let turn = self.scratch_use.take().await;
         while !rest.is_empty() {
             let mut size = 0;
             let count = rest.iter().take(READS_MAX).take_while(|read| {
