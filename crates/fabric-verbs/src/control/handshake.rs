@@ -196,13 +196,8 @@ pub(super) fn respond(
 /// Bytes that no one can predict.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(count) => filled += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => panic!("the system has no random numbers: {error}"),
-        }
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        panic!("the system has no random numbers: {error}");
     }
     bytes
 }

@@ -1,7 +1,5 @@
 //! `ACL`: users and their rights.
 
-use rustix::rand::{GetRandomFlags, getrandom};
-
 use super::batch::Run;
 use super::error::CommandError;
 use super::operation::Arguments;
@@ -194,11 +192,8 @@ fn dry_run(run: &mut Run<'_, '_>, arguments: Arguments<'_>) -> Result<(), Comman
 /// A password that nobody can guess.
 fn password(digits: usize) -> Result<String, CommandError> {
     let mut bytes = vec![0; digits.div_ceil(2)];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let more = getrandom(&mut bytes[filled..], GetRandomFlags::empty());
-        filled += more.map_err(|_| CommandError::Refused("the system has no random numbers"))?;
-    }
+    getrandom::fill(&mut bytes)
+        .map_err(|_| CommandError::Refused("the system has no random numbers"))?;
     let mut text = hex(&bytes);
     text.truncate(digits);
     Ok(text)

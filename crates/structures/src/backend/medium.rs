@@ -1,9 +1,9 @@
 //! The pool's bytes, and the plan that makes them durable.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
+use futures_util::future::join;
 use stonecast_base::{LINE_SIZE, Span, mutant};
 use stonecast_media::{DeclaredPlatform, Durability, PersistError, PersistentRegion, Region};
 use stonecast_persist::execute::{Commit, Lending, NoCommit};
@@ -140,7 +140,7 @@ impl Medium {
         let Some(mirror) = self.mirror.as_ref().filter(|_| !mutant!(MirrorNotAwaited)) else {
             return Ok(here.await?);
         };
-        let (persisted, copied) = both(here, mirror.copy(spans)).await;
+        let (persisted, copied) = join(here, mirror.copy(spans)).await;
         copied?;
         Ok(persisted?)
     }
@@ -175,31 +175,4 @@ impl Medium {
     pub(super) fn apply(&self, _: &Persisted, entries: &Entries, dirty: &mut Vec<Span>) {
         self.write_entries(entries.iter(), dirty);
     }
-}
-
-/// The results of two futures that go on at the same time.
-async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
-    let (mut first, mut second) = (pin!(first), pin!(second));
-    let (mut one, mut other) = (None, None);
-    std::future::poll_fn(|context| {
-        if one.is_none()
-            && let Poll::Ready(result) = first.as_mut().poll(context)
-        {
-            one = Some(result);
-        }
-        if other.is_none()
-            && let Poll::Ready(result) = second.as_mut().poll(context)
-        {
-            other = Some(result);
-        }
-        match one.is_some() && other.is_some() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    })
-    .await;
-    (
-        one.expect("the first has ended"),
-        other.expect("the second has ended"),
-    )
 }
