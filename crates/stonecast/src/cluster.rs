@@ -64,23 +64,17 @@ impl Cluster {
         store: &stonecast_config_store::Address,
         connector: &Connector,
     ) -> Result<Self, Error> {
-        let (address, limit) = (&connector.address, connector.connect_timeout);
         let store = open_within(store, Bounds::DEFAULT).map_err(ErrorKind::from)?;
         let port = Rc::new(Port::new(device, COMPLETIONS)?);
         executor.add_port(&port);
         let dial: Dial = Rc::new(move |_: &str| Ok(port.clone()));
         let runtime = executor.runtime();
-        let connected = ClusterClient::connect(store, dial, runtime.clone(), options(connector));
-        let client = match runtime.within(nanoseconds(limit), connected).await {
-            Ok(connected) => connected.map_err(of_read)?,
-            Err(_) => {
-                let address = address.to_string();
-                return Err(ErrorKind::Unanswered { address, limit }.into());
-            }
-        };
+        let connecting = ClusterClient::connect(store, dial, runtime.clone(), options(connector));
+        let connecting = async { connecting.await.map_err(of_read) };
+        let client = connector.accepted(&runtime, connecting).await?;
         if connector.durability == Some(Durability::Power) && !client.survives_power() {
             return Err(ErrorKind::Durability {
-                address: address.to_string(),
+                address: connector.address.to_string(),
                 expected: Durability::Power,
                 found: Durability::Process,
             }

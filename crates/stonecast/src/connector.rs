@@ -1,9 +1,11 @@
 //! The options of a connection.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use stonecast_base::Nanoseconds;
+use stonecast_fabric::Runtime;
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_kv::limits::ROOM_WAIT_NS;
 use stonecast_kv::{ClientOptions, ClientPath};
@@ -12,9 +14,10 @@ use stonecast_media::Durability;
 use crate::address::{Address, Place};
 use crate::blocking;
 use crate::client::Client;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::knock::explained;
 use crate::local::Connection;
+use crate::observer::Observer;
 use crate::open_device::OpenDevice;
 
 /// The options of a connection: time limits, keys, the durability that the program expects.
@@ -235,6 +238,32 @@ impl Connector {
         Connection::over(device, self).map_err(|error| explained(error, &address))
     }
 
+    /// Connects an observer, which asks one server for its counts. [`Connector::counted_as`], the time limits, and the options of
+    /// the device count; those about reads and writes of keys do not.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Connector::connect`], and [`crate::ErrorKind::Setup`] for the address of a cluster.
+    pub fn observe(self) -> Result<Observer, Error> {
+        Observer::connect(self)
+    }
+
+    /// Waits until the server has accepted, for as long as it may take.
+    pub(crate) async fn accepted<T>(
+        &self,
+        runtime: &Rc<dyn Runtime>,
+        connecting: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let limit = self.connect_timeout;
+        match runtime.within(nanoseconds(limit), connecting).await {
+            Ok(connected) => connected,
+            Err(_) => {
+                let address = self.address.to_string();
+                Err(ErrorKind::Unanswered { address, limit }.into())
+            }
+        }
+    }
+
     pub(crate) fn spin_ns(&self) -> Nanoseconds {
         nanoseconds(self.spin)
     }
@@ -262,7 +291,6 @@ impl Connector {
 #[cfg(feature = "verbs")]
 impl Rdma {
     fn options(&self) -> Result<stonecast_fabric_verbs::VerbsOptions, Error> {
-        use crate::error::ErrorKind;
         use stonecast_fabric_verbs::control::KeyRing;
 
         let path = self.keys.as_ref().ok_or_else(|| {

@@ -190,13 +190,10 @@ impl Client {
         connector: &Connector,
     ) -> Result<Self, Error> {
         let address = connector.address.to_string();
-        let limit = connector.connect_timeout;
-        let connected =
+        let connecting =
             stonecast_kv::Client::connect_with(connector.options, port, runtime.clone(), &address);
-        let store = match runtime.within(nanoseconds(limit), connected).await {
-            Ok(connected) => connected.map_err(Error::of_read)?,
-            Err(_) => return Err(ErrorKind::Unanswered { address, limit }.into()),
-        };
+        let connecting = async { connecting.await.map_err(Error::of_read) };
+        let store = connector.accepted(&runtime, connecting).await?;
         let client = Self::of(Store::Server(store), runtime, connector);
         if connector.durability == Some(Durability::Power) && !client.stat().await?.power {
             return Err(ErrorKind::Durability {

@@ -2,16 +2,12 @@
 //! store.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stonecast::Connector;
 use stonecast::structures::{self, Connection};
-use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Port};
-use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_kv::{CLIENT_COMPLETIONS, ClientPath, Metrics, Observer as Counts, StoreError};
+use stonecast_kv::{ClientPath, Metrics};
 
 use super::pulse::Pulse;
 use crate::error::GatewayError;
@@ -21,8 +17,8 @@ use crate::shared::Shared;
 pub struct Observer {
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
-    /// The connection to the store. If there is none, the next question opens one.
-    link: RefCell<Option<Link>>,
+    /// The connection to the store, which may be one node of a cluster. If there is none, the next question opens one.
+    link: RefCell<Option<stonecast::Observer>>,
     /// The connection to the back-end of data structures.
     back_end: RefCell<Option<Connection>>,
 }
@@ -55,16 +51,8 @@ impl Report<'_> {
     }
 }
 
-/// A connection to the store. A node of a cluster accepts it, whichever shards the node leads.
-struct Link {
-    counts: Counts,
-    executor: BusyPoll,
-}
-
-/// The time limit for an answer of the store.
-const ANSWER_NS_MAX: Nanoseconds = 2_000_000_000;
-/// The time for which the thread polls for an answer before it sleeps.
-const SPIN_NS: Nanoseconds = 20_000;
+/// The time limit for an answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Observer {
     /// An observer without a connection, which the first report opens.
@@ -93,7 +81,11 @@ impl Observer {
         let mut link = self.link.borrow_mut();
         let connected = match link.take() {
             Some(connected) => connected,
-            None => Link::to(store)?,
+            None => Connector::new(store)?
+                .connect_timeout(ANSWER_TIME_MAX)
+                .operation_timeout(Some(ANSWER_TIME_MAX))
+                .counted_as(ClientPath::Gateway)
+                .observe()?,
         };
         let metrics = connected.metrics()?;
         // A connection is kept as long as it works: after an error the next question opens a new one.
@@ -106,40 +98,15 @@ impl Observer {
         let connection = match kept.take() {
             Some(connection) => connection,
             None => {
-                let limit = Duration::from_nanos(ANSWER_NS_MAX);
-                let connector = Connector::new(back_end)?.connect_timeout(limit);
+                let connector = Connector::new(back_end)?.connect_timeout(ANSWER_TIME_MAX);
                 Connection::open(connector)?
             }
         };
-        let limit = Duration::from_nanos(ANSWER_NS_MAX);
-        let asked =
-            async |session: &structures::Session| session.within(limit, session.metrics()).await;
+        let asked = async |session: &structures::Session| {
+            session.within(ANSWER_TIME_MAX, session.metrics()).await
+        };
         let metrics = connection.run(asked).ok_or(GatewayError::Silent)??;
         *kept = Some(connection);
         Ok(metrics)
-    }
-}
-
-impl Link {
-    fn to(store: &str) -> Result<Self, GatewayError> {
-        let device = ShmDevice::new(ShmOptions::default()).map_err(stonecast::Error::from)?;
-        let executor = BusyPoll::new(device.clone(), SPIN_NS);
-        let port = Port::new(device, CLIENT_COMPLETIONS).map_err(stonecast::Error::from)?;
-        let port = Rc::new(port);
-        executor.add_port(&port);
-        let runtime = executor.runtime();
-        let connected = Counts::connect(ClientPath::Gateway, port, runtime.clone(), store);
-        let connected = executor.block_on(runtime.within(ANSWER_NS_MAX, connected));
-        let late = |_| StoreError::Disconnected { unknown: false };
-        let counts = connected.map_err(late)??;
-        Ok(Self { counts, executor })
-    }
-
-    fn metrics(&self) -> Result<Metrics, GatewayError> {
-        let runtime = self.executor.runtime();
-        let asked = runtime.within(ANSWER_NS_MAX, self.counts.metrics());
-        let answered = self.executor.block_on(asked);
-        let late = |_| StoreError::Disconnected { unknown: false };
-        Ok(answered.map_err(late)??)
     }
 }

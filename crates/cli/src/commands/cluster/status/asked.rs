@@ -1,21 +1,16 @@
 //! The answers of the nodes of a cluster, for `cluster status --ask`.
 
-use std::rc::Rc;
+use std::time::Duration;
 
 use serde::Serialize;
-use stonecast_base::Nanoseconds;
+use stonecast::{Connector, Metrics};
 use stonecast_cluster::{Configuration, Group, NodeName};
-use stonecast_fabric::{BusyPoll, Port};
-use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_kv::{CLIENT_COMPLETIONS, ClientPath, Metrics, Observer};
 
 use super::words;
 use crate::copying::CopyingReport;
 
-/// The time for a node to answer.
-const LIMIT_NS: Nanoseconds = 2_000_000_000;
-/// The time for which the command polls for an answer before it sleeps.
-const SPIN_NS: Nanoseconds = 20_000;
+/// The time for a node to accept the connection, and then to answer.
+const LIMIT: Duration = Duration::from_secs(2);
 
 /// The answer of a node.
 #[derive(Serialize)]
@@ -42,7 +37,7 @@ pub fn ask_all(configuration: &Configuration) -> Vec<Asked> {
             .iter()
             .find(|address| address.starts_with("shm:"));
         let heard = match here {
-            Some(address) => ask(address),
+            Some(address) => ask(address).map_err(|error| error.to_string()),
             None => Err("not asked: it has no address on this host".to_owned()),
         };
         let copying = heard.as_ref().ok().map(|metrics| &metrics.copying);
@@ -57,23 +52,12 @@ pub fn ask_all(configuration: &Configuration) -> Vec<Asked> {
     asked.collect()
 }
 
-/// The counts of the node at `address`, or the reason why there is no answer, in words.
-fn ask(address: &str) -> Result<Metrics, String> {
-    let device = ShmDevice::new(ShmOptions::default()).map_err(|error| error.to_string())?;
-    let executor = BusyPoll::new(device.clone(), SPIN_NS);
-    let port = Port::new(device, CLIENT_COMPLETIONS).map_err(|error| error.to_string())?;
-    let port = Rc::new(port);
-    executor.add_port(&port);
-    let runtime = executor.runtime();
-    let answered = runtime.within(LIMIT_NS, async {
-        let observer =
-            Observer::connect(ClientPath::OneSided, port, runtime.clone(), address).await?;
-        observer.metrics().await
-    });
-    match executor.block_on(answered) {
-        Ok(answered) => answered.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("{address}: no answer within 2s")),
-    }
+/// The counts of the node at `address`.
+fn ask(address: &str) -> Result<Metrics, stonecast::Error> {
+    let connector = Connector::new(address)?
+        .connect_timeout(LIMIT)
+        .operation_timeout(Some(LIMIT));
+    connector.observe()?.metrics()
 }
 
 /// The answers as lines of the screen, and then the shards without a node that answers.

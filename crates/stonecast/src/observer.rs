@@ -1,0 +1,88 @@
+//! An observer: asks one server for its counts, and reads and writes no key.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use stonecast_fabric::{BusyPoll, Port};
+use stonecast_kv::{CLIENT_COMPLETIONS, Metrics};
+
+use crate::address::Place;
+use crate::connector::{Connector, nanoseconds};
+use crate::error::{Error, ErrorKind, Fault};
+use crate::knock::explained;
+use crate::open_device::OpenDevice;
+
+/// A connection that asks one server for its counts, and whose calls wait. It belongs to the thread that made it.
+///
+/// An observer leases nothing and reads no memory of the server. A node of a cluster therefore accepts it whichever shards
+/// the node leads, and tells its own counts; a client of the cluster ([`crate::blocking::Client::metrics`]) adds up those
+/// of all nodes that lead.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// use std::time::Duration;
+/// use stonecast::Connector;
+///
+/// let limit = Duration::from_secs(2);
+/// let observer = Connector::new(&url)?
+///     .connect_timeout(limit)
+///     .operation_timeout(Some(limit))
+///     .observe()?;
+/// assert_eq!(observer.metrics()?.stat.keys, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Observer {
+    executor: BusyPoll,
+    counts: stonecast_kv::Observer,
+    /// The time limit of a question.
+    limit: Option<Duration>,
+}
+
+impl Observer {
+    pub(crate) fn connect(connector: Connector) -> Result<Self, Error> {
+        if matches!(connector.address.0, Place::Cluster(_)) {
+            return Err(ErrorKind::Setup(format!(
+                "{} is a cluster, and an observer asks one server: give the address of a node",
+                connector.address
+            ))
+            .into());
+        }
+        let OpenDevice { device, park } = connector.open_device()?;
+        let executor = BusyPoll::new(park, connector.spin_ns());
+        let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
+        executor.add_port(&port);
+        let (runtime, address) = (executor.runtime(), connector.address.to_string());
+        let path = connector.options.path;
+        let counts = stonecast_kv::Observer::connect(path, port, runtime.clone(), &address);
+        let counts = async { counts.await.map_err(Error::of_read) };
+        let counts = executor.block_on(connector.accepted(&runtime, counts));
+        Ok(Self {
+            counts: counts.map_err(|error| explained(error, &connector.address))?,
+            executor,
+            limit: connector.operation_timeout,
+        })
+    }
+
+    /// Everything that the server counts.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TimedOut`] if the server is silent for longer than [`Connector::operation_timeout`], and
+    /// [`ErrorKind::Store`] if the connection is over. After an error, connect anew.
+    pub fn metrics(&self) -> Result<Metrics, Error> {
+        let asked = self.counts.metrics();
+        let answer = match self.limit {
+            None => self.executor.block_on(asked),
+            Some(limit) => {
+                let runtime = self.executor.runtime();
+                let asked = runtime.within(nanoseconds(limit), asked);
+                let answered = self.executor.block_on(asked);
+                answered.map_err(|_| Fault::Late(limit).of_read())?
+            }
+        };
+        answer.map_err(Error::of_read)
+    }
+}
