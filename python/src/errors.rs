@@ -18,19 +18,18 @@ const UNKNOWN: &str = "UNKNOWN";
 
 /// The exception of an error of the library.
 pub fn raised(py: Python<'_>, error: Error) -> PyErr {
-    let (effect, token) = match error.effect() {
+    let (effect, token) = named(error.effect());
+    let message = error.to_string();
+    exception(py, class_of(error.kind()), &message, effect, token)
+}
+
+/// The name of an effect, with the token of an unknown one.
+fn named(effect: Effect) -> (&'static str, Option<Token>) {
+    match effect {
         Effect::None => (NONE, None),
         Effect::Done => (DONE, None),
-        Effect::Unknown { token } => (UNKNOWN, token),
-    };
-    let message = error.to_string();
-    exception(
-        py,
-        class_of(error.kind()),
-        &message,
-        effect,
-        token.map(Token),
-    )
+        Effect::Unknown { token } => (UNKNOWN, token.map(Token)),
+    }
 }
 
 /// The exception of a read that failed, or that a handler of a signal has ended.
@@ -102,11 +101,12 @@ pub fn unavailable(py: Python<'_>, what: &str, reason: &Unavailable) -> PyErr {
 /// The exception of an error of data structures.
 pub fn structure_raised(py: Python<'_>, error: structures::Error) -> PyErr {
     use structures::Error as Fault;
+    let (effect, token) = named(error.effect());
     let class = match error {
         Fault::Connect(error) => return raised(py, error),
         Fault::Held { .. } => "HeldError",
-        Fault::TenureOver => "TenureOverError",
-        Fault::Gone => "GoneError",
+        Fault::TenureOver { .. } => "TenureOverError",
+        Fault::Gone { .. } => "GoneError",
         Fault::NotFound { .. } => "NotFoundError",
         Fault::TooOld { .. } => "TooOldError",
         Fault::OtherType { .. } => "OtherTypeError",
@@ -116,12 +116,7 @@ pub fn structure_raised(py: Python<'_>, error: structures::Error) -> PyErr {
         Fault::NoRoom | Fault::OverQuota { .. } => "NoRoomError",
         _ => "StructureError",
     };
-    // An update that was sent may be done when its writer ends.
-    let effect = match error {
-        Fault::TenureOver | Fault::Gone | Fault::Forgotten { .. } => UNKNOWN,
-        _ => NONE,
-    };
-    exception(py, class, &error.to_string(), effect, None)
+    exception(py, class, &error.to_string(), effect, token)
 }
 
 fn class_of(kind: &ErrorKind) -> &'static str {

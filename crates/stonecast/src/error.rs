@@ -39,14 +39,17 @@ struct Failure {
 pub enum Effect {
     /// Nothing was done, and nothing will be.
     None,
-    /// The operation was done; the failure came after it.
+    /// The operation was done; the failure came after it. Data structures alone have such failures: an update is durable before
+    /// it is published, and a value that was popped may be of another type. The answer of the store to a write is the
+    /// write's last step, so a write of a key that fails is never known to be done.
     Done,
     /// The operation may have been done, or may still be done. Read the key to find out, or repeat the write with the
     /// token.
     Unknown {
         /// Names the write for the next attempt ([`crate::Write::retry`]). `None`: the write was sent without a token,
-        /// the write was so long ago that the server has forgotten the outcome, or the thread that drives a
-        /// [`crate::Client`] ended before it reported the token of a first attempt.
+        /// the write was so long ago that the server has forgotten the outcome, the thread that drives a
+        /// [`crate::Client`] ended before it reported the token of a first attempt, or it was an update of a data structure,
+        /// which is named by its [`crate::structures::Attempt`].
         token: Option<Token>,
     },
 }
@@ -223,14 +226,13 @@ impl Fault {
     /// since the client also returns it for an attempt that was never sent.
     #[cold]
     pub fn of_retry(self, token: Token) -> Error {
-        let is_decided = match &self {
-            Self::Store(StoreError::Busy) | Self::Late(_) => false,
-            Self::Store(error) => error.is_refusal_of_write(),
-        };
         let effect = match &self {
-            _ if is_decided => Effect::None,
             Self::Store(StoreError::Forgotten) => Effect::Unknown { token: None },
-            _ => Effect::Unknown { token: Some(token) },
+            Self::Store(StoreError::Busy) | Self::Late(_) => Effect::Unknown { token: Some(token) },
+            Self::Store(error) => match error.is_refusal_of_write() {
+                true => Effect::None,
+                false => Effect::Unknown { token: Some(token) },
+            },
         };
         Error::new(self.into_kind(), effect)
     }

@@ -10,7 +10,7 @@ use stonecast_structures::Verb;
 
 /// The name of one update, by which it takes effect once. [`Writer::attempt`] makes it.
 ///
-/// A writer that ends with [`Error::TenureOver`] or [`Error::Gone`] leaves the outcome of its last update unknown. Done again with the same attempt, by any later writer of the lock domain,
+/// An update that fails with [`Effect::Unknown`](crate::Effect::Unknown) may be done or not. Done again with the same attempt, by any later writer of the lock domain,
 /// the update takes effect if it has not, and gives its first answer.
 ///
 /// The back-end keeps the results of the last updates with attempts, as many as an eighth of a slab takes, at most 4,096 in a lock domain. If an attempt is older than all of

@@ -3,13 +3,15 @@
 use std::marker::PhantomData;
 
 use stonecast_structures::shapes::{Answer, Roots};
-use stonecast_structures::{Group, Operation, UNIT_SIZE, Verb};
+use stonecast_structures::{FrontEndError, Group, Operation, UNIT_SIZE, Verb};
 
 use super::attempt::Attempt;
 use super::error::Error;
 use super::session::{Name, check};
 use super::types::{Keyed, Sequence, Shape};
 use super::update::{Update, is_so, taken};
+use super::writer::effect_of;
+use crate::error::Effect;
 
 /// Bytes of old versions that a lock domain keeps. A reader that needs older ones begins again.
 const OLD_VERSIONS_SIZE: u64 = 4 << 20;
@@ -192,8 +194,8 @@ impl Domain {
                 key: name.as_bytes().to_vec(),
                 value: S::description().encode(),
             };
-            let (_, _ticket) = self.stage(whole, 0, &create, None).await?;
-            self.publish(whole).await?;
+            let (_, ticket) = self.stage(whole, 0, &create, None).await?;
+            self.publish_with(whole, &ticket).await?;
         }
         let row = self.roots().named(name).expect("it is there or was made");
         check::<S>(whole, row)?;
@@ -224,14 +226,18 @@ impl Domain {
             None => self.writer.stage(&operation).await,
             Some(attempt) => self.writer.stage_again(&operation, attempt.since).await,
         };
-        staged.map_err(|error| Error::of(name, error))
+        staged.map_err(|error| {
+            // Nothing of this update was sent, but an earlier try may have been.
+            let effect = attempt.map_or(Effect::None, |_| Effect::Unknown { token: None });
+            Error::of(name, error, effect)
+        })
     }
 
     /// Does a transaction: durable, and visible to all readers, when it returns.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: all of it may be done or nothing.
+    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: [`Error::effect`] tells whether all of it was done.
     pub async fn commit(&mut self, transaction: &Transaction) -> Result<Outcome, Error> {
         self.commit_with(transaction, None).await
     }
@@ -270,8 +276,8 @@ impl Domain {
             value: group.value().to_vec(),
         };
         let name = self.name.clone();
-        let (answer, _ticket) = self.stage(&name, 0, &update, attempt).await?;
-        self.publish(&name).await?;
+        let (answer, ticket) = self.stage(&name, 0, &update, attempt).await?;
+        self.publish_with(&name, &ticket).await?;
         Ok(Outcome {
             name,
             answers: match answer {
@@ -291,30 +297,54 @@ impl Domain {
 
     /// Makes everything staged durable, and visible to all readers.
     pub(super) async fn publish(&mut self, name: &str) -> Result<(), Error> {
-        self.reclaim(name).await?;
-        let published = self.writer.publish().await;
-        published.map_err(|error| Error::of(name, error))
+        let staged = self.writer.ticket();
+        self.publish_with(name, &staged).await
+    }
+
+    /// Makes everything staged durable, and visible to all readers. `ticket`: that of the update which the call is about.
+    pub(super) async fn publish_with(
+        &mut self,
+        name: &str,
+        ticket: &stonecast_structures::Ticket,
+    ) -> Result<(), Error> {
+        let published = match self.reclaim().await {
+            Ok(()) => self.writer.publish().await,
+            Err(error) => Err(error),
+        };
+        published.map_err(|error| Error::of(name, error, effect_of(ticket)))
     }
 
     /// Frees the oldest versions of multi-version structures, beyond those that are kept.
-    async fn reclaim(&mut self, name: &str) -> Result<(), Error> {
+    async fn reclaim(&mut self) -> Result<(), FrontEndError> {
         for _ in 0..RECLAIMS_MAX {
             if self.roots().retired_units() <= OLD_VERSIONS_SIZE / UNIT_SIZE {
                 break;
             }
-            let reclaim = Update {
+            let reclaim = Operation {
+                token: 0,
+                structure: 0,
                 verb: Verb::Reclaim,
-                key: Vec::new(),
-                value: RECLAIMED.to_le_bytes().to_vec(),
+                key: &[],
+                value: &RECLAIMED.to_le_bytes(),
             };
-            let (_, _published) = self.stage(name, 0, &reclaim, None).await?;
+            match self.writer.stage(&reclaim).await {
+                Ok((_, _published)) => {}
+                // A later publication finds the room. What is staged is published all the same.
+                Err(
+                    FrontEndError::NoRoom
+                    | FrontEndError::OverQuota { .. }
+                    | FrontEndError::Stage(_),
+                ) => break,
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
 
     pub(super) async fn flush(&mut self, name: &str) -> Result<(), Error> {
+        let staged = self.writer.ticket();
         let flushed = self.writer.flush().await;
-        flushed.map_err(|error| Error::of(name, error))
+        flushed.map_err(|error| Error::of(name, error, effect_of(&staged)))
     }
 
     /// The value of an encoded key in the structure with this number, with everything staged.
@@ -328,7 +358,7 @@ impl Domain {
         let structure = self.roots().structure(number);
         let structure = structure.expect("a writer has its structure until it drops it");
         let found = self.writer.get(&structure, key).await;
-        found.map_err(|error| Error::of(name, error))
+        found.map_err(|error| Error::of_read(name, error))
     }
 
     /// Reads the ways to encoded keys of the structure with this number, all at once.
@@ -341,7 +371,7 @@ impl Domain {
         let structure = self.roots().structure(number);
         let structure = structure.expect("a writer has its structure until it drops it");
         let looked = self.writer.look_ahead(&structure, keys).await;
-        looked.map_err(|error| Error::of(name, error))
+        looked.map_err(|error| Error::of_read(name, error))
     }
 
     /// Tells the back-end that this writer lives.
@@ -351,7 +381,7 @@ impl Domain {
     /// [`Error::TenureOver`], [`Error::Gone`].
     pub async fn renew(&self) -> Result<(), Error> {
         let renewed = self.writer.renew().await;
-        renewed.map_err(|error| Error::of(&self.name, error))
+        renewed.map_err(|error| Error::of_read(&self.name, error))
     }
 
     /// The number of the operation that was staged last.
@@ -375,8 +405,13 @@ impl Domain {
     ///
     /// [`Error::TenureOver`], [`Error::Gone`].
     pub async fn release(self) -> Result<(), Error> {
+        self.end(Effect::None).await
+    }
+
+    /// Gives the tenure back. `effect`: that of a call of which this is the last step.
+    pub(super) async fn end(self, effect: Effect) -> Result<(), Error> {
         let released = self.writer.release().await;
-        released.map_err(|error| Error::of(&self.name, error))
+        released.map_err(|error| Error::of(&self.name, error, effect))
     }
 }
 

@@ -3,10 +3,32 @@
 use stonecast_structures::shapes::ExecuteFault;
 use stonecast_structures::{FrontEndError, StageFault};
 
+use crate::error::{Effect, ErrorKind};
+
 /// The reason why an operation on a data structure failed.
 ///
-/// Reads change nothing. An update that fails with [`Error::Gone`] or [`Error::TenureOver`] may be done or not, if it was sent; every other error means
-/// that nothing was done.
+/// [`Error::effect`] tells what the failure means for the data. An update whose outcome is unknown is done again with its
+/// [`Attempt`](super::Attempt), if it had one.
+///
+/// ```
+/// use stonecast::{Durability, Effect};
+/// use stonecast::structures::{self, BTree, Server};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let server = Server::builder(folder.path().join("pool"))
+///     .durability(Durability::Process)
+///     .capacity(32 << 20)
+///     .serve()?;
+/// let connection = structures::connect(&server.address().to_string())?;
+/// let lost = connection.run(async |session| {
+///     let mut orders = session.writer::<BTree<u64, String>>("orders").await?;
+///     orders.stage(&1, &"pins".to_owned()).await?.await?; // durable, and not published
+///     server.shutdown()?;
+///     Ok::<_, structures::Error>(orders.publish().await)
+/// })?;
+/// assert_eq!(lost.expect_err("the server is gone").effect(), Effect::Done);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No back-end accepted the connection, or the device failed.
@@ -21,11 +43,23 @@ pub enum Error {
         tenure: u32,
     },
     /// The tenure of this writer is over: it was silent for longer than its lease, or the back-end ended it. Acknowledged updates stay; open a writer anew.
-    #[error("the tenure of this writer is over; acknowledged updates stay. Open a writer anew")]
-    TenureOver,
+    #[error(
+        "the tenure of this writer is over{}; acknowledged updates stay. Open a writer anew",
+        in_words(effect)
+    )]
+    TenureOver {
+        /// The effect of the call on the data.
+        effect: Effect,
+    },
     /// The back-end is gone. Acknowledged updates stay; connect anew.
-    #[error("the back-end is gone; acknowledged updates stay. Connect anew")]
-    Gone,
+    #[error(
+        "the back-end is gone{}; acknowledged updates stay. Connect anew",
+        in_words(effect)
+    )]
+    Gone {
+        /// The effect of the call on the data.
+        effect: Effect,
+    },
     /// The server is a mirror, which serves no front-end.
     #[error(
         "the server is a mirror of generation {generation} that {}, and serves no front-end; connect to its back-end, or promote the mirror if that is gone for good",
@@ -149,22 +183,68 @@ pub enum Error {
         size: usize,
         /// The type, in words.
         what: String,
+        /// The effect of the call on the data: a value that was popped is taken.
+        effect: Effect,
     },
     /// The structure is damaged, or the back-end does not keep to the protocol.
-    #[error(transparent)]
-    Damaged(FrontEndError),
+    #[error("{fault}")]
+    Damaged {
+        /// The fault.
+        fault: FrontEndError,
+        /// The effect of the call on the data.
+        effect: Effect,
+    },
+}
+
+/// The effect of a call that failed after it may have been sent, in words.
+fn in_words(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::None => "",
+        Effect::Done => "; the update was done",
+        Effect::Unknown { .. } => "; the outcome of the update is unknown",
+    }
 }
 
 impl Error {
-    /// The error of a call about the structure `name`.
-    pub(super) fn of(name: &str, error: FrontEndError) -> Self {
+    /// The effect on the data.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Connect(error) => error.effect(),
+            Self::TenureOver { effect }
+            | Self::Gone { effect }
+            | Self::Decode { effect, .. }
+            | Self::Damaged { effect, .. } => effect.clone(),
+            Self::Forgotten { .. } => Effect::Unknown { token: None },
+            Self::Held { .. }
+            | Self::IsMirror { .. }
+            | Self::NotFound { .. }
+            | Self::TooOld { .. }
+            | Self::OtherType { .. }
+            | Self::Name { .. }
+            | Self::Taken { .. }
+            | Self::TooLarge { .. }
+            | Self::Token { .. }
+            | Self::Partition { .. }
+            | Self::AcrossPartitions { .. }
+            | Self::NoRoom
+            | Self::OverQuota { .. } => Effect::None,
+        }
+    }
+
+    /// The error of a call about the structure `name` that changes nothing.
+    pub(super) fn of_read(name: &str, error: FrontEndError) -> Self {
+        Self::of(name, error, Effect::None)
+    }
+
+    /// The error of a call about the structure `name`. `effect`: that of the call, unless the back-end or the structure refused it.
+    pub(super) fn of(name: &str, error: FrontEndError, effect: Effect) -> Self {
         match error {
             FrontEndError::Held { tenure, .. } => Self::Held {
                 name: name.to_owned(),
                 tenure,
             },
-            FrontEndError::Over { .. } => Self::TenureOver,
-            FrontEndError::Gone | FrontEndError::Failed(_) => Self::Gone,
+            FrontEndError::Over { .. } => Self::TenureOver { effect },
+            FrontEndError::Gone | FrontEndError::Failed(_) => Self::Gone { effect },
             FrontEndError::IsMirror {
                 generation,
                 is_whole,
@@ -199,8 +279,11 @@ impl Error {
                 let name = name.to_owned();
                 Self::Token { name, token }
             }
-            FrontEndError::Device(error) => Self::Connect(error.into()),
-            error => Self::Damaged(error),
+            FrontEndError::Device(error) => {
+                let kind = ErrorKind::Store(error.into());
+                Self::Connect(crate::Error::new(kind, effect))
+            }
+            fault => Self::Damaged { fault, effect },
         }
     }
 }

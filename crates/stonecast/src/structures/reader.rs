@@ -57,7 +57,7 @@ impl<S: Shape> Reader<S> {
     /// The result of a look into the structure, which is counted.
     fn answered<T>(&self, found: Result<T, FrontEndError>) -> Result<T, Error> {
         self.tally.note_answer();
-        found.map_err(|error| Error::of(&self.name, error))
+        found.map_err(|error| Error::of_read(&self.name, error))
     }
 }
 
@@ -368,6 +368,7 @@ fn entry<S: Keyed>(name: &str, key: &[u8], value: &[u8]) -> Result<Entry<S>, Err
         name: name.to_owned(),
         size: key.len(),
         what: S::words(),
+        effect: crate::Effect::None,
     })?;
     Ok((decoded_key, decoded::<S>(name, value)?))
 }

@@ -130,7 +130,7 @@ fn not_connected(error: FrontEndError, connector: &Connector) -> Error {
             refused(error.to_string(), is_absent).into()
         }
         FrontEndError::Mismatch(error) => refused(error.to_string(), false).into(),
-        error => Error::of("", error),
+        error => Error::of_read("", error),
     }
 }
 
@@ -246,7 +246,7 @@ impl Session {
     }
 
     pub(super) async fn lock(&self, name: &str, domain: DomainName) -> Result<Domain, Error> {
-        let of = |error| Error::of(name, error);
+        let of = |error| Error::of_read(name, error);
         let number = self.back_end.open_domain(domain).await.map_err(of)?;
         let writer = self.back_end.writer(number).await.map_err(of)?;
         Ok(Domain::new(domain.as_str(), writer))
@@ -299,7 +299,7 @@ impl Session {
 
     /// The names of the structures of a lock domain, if it exists.
     pub(super) async fn names(&self, domain: DomainName) -> Result<Vec<String>, Error> {
-        let of = |error| Error::of(domain.as_str(), error);
+        let of = |error| Error::of_read(domain.as_str(), error);
         let domains = self.back_end.domains().await.map_err(of)?;
         let found = domains.iter().find(|(_, known)| *known == domain);
         let Some((number, _)) = found else {
@@ -314,7 +314,7 @@ impl Session {
         let Name {
             domain, structure, ..
         } = Name::parse(name)?;
-        let of = |error| Error::of(name, error);
+        let of = |error| Error::of_read(name, error);
         let domains = self.back_end.domains().await.map_err(of)?;
         let found = domains.iter().find(|(_, known)| *known == domain);
         let (number, _) = found.ok_or_else(|| Error::NotFound {
@@ -331,7 +331,7 @@ impl Session {
     ///
     /// [`Error::Gone`], [`Error::Damaged`].
     pub async fn list(&self) -> Result<Vec<Listed>, Error> {
-        let of = |error| Error::of("", error);
+        let of = |error| Error::of_read("", error);
         let mut all = Vec::new();
         for (number, domain) in self.back_end.domains().await.map_err(of)? {
             let mut reader = match self.back_end.reader(number).await {
@@ -365,7 +365,7 @@ impl Session {
     ///
     /// [`Error::Gone`].
     pub async fn stat(&self) -> Result<Vec<DomainState>, Error> {
-        let of = |error| Error::of("", error);
+        let of = |error| Error::of_read("", error);
         let slab_size = self.back_end.geometry().slab_size;
         let mut all = Vec::new();
         for (number, name) in self.back_end.domains().await.map_err(of)? {
@@ -395,7 +395,7 @@ impl Session {
     /// [`Error::Gone`].
     pub async fn back_end_stat(&self) -> Result<BackEndStat, Error> {
         let counts = self.back_end.counts().await;
-        counts.map_err(|error| Error::of("", error))
+        counts.map_err(|error| Error::of_read("", error))
     }
 
     /// The state and the work of the back-end: its tenures, its memory, what its readers tell, and all lock domains.
@@ -427,7 +427,7 @@ impl Session {
     pub async fn contents(&self, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
         let mut reader = self.find(name, 0).await?;
         let contents = reader.end_of(Structure::walk).await;
-        Ok(contents.map_err(|error| Error::of(name, error))?.items)
+        Ok(contents.map_err(|error| Error::of_read(name, error))?.items)
     }
 
     /// Times that readers of this connection began again, because a place was changing.

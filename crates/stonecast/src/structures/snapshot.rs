@@ -62,7 +62,7 @@ impl Session {
     ///
     /// [`Error::NotFound`]: there is no such lock domain. [`Error::Gone`]: connect anew.
     pub async fn snapshot(&self, name: &str) -> Result<Snapshot, Error> {
-        let of = |error| Error::of(name, error);
+        let of = |error| Error::of_read(name, error);
         let domains = self.back_end.domains().await.map_err(of)?;
         let mut named = domains.iter().filter(|(_, known)| known.as_str() == name);
         let found = named.next().ok_or(of(FrontEndError::NoStructure))?;
@@ -86,7 +86,7 @@ impl Snapshot {
     pub async fn reader<S: Versioned>(&self, structure: &str) -> Result<Reader<S>, Error> {
         let (domain, number) = &self.domain;
         let name = format!("{}/{structure}", domain.as_str());
-        let of = |error| Error::of(&name, error);
+        let of = |error| Error::of_read(&name, error);
         let reader = self.back_end.reader(*number).await.map_err(of)?;
         let reader = reader.remembering(CACHE_SIZE);
         let reader = StructureReader::of_snapshot(reader, &self.roots, structure).map_err(of)?;

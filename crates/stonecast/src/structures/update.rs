@@ -5,6 +5,7 @@ use stonecast_structures::{Comparison, Key as _, Verb};
 
 use super::error::Error;
 use super::types::{Keyed, Sequence, Shape, Value};
+use crate::error::Effect;
 
 /// One update of a structure.
 #[derive(Clone, Debug)]
@@ -69,15 +70,22 @@ pub(super) fn is_so(answer: &Answer) -> bool {
 /// The value that was taken.
 pub(super) fn taken<S: Shape>(name: &str, answer: &Answer) -> Result<Option<S::Value>, Error> {
     match answer {
-        Answer::Taken(Some(bytes)) => decoded::<S>(name, bytes).map(Some),
+        Answer::Taken(Some(bytes)) => decode::<S>(name, bytes, Effect::Done).map(Some),
         _ => Ok(None),
     }
 }
 
+/// The value that a read has found.
 pub(super) fn decoded<S: Shape>(name: &str, bytes: &[u8]) -> Result<S::Value, Error> {
+    decode::<S>(name, bytes, Effect::None)
+}
+
+/// The value of bytes. `effect`: that of the call that brought them.
+fn decode<S: Shape>(name: &str, bytes: &[u8], effect: Effect) -> Result<S::Value, Error> {
     S::Value::decode(bytes).ok_or_else(|| Error::Decode {
         name: name.to_owned(),
         size: bytes.len(),
         what: S::words(),
+        effect,
     })
 }

@@ -14,6 +14,7 @@ use super::error::Error;
 use super::session::Name;
 use super::types::{Keyed, Sequence, Shape};
 use super::update::{Update, decoded, is_so, taken};
+use crate::error::Effect;
 
 /// Keys of a batch that are looked up together.
 const LOOK_AHEAD: usize = 512;
@@ -45,7 +46,15 @@ impl Future for Ticket {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let polled = Pin::new(&mut self.ticket).poll(context);
-        polled.map_err(|error| Error::of(&self.name, error))
+        polled.map_err(|error| Error::of(&self.name, error, effect_of(&self.ticket)))
+    }
+}
+
+/// The effect of a failed wait for an update that is staged. A durable one stays, whatever becomes of its writer: the hand-over publishes it.
+pub(super) fn effect_of(ticket: &stonecast_structures::Ticket) -> Effect {
+    match ticket.is_durable() {
+        true => Effect::Done,
+        false => Effect::Unknown { token: None },
     }
 }
 
@@ -73,8 +82,8 @@ impl<S: Shape> Writer<S> {
         attempt: Option<Attempt>,
     ) -> Result<Answer, Error> {
         let staged = self.domain.stage(&self.name, self.number, update, attempt);
-        let (answer, _ticket) = staged.await?;
-        self.publish().await?;
+        let (answer, ticket) = staged.await?;
+        self.domain.publish_with(&self.name, &ticket).await?;
         Ok(answer)
     }
 
@@ -82,7 +91,7 @@ impl<S: Shape> Writer<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::TenureOver`], [`Error::Gone`]: staged updates may be done or not.
+    /// [`Error::TenureOver`], [`Error::Gone`]; [`Error::effect`] tells what became of the staged updates.
     pub async fn publish(&mut self) -> Result<(), Error> {
         self.domain.publish(&self.name).await
     }
@@ -124,10 +133,10 @@ impl<S: Shape> Writer<S> {
     ///
     /// # Errors
     ///
-    /// The same as [`Writer::publish`].
+    /// The same as [`Writer::publish`]. If the end of the tenure alone fails, everything is done.
     pub async fn release(mut self) -> Result<(), Error> {
         self.publish().await?;
-        self.domain.release().await
+        self.domain.end(Effect::Done).await
     }
 }
 
@@ -138,8 +147,8 @@ impl<S: Shape> Writer<S> {
             key: part_of(&self.name).as_bytes().to_vec(),
             value: value.to_vec(),
         };
-        let (answer, _ticket) = self.domain.stage(&self.name, 0, &change, None).await?;
-        self.publish().await?;
+        let (answer, ticket) = self.domain.stage(&self.name, 0, &change, None).await?;
+        self.domain.publish_with(&self.name, &ticket).await?;
         Ok(answer)
     }
 
@@ -221,7 +230,7 @@ impl<S: Keyed> Writer<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: it may be done or not.
+    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: [`Error::effect`] tells whether it was done.
     pub async fn insert(&mut self, key: &S::Key, value: &S::Value) -> Result<bool, Error> {
         let update = Update::put::<S>(Verb::Insert, key, value);
         Ok(is_so(&self.update_now(&update, None).await?))
@@ -280,7 +289,7 @@ impl<S: Keyed> Writer<S> {
     ///
     /// # Errors
     ///
-    /// The same as [`Writer::insert`], for the first entry that fails; those before it are staged.
+    /// The same as [`Writer::insert`], for the first entry that fails; those before it are staged, and may be published.
     pub async fn insert_all<'a>(
         &mut self,
         entries: impl IntoIterator<Item = (&'a S::Key, &'a S::Value)>,
@@ -357,7 +366,7 @@ impl<S: Sequence> Writer<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: it may be done or not.
+    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: [`Error::effect`] tells whether it was done.
     pub async fn push(&mut self, value: &S::Value) -> Result<(), Error> {
         self.update_now(&Update::push::<S>(value), None).await?;
         Ok(())

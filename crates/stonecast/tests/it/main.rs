@@ -11,6 +11,7 @@ mod partitions;
 mod readme;
 mod stand_ins;
 mod structures;
+mod structures_effects;
 mod structures_processes;
 mod support;
 mod trouble;

@@ -92,7 +92,7 @@ fn every_structure_is_there_after_a_restart_with_everything_that_was_acknowledge
     assert_eq!(seen.get(&505).unwrap(), None, "it was not published");
     server.shutdown().unwrap();
     let gone = end_of(|| seen.get(&1), &Some(order(1)));
-    assert!(matches!(gone, Error::Gone), "{gone}");
+    assert!(matches!(gone, Error::Gone { .. }), "{gone}");
 
     let (server, session) = place.serve();
     let mut orders = session.reader::<BTree<u64, Order>>("shop/orders").unwrap();
@@ -235,7 +235,10 @@ fn a_silent_writer_is_told_that_its_tenure_is_over() {
     words.insert(&1, &1).unwrap();
     std::thread::sleep(Duration::from_millis(200));
     let over = words.insert(&2, &2).unwrap_err();
-    assert!(matches!(over, Error::TenureOver | Error::Gone), "{over}");
+    assert!(
+        matches!(over, Error::TenureOver { .. } | Error::Gone { .. }),
+        "{over}"
+    );
     let session = connect_blocking(&server.address().to_string()).unwrap();
     let mut words = loop {
         match session.writer::<HashTable<u64, u64>>("words") {

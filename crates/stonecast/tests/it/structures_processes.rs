@@ -110,7 +110,12 @@ fn plays_its_part() {
             let connection = connected(&data);
             let ended = connection.run(async |_| write(&connection).await);
             match ended {
-                Err(Error::Gone | Error::TenureOver | Error::Held { .. } | Error::Connect(_)) => {}
+                Err(
+                    Error::Gone { .. }
+                    | Error::TenureOver { .. }
+                    | Error::Held { .. }
+                    | Error::Connect(_),
+                ) => {}
                 other => panic!("{other:?}"),
             }
         },
@@ -119,7 +124,7 @@ fn plays_its_part() {
             loop {
                 let connection = connected(&data);
                 match connection.run(async |_| read(&connection, &mut seen).await) {
-                    Err(Error::Gone | Error::NotFound { .. } | Error::Connect(_)) => {}
+                    Err(Error::Gone { .. } | Error::NotFound { .. } | Error::Connect(_)) => {}
                     other => panic!("{other:?}"),
                 }
             }

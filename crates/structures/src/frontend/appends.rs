@@ -495,6 +495,12 @@ impl Ticket {
     pub(super) fn new(appends: &Rc<Appends>, number: u64) -> Self {
         Self(appends.wait(Until::Durable(number)))
     }
+
+    /// Whether the operation is known to be durable. It stays so, whatever becomes of the tenure and the connection.
+    pub fn is_durable(&self) -> bool {
+        let state = self.0.appends.state.borrow();
+        state.has_come(self.0.until)
+    }
 }
 
 impl Future for Ticket {

@@ -135,6 +135,11 @@ impl Writer {
         Ok(())
     }
 
+    /// A ticket for everything staged.
+    pub fn ticket(&self) -> Ticket {
+        Ticket::new(&self.appends, self.records())
+    }
+
     fn note_told(&mut self) {
         let told = self.appends.told();
         self.writer.note_applied(told.applied);
