@@ -145,13 +145,9 @@ impl Builder {
     /// The same as [`Builder::open`].
     pub fn serve(self) -> Result<ServerHandle, Error> {
         let started = Threaded::start("stonecast-structures", move |stop, report| {
-            let mut server = self.clone().open()?;
+            let server = self.clone().open()?;
             report(server.addresses());
-            while server.run(stop)? == End::Promoted {
-                server.close()?;
-                server = self.clone().open()?;
-            }
-            server.close()
+            server.serve(stop, || self.clone().open())
         });
         started.map(ServerHandle)
     }
@@ -415,6 +411,24 @@ impl Server {
             }
             Ok(End::Stopped)
         })
+    }
+
+    /// Serves until `stop` returns true, and ends in order. A mirror that is promoted meanwhile is closed, and goes on as the back-end
+    /// that `reopen` opens. `stop` is called every 20 ms.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Server::run`] and [`Server::close`], and the error that `reopen` returns.
+    pub fn serve<E: From<Error>>(
+        mut self,
+        stop: &dyn Fn() -> bool,
+        reopen: impl Fn() -> Result<Self, E>,
+    ) -> Result<(), E> {
+        while self.run(stop)? == End::Promoted {
+            self.close()?;
+            self = reopen()?;
+        }
+        Ok(self.close()?)
     }
 
     /// Ends in order. The next opening hands the tenures over, and one of a mirror goes on as a mirror, or as the

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use stonecast::structures::{Builder, End, Server};
+use stonecast::structures::{Builder, Server};
 use stonecast::{Address, Durability, PersistenceDomain};
 use stonecast_console::child::{end_with, write_ready_file};
 use stonecast_fabric_shm::{Log, ShmOptions};
@@ -58,22 +58,6 @@ fn builder(flags: &Serve, data: &Path) -> Builder {
 fn open(builder: &Builder, device: DeviceSettings) -> Result<Server, Failure> {
     let opened = builder.clone();
     Ok(opened.open_on(|pool| device.open(Some(pool.platform)))?)
-}
-
-/// Serves until `stop` returns true, and ends in order. A mirror that was promoted is opened again, as the back-end,
-/// and `opened` is told.
-fn serve(
-    mut server: Server,
-    open: &dyn Fn() -> Result<Server, Failure>,
-    opened: &dyn Fn(&Server),
-    stop: &dyn Fn() -> bool,
-) -> Result<(), Failure> {
-    while server.run(stop)? == End::Promoted {
-        server.close()?;
-        server = open()?;
-        opened(&server);
-    }
-    Ok(server.close()?)
 }
 
 fn shared_memory(flags: &Serve) -> Result<ShmOptions, Failure> {
@@ -132,7 +116,7 @@ pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
     let opened = |server: &Server| requests.ready(&tell_ready(server, gateway_of));
     opened(&server);
     let stop = || requests.attend(false, gateway_of);
-    serve(server, &open, &opened, &stop)?;
+    server.serve(&stop, || open().inspect(opened))?;
     gateway.map_or(Ok(()), GatewayHandle::stop)?;
     info!("ended in order: {} is closed", data.display());
     match &flags.ready_file {
@@ -209,7 +193,8 @@ impl Beside {
             // The caller waits for this.
             let _ = opened.send(server.is_mirror());
             let promoted = |_: &Server| info!("data structures: the mirror was promoted");
-            serve(server, &open, &promoted, &|| theirs.load(Ordering::Relaxed))
+            let stop = || theirs.load(Ordering::Relaxed);
+            server.serve(&stop, || open().inspect(promoted))
         };
         let thread = thread::Builder::new()
             .name("structures".to_owned())
