@@ -12,6 +12,22 @@ use crate::values;
 /// Default folder of the pool.
 pub const DATA: &str = "./stonecast-data";
 
+/// The choice of a command that prints one JSON object for a program, or words for a person.
+#[derive(Debug, Args)]
+pub struct OutputFlags {
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The choice of a command that does many operations at a time.
+#[derive(Debug, Args)]
+pub struct FlightFlags {
+    /// Operations in flight at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub in_flight: u32,
+}
+
 /// The server's address, and the settings to reach it.
 #[derive(Debug)]
 pub struct Connection {
@@ -24,8 +40,8 @@ pub struct Connection {
 /// The arguments that make a [`Connection`].
 #[derive(Args)]
 struct ConnectionFlags {
-    /// Server to connect to, shm:PATH or verbs://HOST:PORT, or cluster:URL with the store of the cluster's configuration
-    /// [default: the address of `serve` with the same settings].
+    /// Server to connect to, shm:PATH or verbs://HOST:PORT, or cluster:URL with the store of the cluster's
+    /// configuration [default: the address of `serve` with the same settings].
     #[arg(long, value_name = "URL", env = "STONECAST_CONNECT", value_parser = values::address)]
     connect: Option<Address>,
     /// Folder or device of the server's pool, which determines the socket.

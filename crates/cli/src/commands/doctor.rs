@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::doctor::{Conclusion, Facts, Root, text};
 use crate::failure::Failure;
+use crate::flags::OutputFlags;
 use crate::output;
 
 /// Shows the facts of this machine that decide how writes become durable, the properties to declare, and the profile.
@@ -27,9 +28,8 @@ pub struct Doctor {
     /// Also writes the resulting profile into this file, for `plan --profile`.
     #[arg(long, value_name = "FILE")]
     pub write_profile: Option<PathBuf>,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputFlags,
     /// Reads the files of the kernel below this folder instead of /.
     #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
     pub root: PathBuf,
@@ -59,7 +59,7 @@ pub fn run(flags: &Doctor) -> Result<(), Failure> {
             |error| Failure::operation(format!("cannot write {}: {error}", file.display()));
         fs::write(file, &conclusion.text).map_err(refuse)?;
     }
-    if flags.json {
+    if flags.output.json {
         output::json(&Report {
             facts: &facts,
             conclusion: &conclusion,

@@ -12,7 +12,7 @@ use stonecast::local::Client;
 use stonecast::{Expiry, Record, Write, Written};
 
 use crate::failure::{Failure, Status};
-use crate::flags::Connection;
+use crate::flags::{Connection, FlightFlags};
 use crate::output;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -37,9 +37,8 @@ pub struct Restore {
     /// needs no server.
     #[arg(long)]
     pub verify: bool,
-    /// Operations in flight at a time.
-    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub in_flight: u32,
+    #[command(flatten)]
+    pub flight: FlightFlags,
     /// Prints {"version":..,"keys":..,"expired":..,"bytes":..,"seconds":..} to stdout at the end.
     #[arg(long)]
     pub json: bool,
@@ -101,7 +100,7 @@ pub fn run(flags: &Restore) -> Result<(), Failure> {
 /// Stores and compares all records. Returns the number of keys that have expired.
 fn restore(flags: &Restore, chain: &Chain) -> Result<u64, Failure> {
     let session = Session::open_for_many(&flags.connection)?;
-    let in_flight = flags.in_flight as usize;
+    let in_flight = flags.flight.in_flight as usize;
     let (keys, started) = (chain.identity().keys, SystemTime::now());
     let expired = session.run(async |client| {
         let found = client.stat().await?.keys;

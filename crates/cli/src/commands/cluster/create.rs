@@ -11,6 +11,7 @@ use super::store::{
     OpenStore, StoreFlags, entropy, outcome_unknown, unanswered, unreadable, writer,
 };
 use crate::failure::{Failure, Status};
+use crate::flags::OutputFlags;
 use crate::output;
 use crate::values::Period;
 
@@ -40,9 +41,8 @@ pub struct Create {
     /// Silence after which a node loses its copies; at least the lease.
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub remove_after: Period,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputFlags,
 }
 
 /// The object that `--json` prints.
@@ -121,7 +121,7 @@ fn failure(error: CreateError) -> Failure {
 
 fn report(flags: &Create, store: &str, created: &Configuration) -> Result<(), Failure> {
     let done = format!("cluster {} is created in {store}", created.nonce);
-    if flags.json {
+    if flags.output.json {
         let report = Report {
             store,
             cluster: created.nonce,

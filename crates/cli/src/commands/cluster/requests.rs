@@ -1,7 +1,7 @@
 //! `cluster add`, `drain`, `remove` and `move`: requests to the nodes of a cluster.
 //!
-//! A request is a change of the configuration. The nodes act on it, and the command waits until they are done, and shows their progress. A command that is ended
-//! meanwhile takes nothing back.
+//! A request is a change of the configuration. The nodes act on it, and the command waits until they are done, and
+//! shows their progress. A command that is ended meanwhile takes nothing back.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -13,6 +13,7 @@ use stonecast_cluster::{ChangeError, Configuration, NodeName, Refusal, Subject, 
 
 use super::store::{OpenStore, StoreFlags, outcome_unknown, unanswered, unreadable, writer};
 use crate::failure::Failure;
+use crate::flags::OutputFlags;
 use crate::output::{self, say};
 
 /// Lets a node take copies: its share of them, and first those that are missing.
@@ -78,9 +79,8 @@ pub struct Move {
     /// Ends when the request stands in the configuration, and does not wait until the copies have moved.
     #[arg(long)]
     pub no_wait: bool,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputFlags,
 }
 
 /// The flags of a request about a node.
@@ -93,9 +93,8 @@ pub struct NodeFlags {
     /// Ends when the request stands in the configuration, and does not wait until the copies have moved.
     #[arg(long)]
     pub no_wait: bool,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputFlags,
 }
 
 /// The object that `--json` prints.
@@ -139,17 +138,21 @@ pub fn move_shard(flags: &Move) -> Result<(), Failure> {
     let asked = ask(&flags.store, |present| {
         present.move_copy(&subject, from.as_ref(), to)
     })?;
-    report(flags.json, &asked, &format!("shard {shard} moves to {to}"))?;
+    report(
+        flags.output.json,
+        &asked,
+        &format!("shard {shard} moves to {to}"),
+    )?;
     match flags.no_wait {
         true => Ok(()),
-        false => await_moves(&open, &BTreeSet::from([*shard as usize]), flags.json),
+        false => await_moves(&open, &BTreeSet::from([*shard as usize]), flags.output.json),
     }
 }
 
 impl NodeFlags {
     /// Prints that the request was made, and waits until the copies have moved.
     fn end(&self, asked: &Configuration, done: &str) -> Result<(), Failure> {
-        report(self.json, asked, &format!("{} {done}", self.node))?;
+        report(self.output.json, asked, &format!("{} {done}", self.node))?;
         if self.no_wait {
             return Ok(());
         }
@@ -157,7 +160,7 @@ impl NodeFlags {
         let moving =
             moving.filter(|(_, group)| !group.joining.is_empty() || !group.leaving.is_empty());
         let moving = moving.map(|(number, _)| number).collect();
-        await_moves(&OpenStore::open(&self.store)?, &moving, self.json)
+        await_moves(&OpenStore::open(&self.store)?, &moving, self.output.json)
     }
 }
 

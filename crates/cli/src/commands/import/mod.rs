@@ -1,7 +1,7 @@
 //! `import`: every entry of an NDJSON file, in the order of the file.
 //!
-//! Many puts are in flight on one connection. The client commits them in the order in which they are first polled, which
-//! is the order of the file, so the order of versions is the order of lines.
+//! Many puts are in flight on one connection. The client commits them in the order in which they are first polled,
+//! which is the order of the file, so the order of versions is the order of lines.
 
 mod input;
 mod outcome;
@@ -24,7 +24,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric::Runtime;
 
 use crate::failure::Failure;
-use crate::flags::Connection;
+use crate::flags::{Connection, FlightFlags};
 use crate::output;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -48,9 +48,8 @@ Example: a file, and the output of another program
 pub struct Import {
     /// The file; stdin if FILE is missing or `-`.
     pub file: Option<PathBuf>,
-    /// Operations in flight at a time.
-    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub in_flight: u32,
+    #[command(flatten)]
+    pub flight: FlightFlags,
     /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end.
     #[arg(long)]
     pub json: bool,
@@ -94,7 +93,7 @@ pub fn run(flags: &Import) -> Result<(), Failure> {
             stop: &stop,
             progress: &progress,
         };
-        Ok(import.run(source, flags.in_flight as usize).await)
+        Ok(import.run(source, flags.flight.in_flight as usize).await)
     })?;
     drop(progress);
     if outcome.ended_early() {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use stonecast::Metrics;
 
 use crate::failure::Failure;
-use crate::flags::Connection;
+use crate::flags::{Connection, OutputFlags};
 use crate::output;
 use crate::session::Session;
 use crate::signals::Stop;
@@ -23,8 +23,8 @@ use report::{Earlier, Report};
 
 /// Shows the content and the work of a running server, for clients of its memory and for its gateway.
 ///
-/// The counts of reads come from reports of the clients, and lack the reads of each client's last second. On a cluster, each
-/// node that leads a shard is shown.
+/// The counts of reads come from reports of the clients, and lack the reads of each client's last second. On a cluster,
+/// each node that leads a shard is shown.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: once for people, as JSON for programs, and again and again with the gateway's part
@@ -33,11 +33,10 @@ Example: once for people, as JSON for programs, and again and again with the gat
   stonecast stat --watch --admin 127.0.0.1:9180
   stonecast stat --admin 192.0.2.7:9180 --password-file password --tls-authority authority.pem")]
 pub struct Stat {
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub json: bool,
-    /// Prints repeatedly, redrawn on a terminal, until interrupted. Rates, sizes and times of calls are then those since the print before;
-    /// with --json they stand beside the others, under `interval`.
+    #[command(flatten)]
+    pub output: OutputFlags,
+    /// Prints repeatedly, redrawn on a terminal, until interrupted. Rates, sizes and times of calls are then those
+    /// since the print before; with --json they stand beside the others, under `interval`.
     #[arg(long)]
     pub watch: bool,
     /// Interval between two prints.
@@ -105,7 +104,7 @@ fn print_nodes(flags: &Stat, session: &Session) -> Result<(), Failure> {
         };
         text = format!("{text}node {name}\n{words}");
     }
-    match flags.json {
+    match flags.output.json {
         true => output::json(&Nodes { nodes: reports })?,
         false => output::bytes(text.as_bytes())?,
     }
@@ -117,9 +116,9 @@ fn watch(flags: &Stat, session: &Session, admin: Option<&Admin>) -> Result<(), F
     let mut before: Option<(Metrics, Instant)> = None;
     while !stop.asked() {
         let (metrics, now) = (ask(session)?, Instant::now());
-        if !flags.json && io::stdout().is_terminal() {
+        if !flags.output.json && io::stdout().is_terminal() {
             output::bytes(REDRAW.as_bytes())?;
-        } else if !flags.json && before.is_some() {
+        } else if !flags.output.json && before.is_some() {
             output::bytes(b"\n")?;
         }
         let since = before
@@ -141,7 +140,7 @@ fn print(
     admin: Option<&Admin>,
 ) -> Result<(), Failure> {
     let told = admin.map(Admin::status).transpose();
-    if flags.json {
+    if flags.output.json {
         return output::json(&Report::of(metrics, before, told?));
     }
     // The server's part is also of use without the gateway's part.

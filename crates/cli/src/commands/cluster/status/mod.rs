@@ -9,12 +9,13 @@ use clap::Args;
 
 use super::store::{OpenStore, StoreFlags};
 use crate::failure::Failure;
+use crate::flags::OutputFlags;
 use crate::output;
 
 /// Shows the state of a cluster: its nodes, the copies of its shards, what a write survives, and what to do next.
 ///
-/// The configuration tells the state: a node that failed a moment ago is shown until another one has removed it. With --ask the nodes say themselves whether
-/// they are there.
+/// The configuration tells the state: a node that failed a moment ago is shown until another one has removed it. With
+/// --ask the nodes say themselves whether they are there.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: for people, and the names of the nodes for programs
@@ -23,12 +24,12 @@ Example: for people, and the names of the nodes for programs
 pub struct Status {
     #[command(flatten)]
     pub store: StoreFlags,
-    /// Also asks each node that has an address on this host whether it answers; takes up to 4 seconds for each node that is silent.
+    /// Also asks each node that has an address on this host whether it answers; takes up to 4 seconds for each node
+    /// that is silent.
     #[arg(long)]
     pub ask: bool,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputFlags,
 }
 
 /// Prints the state of the cluster.
@@ -37,7 +38,7 @@ pub fn run(flags: &Status) -> Result<(), Failure> {
     let configuration = open.read()?;
     let store = open.store.name();
     let asked = flags.ask.then(|| asked::ask_all(&configuration));
-    if flags.json {
+    if flags.output.json {
         output::json(&report::Report::of(store, &configuration, asked))
     } else {
         let asked = asked
