@@ -132,15 +132,15 @@ fn every_seeded_bug_of_structures_is_found() {
             ),
             (
                 Mutant::LentNotFlushed,
-                sessions::a_power_cut_at_any_moment_loses_no_acknowledged_operation,
+                sessions::crashes::a_power_cut_at_any_moment_loses_no_acknowledged_operation,
             ),
             (
                 Mutant::WordNotReadAgain,
-                sessions::a_ticket_is_not_told_once_the_tenure_word_was_raised_though_the_window_is_open,
+                sessions::crashes::a_ticket_is_not_told_once_the_tenure_word_was_raised_though_the_window_is_open,
             ),
             (
                 Mutant::KnownBeyondTenure,
-                sessions::a_writer_whose_tenure_is_over_answers_nothing_from_its_memory,
+                sessions::tenures::a_writer_whose_tenure_is_over_answers_nothing_from_its_memory,
             ),
             (Mutant::BlockTagNotChecked, readers),
             (Mutant::SlotTagNotChecked, readers),
@@ -164,7 +164,7 @@ fn every_seeded_bug_of_structures_is_found() {
             ),
             (
                 Mutant::AgeIgnored,
-                sessions::a_reader_is_told_at_once_that_its_version_is_too_old,
+                sessions::readers::a_reader_is_told_at_once_that_its_version_is_too_old,
             ),
             (
                 Mutant::AnswerKeptForever,

@@ -1,0 +1,154 @@
+//! The plan of both sides, and the round trips of each call.
+
+use std::rc::Rc;
+
+use stonecast_fabric::decorate::{Meter, Observed};
+use stonecast_fabric_sim::{MachineOptions, MachineProfile};
+use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain};
+use stonecast_structures::shapes::StructureKind;
+use stonecast_structures::{BackEnd, FRONT_END_COMPLETIONS, Key as _, Verb};
+
+use super::scene::{ADDRESS, ANSWERED, PLATFORMS, Scene, create, insert, operation, platform};
+
+/// Needs the comparison of plans at connect: a front-end believes the platform that the back-end declares.
+#[test]
+fn both_sides_agree_on_the_plan_of_the_declared_platform() {
+    for platform in PLATFORMS {
+        let scene = Scene::on(platform, 6);
+        let world = scene.world.clone();
+        world.block_on(async move {
+            scene.create().await;
+            scene.serve().await;
+            let (_process, front_end) = scene.front_end().await;
+            let plan = front_end.agreement().plan().program().to_string();
+            let expected = match (platform.persistence_domain, platform.ddio) {
+                (PersistenceDomain::Wsp, _) => "rq.write(a) rq.await(write(a))",
+                (PersistenceDomain::Mhp, _) | (PersistenceDomain::Dmp, Ddio::Off) => {
+                    "rq.write(a) rq.flush rq.await(flush)"
+                }
+                _ => {
+                    "rq.write(a) rq.send(&a) rsp.receive(&a) rsp.write_back(a) rsp.send(ack) rq.receive(ack)"
+                }
+            };
+            assert_eq!(plan, expected);
+        });
+    }
+}
+
+/// The costs of calls as facts: of a writer that knows its way and of one that does not, of a reader with a cache and of one without.
+#[test]
+fn each_call_takes_as_many_round_trips_as_its_walk_has_levels() {
+    for platform in [ANSWERED, platform(PersistenceDomain::Mhp, Ddio::On)] {
+        costs_on(platform);
+    }
+}
+
+fn costs_on(platform: DeclaredPlatform) {
+    let scene = Scene::on(platform, 1);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve().await;
+        let machine = scene
+            .world
+            .machine(MachineOptions::new(MachineProfile::MODERN));
+        let process = scene.world.process(machine);
+        let meter = Rc::<Meter>::default();
+        let device = Rc::new(Observed::new(process.open_device(), meter.clone()));
+        let port = process
+            .port_on(device, FRONT_END_COMPLETIONS)
+            .expect("a port");
+        let back_end = BackEnd::connect(&port, ADDRESS).await.expect("accepted");
+        let domain = back_end.create_domain(3).await.expect("there is room");
+        let mut writer = back_end.writer(domain).await.expect("the domain is free");
+        let table = create(&mut writer, StructureKind::HashTable).await;
+        let tree = create(&mut writer, StructureKind::BTree).await;
+        for key in 0..100 {
+            insert(&mut writer, table, key).await;
+            insert(&mut writer, tree, key).await;
+        }
+        writer.publish().await.expect("the tenure lasts");
+        let mut before = meter.counts();
+        let mut cost = || {
+            let now = meter.counts();
+            let cost = now - before;
+            before = now;
+            (cost.reads, cost.writes, cost.sends, cost.doorbells)
+        };
+        let (key, value) = (7_u64.encoded(), 21_u64.to_le_bytes());
+        // A writer knows the words that it has read or written. A wait sends the record.
+        let change = operation(table, Verb::Update, &key, &value);
+        let (_, ticket) = writer.stage(&change).await.expect("there is room");
+        assert_eq!(cost(), (0, 0, 0, 0));
+        // One append: the record, with the flush or the notice behind it.
+        ticket.await.expect("the tenure lasts");
+        match back_end.agreement().plan().is_one_sided() {
+            true => assert_eq!(cost(), (1, 1, 0, 1)),
+            false => assert_eq!(cost(), (0, 1, 1, 1)),
+        }
+        let change = operation(tree, Verb::Update, &key, &value);
+        let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+        let (_, ticket) = writer.stage(&change).await.expect("there is room");
+        assert_eq!(cost(), (0, 0, 0, 0));
+        // Two records and the transaction, which lie side by side, and the notice, whatever the number of operations: one doorbell and one round trip.
+        writer.publish().await.expect("the tenure lasts");
+        assert_eq!(cost(), (0, 1, 1, 1));
+        ticket.await.expect("what is visible is durable");
+        assert_eq!(cost(), (0, 0, 0, 0));
+        // An answer rests on the tenure word behind it, however much the writer knows.
+        let structure = writer.roots().structure(tree).expect("it was created");
+        let found = writer.get(&structure, &key).await.expect("it is whole");
+        assert_eq!((found, cost()), (Some(value.to_vec()), (1, 0, 0, 1)));
+
+        // A new tenure knows nothing: root line, word of the directory, bucket and item; root line, inner node and leaf. Then a leaf that it does not know.
+        writer.release().await.expect("the tenure lasts");
+        let mut writer = scene.writer(&back_end, domain).await;
+        let other = 90_u64.encoded();
+        cost();
+        for (structure, key, reads) in [
+            (table, &key, 4),
+            (tree, &key, 3),
+            (tree, &other, 1),
+            (tree, &other, 0),
+        ] {
+            let change = operation(structure, Verb::Update, key, &value);
+            let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+            assert_eq!(cost(), (reads, 0, 0, reads));
+        }
+        writer.publish().await.expect("the tenure lasts");
+        // Many keys that it does not know: root line, inner node and leaves, each level at once, and each node once.
+        writer.release().await.expect("the tenure lasts");
+        let mut writer = scene.writer(&back_end, domain).await;
+        let structure = writer.roots().structure(tree).expect("it was created");
+        let some: Vec<Vec<u8>> = (0..8_u64).map(|key| (key * 12).encoded()).collect();
+        cost();
+        let looked = writer.look_ahead(&structure, &some).await;
+        looked.expect("the tenure lasts");
+        let (reads, .., rounds) = cost();
+        assert_eq!(rounds, 3);
+        assert!((3..3 + some.len() as u64).contains(&reads), "{reads} READs");
+        for key in &some {
+            let change = operation(tree, Verb::Update, key, &value);
+            let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+            assert_eq!(cost(), (0, 0, 0, 0));
+        }
+        writer.publish().await.expect("the tenure lasts");
+        let mut reader = back_end.reader(domain).await.expect("there is the domain");
+        let roots = reader.roots().await.expect("the table is whole");
+        cost();
+        for (number, reads) in [(table, 4), (tree, 3)] {
+            let found = reader.get(&roots, number, &key).await.expect("it is whole");
+            assert_eq!(found, Some(value.to_vec()));
+            assert_eq!(cost(), (reads, 0, 0, reads));
+        }
+        // A reader that remembers inner places reads the bucket and the item, or the leaf.
+        let mut reader = reader.remembering(1 << 20);
+        for (number, reads) in [(table, 2), (tree, 1)] {
+            reader.get(&roots, number, &key).await.expect("it is whole");
+            cost();
+            let found = reader.get(&roots, number, &key).await.expect("it is whole");
+            assert_eq!(found, Some(value.to_vec()));
+            assert_eq!(cost(), (reads, 0, 0, reads));
+        }
+    });
+}

@@ -1,0 +1,79 @@
+//! Strangers on the control channel.
+
+use stonecast_fabric as fabric;
+use stonecast_fabric::LocalSpan;
+use stonecast_fabric_sim::{MachineOptions, MachineProfile};
+use stonecast_session::{ConnectError, Endpoint, Greeting, Protocol, Queues};
+use stonecast_structures::shapes::StructureKind;
+
+use super::scene::{ADDRESS, Scene, create, insert, keys};
+
+/// A stranger on the control channel: it greets, and sends messages of its own.
+async fn stranger(scene: &Scene, version: u32, messages: &[&[u8]]) -> Result<(), ConnectError> {
+    let process = scene.world.process(
+        scene
+            .world
+            .machine(MachineOptions::new(MachineProfile::MODERN)),
+    );
+    let port = process.port(64).expect("a port");
+    let queues = Queues {
+        send_capacity: 8,
+        receive_capacity: 8,
+        shared_receive_queue: None,
+        windows: false,
+        rnr_retry_count: 10,
+        rnr_retry_delay_ns: 100_000,
+    };
+    let endpoint = Endpoint::new(&port, queues)?;
+    let local = endpoint.allocate(4096)?;
+    let greeting = Greeting::of(Protocol {
+        magic: *b"stonstru",
+        name: "data structures",
+        version,
+    });
+    endpoint.connect(ADDRESS, &greeting.say(b"")).await?;
+    for message in messages {
+        port.device().memory(local).write(0, message);
+        let local = LocalSpan {
+            region: local,
+            offset: 0,
+            size: message.len() as u32,
+        };
+        let sent = [fabric::Operation::Send { local }];
+        let _ = port.submit(endpoint.qp(), &sent).await;
+    }
+    scene.rest(5_000_000).await;
+    Ok(())
+}
+
+/// Needs the check of each message, and that a request about the tenure of another owner does nothing.
+#[test]
+fn strangers_on_the_control_channel_disturb_nobody() {
+    let scene = Scene::new(3);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve().await;
+        let (_process, back_end) = scene.front_end().await;
+        let domain = back_end.create_domain(2).await.expect("there is room");
+        let mut writer = back_end.writer(domain).await.expect("the domain is free");
+        let table = create(&mut writer, StructureKind::HashTable).await;
+        let words = |words: [u64; 2]| words.map(u64::to_le_bytes).concat();
+        // Notify, release and a slab for a domain of another front-end; domains that are none; garbage of any length.
+        let (notify, release, slab) = (words([6, 0]), words([7, 0]), words([3, 0]));
+        let (nowhere, unknown) = (words([5, 99]), words([6, u64::MAX]));
+        let asked: [&[u8]; 4] = [&notify, &release, &slab, &nowhere];
+        stranger(&scene, 5, &asked).await.expect("it is accepted");
+        for garbage in [&b""[..], b"x", &[0xff; 16], &[7; 64], &unknown] {
+            stranger(&scene, 5, &[garbage])
+                .await
+                .expect("it is accepted");
+        }
+        let refused = stranger(&scene, 6, &[]).await.unwrap_err();
+        let words = "the client speaks protocol version 6 of data structures, the server version 5";
+        assert!(refused.to_string().starts_with(words), "{refused}");
+        insert(&mut writer, table, 1).await;
+        writer.publish().await.expect("the tenure lasts");
+        assert_eq!(keys(&back_end, domain, table, 3).await, [1]);
+    });
+}
