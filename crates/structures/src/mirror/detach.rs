@@ -1,4 +1,4 @@
-//! The end of a mirror by the word of an operator.
+//! Detaches a mirror: an operator states that it is destroyed.
 
 use std::rc::Rc;
 
@@ -23,10 +23,12 @@ pub enum DetachError {
     Persist(#[from] PersistError),
 }
 
-/// Lets the pool, which nobody serves, go on without its mirror, in the next generation. Returns the number of that generation. A crash leaves the pool detached or not.
+/// Lets the pool, which nobody serves, go on without its mirror, in the next generation. Returns the number of that
+/// generation. A crash leaves the pool detached or not.
 ///
-/// The caller says with it that the mirror was not promoted and never will be, because its medium is destroyed. Nothing can check that. If the mirror is there, both become back-ends,
-/// and what one acknowledges is unknown to the other; when they meet, each refuses the other.
+/// The call states that the mirror was not promoted and never will be, because its medium is destroyed. Nothing can
+/// check that. If the mirror is there, both become back-ends, and each lacks the updates that the other acknowledges;
+/// when they meet, each refuses the other.
 ///
 /// # Errors
 /// [`DetachError`].

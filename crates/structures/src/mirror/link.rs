@@ -6,8 +6,9 @@
 //!                 WRITE, WRITE, SEND of settle  elsewhere: the mirror makes the places durable, and answers
 //! ```
 //!
-//! A mirror that was bound is compared before the pool is opened, when nothing changes. Both copies hold states that a power cut could have left at the end of
-//! the back-end's last run, so each mixture of both is such a state, and the mirror could become the back-end at any moment of the comparison.
+//! A mirror that was bound is compared before the pool is opened, when nothing changes. Both copies hold states that a
+//! power cut could have left at the end of the back-end's last run, so each mixture of both is such a state, and the
+//! mirror could become the back-end at any moment of the comparison.
 //!
 //! A crash leaves the mirror with a part of the last spans.
 
@@ -36,7 +37,7 @@ pub(crate) const LINK_SENDS: u32 = 64;
 const BATCHES_MAX: u64 = 4;
 /// The pause before a mirror is asked again that has something to end first.
 const PAUSE_NS: Nanoseconds = 1_000_000;
-/// The lease is asked for again when this part of it is over.
+/// The back-end renews its lease when this part of it has passed.
 const RENEWED_AFTER: u64 = 4;
 
 /// The reason why a back-end does not start with this mirror.
@@ -81,7 +82,7 @@ pub enum AttachError {
         /// The generation of this pool.
         ours: u64,
     },
-    /// The mirror has everything of a back-end that this pool does not know to be.
+    /// The mirror is whole, and this pool is bound to none: it is an old copy.
     #[error(
         "the mirror was bound by a later state of this pool than the pool holds: the pool was restored from an old copy. Promote the mirror"
     )]
@@ -134,9 +135,10 @@ fn lost(reason: impl ToString) -> MirrorLost {
 }
 
 impl MirrorLink {
-    /// Connects to the mirror at `address`. `lease_ns`: for so long after the last word of this back-end the mirror becomes no back-end. Returns the medium with
-    /// which the back-end has to work from now on. A mirror that the pool is bound to has everything when the call returns; another one is filled while the
-    /// service runs ([`Service::with_mirror`](crate::Service::with_mirror)).
+    /// Connects to the mirror at `address`. `lease_ns`: the mirror waits for so long after the last message of this
+    /// back-end before it becomes the back-end. Returns the medium with which the back-end has to work from now on. A
+    /// mirror that the pool is bound to is whole when the call returns; another one is filled while the service runs
+    /// ([`Service::with_mirror`](crate::Service::with_mirror)).
     ///
     /// # Errors
     /// [`AttachError`]: the pool must not be served. A crash leaves the pool as it was.
@@ -200,8 +202,8 @@ impl MirrorLink {
         Ok((Rc::new(medium.mirrored_by(mirror)), link))
     }
 
-    /// Does a part of what is to be done beside the requests of front-ends: renews the lease, and fills a new mirror. The back-end is bound to the mirror when it
-    /// has everything.
+    /// Does a part of what is to be done beside the requests of front-ends: renews the lease, and fills a new mirror.
+    /// The back-end is bound to the mirror when it has everything.
     pub(crate) async fn go_on(&self, medium: &Medium) -> Result<(), MirrorLost> {
         self.look()?;
         if self.is_bound() {
@@ -212,7 +214,8 @@ impl MirrorLink {
             self.compare().await?;
         }
         if self.compared.get() == self.bytes.size() {
-            // The mirror may become the back-end from its last word on. By then this side acknowledges nothing without it, whatever happens.
+            // The mirror may become the back-end from its last word on. By then this side acknowledges nothing without
+            // it, whatever happens.
             let mut standing = self.standing.get();
             let next = Standing {
                 mirror: self.uuid,
@@ -230,7 +233,7 @@ impl MirrorLink {
         self.standing.get().mirror == self.uuid
     }
 
-    /// The time for which the mirror certainly does not become the back-end.
+    /// The rest of the time for which the mirror has promised not to become the back-end.
     pub(crate) fn lease_left(&self) -> Nanoseconds {
         self.lease.until.get().saturating_sub(self.runtime.now())
     }

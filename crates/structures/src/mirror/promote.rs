@@ -1,4 +1,4 @@
-//! The word of an operator that a mirror becomes the back-end.
+//! Promotes a mirror: an operator makes it the back-end.
 
 use std::rc::Rc;
 
@@ -26,11 +26,13 @@ pub enum PromoteError {
     NotWhole,
 }
 
-/// Makes the mirror at `address` the back-end, and returns its generation. Waits until the lease of the old back-end is over: for as long as that one lives, if it does. A server that is a
-/// back-end already stays one. Dropping the future leaves the mirror as it is, or promoted.
+/// Makes the mirror at `address` the back-end, and returns its generation. Waits until the lease of the old back-end
+/// has expired, which a back-end that is alive prevents. A server that is a back-end already stays one. Dropping the
+/// future leaves the mirror as it is, or promoted.
 ///
 /// # Errors
-/// [`PromoteError`]. After the loss of the connection it is unknown whether the mirror was promoted; the next call tells.
+/// [`PromoteError`]. After the loss of the connection it is unknown whether the mirror was promoted; the next call
+/// tells.
 pub async fn promote(
     port: &Rc<Port>,
     runtime: &Rc<dyn Runtime>,
