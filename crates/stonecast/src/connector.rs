@@ -155,8 +155,8 @@ impl Connector {
         self
     }
 
-    /// Sets whether the client publishes its overwrites itself, if the server allows that. True by default. A client of a
-    /// cluster never does so.
+    /// Sets whether the client publishes its overwrites itself, if the server allows that. True by default. A client of
+    /// a cluster never does so.
     #[must_use]
     pub fn publishing(mut self, publishes: bool) -> Self {
         self.options.publishes = publishes;
@@ -170,9 +170,9 @@ impl Connector {
         self
     }
 
-    /// Sets the file with the key that proves the client's identity, for `verbs:` addresses. With such a file, a client of
-    /// a cluster reaches the nodes at their `verbs:` addresses, and otherwise at their `shm:` addresses. The first line of the file
-    /// holds a name and 64 hexadecimal digits; only the owner may be able to read the file.
+    /// Sets the file with the key that proves the client's identity, for `verbs:` addresses. With such a file, a client
+    /// of a cluster reaches the nodes at their `verbs:` addresses, and otherwise at their `shm:` addresses. The first
+    /// line of the file holds a name and 64 hexadecimal digits; only the owner may be able to read the file.
     #[must_use]
     pub fn keys(mut self, path: impl Into<PathBuf>) -> Self {
         self.rdma.keys = Some(path.into());
@@ -238,8 +238,8 @@ impl Connector {
         Connection::over(device, self).map_err(|error| explained(error, &address))
     }
 
-    /// Connects an observer, which asks one server for its counts. [`Connector::counted_as`], the time limits, and the options of
-    /// the device count; those about reads and writes of keys do not.
+    /// Connects an observer, which asks one server for its counts. [`Connector::counted_as`], the time limits, and the
+    /// options of the device count; those about reads and writes of keys do not.
     ///
     /// # Errors
     ///

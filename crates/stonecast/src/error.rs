@@ -39,17 +39,17 @@ struct Failure {
 pub enum Effect {
     /// Nothing was done, and nothing will be.
     None,
-    /// The operation was done; the failure came after it. Data structures alone have such failures: an update is durable before
-    /// it is published, and a value that was popped may be of another type. The answer of the store to a write is the
-    /// write's last step, so a write of a key that fails is never known to be done.
+    /// The operation was done; the failure came after it. Data structures alone have such failures: an update is
+    /// durable before it is published, and a value that was popped may be of another type. The answer of the store to a
+    /// write is the write's last step, so a write of a key that fails is never known to be done.
     Done,
     /// The operation may have been done, or may still be done. Read the key to find out, or repeat the write with the
     /// token.
     Unknown {
         /// Names the write for the next attempt ([`crate::Write::retry`]). `None`: the write was sent without a token,
         /// the write was so long ago that the server has forgotten the outcome, the thread that drives a
-        /// [`crate::Client`] ended before it reported the token of a first attempt, or it was an update of a data structure,
-        /// which is named by its [`crate::structures::Attempt`].
+        /// [`crate::Client`] ended before it reported the token of a first attempt, or it was an update of a data
+        /// structure, which is named by its [`crate::structures::Attempt`].
         token: Option<Token>,
     },
 }

@@ -14,9 +14,9 @@ use crate::open_device::OpenDevice;
 
 /// A connection that asks one server for its counts, and whose calls wait. It belongs to the thread that made it.
 ///
-/// An observer leases nothing and reads no memory of the server. A node of a cluster therefore accepts it whichever shards
-/// the node leads, and tells its own counts; a client of the cluster ([`crate::blocking::Client::metrics`]) adds up those
-/// of all nodes that lead.
+/// An observer leases nothing and reads no memory of the server. A node of a cluster therefore accepts it whichever
+/// shards the node leads, and tells its own counts; a client of the cluster ([`crate::blocking::Client::metrics`]) adds
+/// up those of all nodes that lead.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;

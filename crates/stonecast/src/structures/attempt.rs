@@ -10,11 +10,11 @@ use stonecast_structures::Verb;
 
 /// The name of one update, by which it takes effect once. [`Writer::attempt`] makes it.
 ///
-/// An update that fails with [`Effect::Unknown`](crate::Effect::Unknown) may be done or not. Done again with the same attempt, by any later writer of the lock domain,
-/// the update takes effect if it has not, and gives its first answer.
+/// An update that fails with [`Effect::Unknown`](crate::Effect::Unknown) may be done or not. Done again with the same
+/// attempt, by any later writer of the lock domain, the update takes effect if it has not, and gives its first answer.
 ///
-/// The back-end keeps the results of the last updates with attempts, as many as an eighth of a slab takes, at most 4,096 in a lock domain. If an attempt is older than all of
-/// them, the update is refused ([`Error::Forgotten`]).
+/// The back-end keeps the results of the last updates with attempts, as many as an eighth of a slab takes, at most
+/// 4,096 in a lock domain. If an attempt is older than all of them, the update is refused ([`Error::Forgotten`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     pub(super) token: NonZeroU64,
@@ -38,14 +38,16 @@ impl Attempt {
     }
 }
 
-/// The updates of a writer with an [`Attempt`]. Each returns when it is durable and visible. One attempt is for one update.
+/// The updates of a writer with an [`Attempt`]. Each returns when it is durable and visible. One attempt is for one
+/// update.
 pub struct Once<'a, S: Shape> {
     writer: &'a mut Writer<S>,
     attempt: Attempt,
 }
 
 impl<S: Shape> Writer<S> {
-    /// Begins an attempt. The program chooses the token: it names one update of the lock domain for as long as results are kept.
+    /// Begins an attempt. The program chooses the token: it names one update of the lock domain for as long as results
+    /// are kept.
     pub fn attempt(&self, token: NonZeroU64) -> Attempt {
         Attempt {
             token,

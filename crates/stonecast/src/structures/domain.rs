@@ -20,7 +20,8 @@ const RECLAIMED: u32 = 127;
 /// Operations before a publication that free blocks, at most.
 const RECLAIMS_MAX: u32 = 64;
 
-/// The writer of a lock domain, with all of its structures. It has the tenure until it is dropped, or silent for longer than its lease.
+/// The writer of a lock domain, with all of its structures. It has the tenure until it is dropped, or silent for longer
+/// than its lease.
 ///
 /// ```
 /// use stonecast::Durability;
@@ -59,8 +60,8 @@ pub struct Member<S: Shape> {
     shape: PhantomData<S>,
 }
 
-/// Updates of structures of one lock domain that are done together or not at all. A crash leaves all of them or none. Readers that read structure by structure may see a part while the
-/// transaction becomes visible.
+/// Updates of structures of one lock domain that are done together or not at all. A crash leaves all of them or none.
+/// Readers that read structure by structure may see a part while the transaction becomes visible.
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
     parts: Vec<(u32, Update)>,
@@ -78,7 +79,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the key of an insert, update or removal had a value before; of a comparison: whether it had the expected one.
+    /// Whether the key of an insert, update or removal had a value before; of a comparison: whether it had the expected
+    /// one.
     pub fn existed(&self, part: Part) -> bool {
         self.answers.get(part.0).is_some_and(is_so)
     }
@@ -237,7 +239,8 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: [`Error::effect`] tells whether all of it was done.
+    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]:
+    /// [`Error::effect`] tells whether all of it was done.
     pub async fn commit(&mut self, transaction: &Transaction) -> Result<Outcome, Error> {
         self.commit_with(transaction, None).await
     }
@@ -301,7 +304,8 @@ impl Domain {
         self.publish_with(name, &staged).await
     }
 
-    /// Makes everything staged durable, and visible to all readers. `ticket`: that of the update which the call is about.
+    /// Makes everything staged durable, and visible to all readers. `ticket`: that of the update which the call is
+    /// about.
     pub(super) async fn publish_with(
         &mut self,
         name: &str,

@@ -7,8 +7,8 @@ use crate::error::{Effect, ErrorKind};
 
 /// The reason why an operation on a data structure failed.
 ///
-/// [`Error::effect`] tells what the failure means for the data. An update whose outcome is unknown is done again with its
-/// [`Attempt`](super::Attempt), if it had one.
+/// [`Error::effect`] tells what the failure means for the data. An update whose outcome is unknown is done again with
+/// its [`Attempt`](super::Attempt), if it had one.
 ///
 /// ```
 /// use stonecast::{Durability, Effect};
@@ -42,7 +42,8 @@ pub enum Error {
         /// The number of the writer's tenure.
         tenure: u32,
     },
-    /// The tenure of this writer is over: it was silent for longer than its lease, or the back-end ended it. Acknowledged updates stay; open a writer anew.
+    /// The tenure of this writer is over: it was silent for longer than its lease, or the back-end ended it.
+    /// Acknowledged updates stay; open a writer anew.
     #[error(
         "the tenure of this writer is over{}; acknowledged updates stay. Open a writer anew",
         in_words(effect)
@@ -236,7 +237,8 @@ impl Error {
         Self::of(name, error, Effect::None)
     }
 
-    /// The error of a call about the structure `name`. `effect`: that of the call, unless the back-end or the structure refused it.
+    /// The error of a call about the structure `name`. `effect`: that of the call, unless the back-end or the structure
+    /// refused it.
     pub(super) fn of(name: &str, error: FrontEndError, effect: Effect) -> Self {
         match error {
             FrontEndError::Held { tenure, .. } => Self::Held {

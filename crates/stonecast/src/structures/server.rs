@@ -34,8 +34,8 @@ const STOP_LOOK_NS: Nanoseconds = 20_000_000;
 
 /// The options of a back-end. [`Server::builder`] makes the default ones.
 ///
-/// If the pool exists, the settings that a pool is made with ([`Builder::durability`], [`Builder::platform`], [`Builder::capacity`]) must be those of the
-/// pool; settings that are not given are taken from the pool.
+/// If the pool exists, the settings that a pool is made with ([`Builder::durability`], [`Builder::platform`],
+/// [`Builder::capacity`]) must be those of the pool; settings that are not given are taken from the pool.
 #[derive(Clone, Debug)]
 pub struct Builder {
     wanted: Wanted,
@@ -84,15 +84,16 @@ impl Builder {
         self
     }
 
-    /// Sets the time after which a writer that is silent loses its tenure, and another one may follow. 10 seconds by default. A writer whose process
-    /// dies loses it at once.
+    /// Sets the time after which a writer that is silent loses its tenure, and another one may follow. 10 seconds by
+    /// default. A writer whose process dies loses it at once.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Sets the bytes of memory that a lock domain may have, its log left out: whole slabs, one at least. By default, all of the pool. A lock domain that has more keeps it.
+    /// Sets the bytes of memory that a lock domain may have, its log left out: whole slabs, one at least. By default,
+    /// all of the pool. A lock domain that has more keeps it.
     #[must_use]
     pub fn quota(mut self, bytes: u64) -> Self {
         self.quota = Some(bytes);
@@ -152,7 +153,8 @@ impl Builder {
         started.map(ServerHandle)
     }
 
-    /// Opens or creates the pool, ends the tenures of earlier runs, and listens. The back-end answers no front-end before [`Server::run`].
+    /// Opens or creates the pool, ends the tenures of earlier runs, and listens. The back-end answers no front-end
+    /// before [`Server::run`].
     ///
     /// # Errors
     ///
@@ -344,7 +346,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// The options of a back-end of the pool at `data`: a folder, created if it does not exist, or a device of persistent memory.
+    /// The options of a back-end of the pool at `data`: a folder, created if it does not exist, or a device of
+    /// persistent memory.
     ///
     /// ```
     /// use stonecast::Durability;
@@ -413,8 +416,8 @@ impl Server {
         })
     }
 
-    /// Serves until `stop` returns true, and ends in order. A mirror that is promoted meanwhile is closed, and goes on as the back-end
-    /// that `reopen` opens. `stop` is called every 20 ms.
+    /// Serves until `stop` returns true, and ends in order. A mirror that is promoted meanwhile is closed, and goes on
+    /// as the back-end that `reopen` opens. `stop` is called every 20 ms.
     ///
     /// # Errors
     ///

@@ -19,7 +19,8 @@ use crate::error::Effect;
 /// Keys of a batch that are looked up together.
 const LOOK_AHEAD: usize = 512;
 
-/// The writer of a structure of type `S`. It has the tenure of the structure's lock domain until it is dropped, or silent for longer than its lease.
+/// The writer of a structure of type `S`. It has the tenure of the structure's lock domain until it is dropped, or
+/// silent for longer than its lease.
 ///
 /// | call | when it returns |
 /// | --- | --- |
@@ -50,7 +51,8 @@ impl Future for Ticket {
     }
 }
 
-/// The effect of a failed wait for an update that is staged. A durable one stays, whatever becomes of its writer: the hand-over publishes it.
+/// The effect of a failed wait for an update that is staged. A durable one stays, whatever becomes of its writer: the
+/// hand-over publishes it.
 pub(super) fn effect_of(ticket: &stonecast_structures::Ticket) -> Effect {
     match ticket.is_durable() {
         true => Effect::Done,
@@ -129,7 +131,8 @@ impl<S: Shape> Writer<S> {
         self.domain.tenure()
     }
 
-    /// Publishes staged updates, and gives the tenure back. A writer that is dropped keeps its tenure until its connection or its lease ends.
+    /// Publishes staged updates, and gives the tenure back. A writer that is dropped keeps its tenure until its
+    /// connection or its lease ends.
     ///
     /// # Errors
     ///
@@ -152,7 +155,7 @@ impl<S: Shape> Writer<S> {
         Ok(answer)
     }
 
-    /// Makes the structure empty. Readers go on with the empty one. Its blocks are freed by and by, with later publications.
+    /// Makes the structure empty. Readers read the empty one. Later publications free its blocks, some at a time.
     ///
     /// ```
     /// use stonecast::Durability;
@@ -209,7 +212,8 @@ impl<S: Shape> Writer<S> {
         Ok(())
     }
 
-    /// Ends the structure, and gives the tenure back. Its blocks are freed by and by, with later publications of the lock domain.
+    /// Ends the structure, and gives the tenure back. Later publications of the lock domain free its blocks, some at a
+    /// time.
     ///
     /// # Errors
     ///
@@ -230,7 +234,8 @@ impl<S: Keyed> Writer<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: [`Error::effect`] tells whether it was done.
+    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]:
+    /// [`Error::effect`] tells whether it was done.
     pub async fn insert(&mut self, key: &S::Key, value: &S::Value) -> Result<bool, Error> {
         let update = Update::put::<S>(Verb::Insert, key, value);
         Ok(is_so(&self.update_now(&update, None).await?))
@@ -285,11 +290,14 @@ impl<S: Keyed> Writer<S> {
         Ok(is_so(&self.update_now(&update, None).await?))
     }
 
-    /// Gives keys values, all of them with one publication. Their places are looked up together, many at a time: over a network, each level of the structure costs one round trip. Nothing of it is visible earlier, except where it outgrows the log.
+    /// Gives keys values, all of them with one publication. Their places are looked up together, many at a time: over a
+    /// network, each level of the structure costs one round trip. Nothing of it is visible earlier, except where it
+    /// outgrows the log.
     ///
     /// # Errors
     ///
-    /// The same as [`Writer::insert`], for the first entry that fails; those before it are staged, and may be published.
+    /// The same as [`Writer::insert`], for the first entry that fails; those before it are staged, and may be
+    /// published.
     pub async fn insert_all<'a>(
         &mut self,
         entries: impl IntoIterator<Item = (&'a S::Key, &'a S::Value)>,
@@ -309,8 +317,9 @@ impl<S: Keyed> Writer<S> {
         self.publish().await
     }
 
-    /// Finds the places of `keys` together: over a network, each level of the structure costs one round trip, whatever the number of keys. Updates of these keys then have nothing to read, as long
-    /// as everything fits into the 16 MiB that a writer remembers.
+    /// Finds the places of `keys` together: over a network, each level of the structure costs one round trip, whatever
+    /// the number of keys. Updates of these keys then have nothing to read, as long as everything fits into the 16 MiB
+    /// that a writer remembers.
     ///
     /// # Errors
     ///
@@ -366,7 +375,8 @@ impl<S: Sequence> Writer<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]: [`Error::effect`] tells whether it was done.
+    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]:
+    /// [`Error::effect`] tells whether it was done.
     pub async fn push(&mut self, value: &S::Value) -> Result<(), Error> {
         self.update_now(&Update::push::<S>(value), None).await?;
         Ok(())
