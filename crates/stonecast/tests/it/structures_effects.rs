@@ -51,6 +51,8 @@ fn an_update_that_is_durable_when_its_publication_fails_was_done() {
     let lost = orders.publish().unwrap_err();
     assert_eq!(lost.effect(), Effect::Done, "{lost}");
     assert!(lost.to_string().contains("the update was done"), "{lost}");
+    let lost = orders.insert(&2, &"glue".to_owned()).unwrap_err();
+    assert_eq!(lost.effect(), UNKNOWN, "{lost}");
 
     let server = pool(&folder).serve().unwrap();
     let session = connect_blocking(&server.address().to_string()).unwrap();
