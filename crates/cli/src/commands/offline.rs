@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use stonecast_base::Corruption;
-use stonecast_kv::verify as verify_pool;
+use stonecast_kv::{Verification, verify as verify_pool};
 use stonecast_log::{Finding, LogFormat, SegmentVerdict, UNIT_SIZE, walk_segment};
 use stonecast_media::{MediaError, OpenMode, Pool, inspect_backing};
 
@@ -236,37 +236,37 @@ fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
         ),
         ("segments", format!("{} in use", report.segments.len())),
     ];
-    rows.extend(report.segments.iter().map(|segment| {
-        let SegmentReport {
-            number,
-            generation,
-            filled_by,
-            records,
-            used_bytes,
-            sealed_records,
-            holes,
-            torn,
-            faults,
-            ..
-        } = segment;
-        if *filled_by == APPENDS {
-            return (
-                "",
-                format!("{number}: generation {generation}, filled by appends"),
-            );
-        }
-        let mut words = format!(
-            "{number}: generation {generation}, {records} records in {}, {sealed_records} sealed",
-            size(*used_bytes)
-        );
-        for (count, what) in [(holes, "holes"), (torn, "torn records"), (faults, "faults")] {
-            if *count > 0 {
-                words += &format!(", {count} {what}");
-            }
-        }
-        ("", words)
-    }));
+    let segments = report.segments.iter().map(segment_in_words);
+    rows.extend(segments.map(|words| ("", words)));
     rows
+}
+
+fn segment_in_words(segment: &SegmentReport) -> String {
+    let SegmentReport {
+        number,
+        generation,
+        filled_by,
+        records,
+        used_bytes,
+        sealed_records,
+        holes,
+        torn,
+        faults,
+        ..
+    } = segment;
+    if *filled_by == APPENDS {
+        return format!("{number}: generation {generation}, filled by appends");
+    }
+    let mut words = format!(
+        "{number}: generation {generation}, {records} records in {}, {sealed_records} sealed",
+        size(*used_bytes)
+    );
+    for (count, what) in [(holes, "holes"), (torn, "torn records"), (faults, "faults")] {
+        if *count > 0 {
+            words += &format!(", {count} {what}");
+        }
+    }
+    words
 }
 
 /// Checks a pool.
@@ -301,9 +301,15 @@ pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
         all.iter()
             .try_for_each(|damage| report_finding(flags.json, finding, damage))?;
     }
+    report_counts(flags.json, &checked)?;
+    judge(checked)
+}
+
+/// Reports what was checked.
+fn report_counts(json: bool, checked: &Verification) -> Result<(), Failure> {
     let (findings, latent) = (checked.damage.len(), checked.latent.len());
     let (harmless, torn) = (checked.harmless.len(), checked.torn.len());
-    if flags.json {
+    if json {
         let (keys, records, live_bytes) = (checked.keys, checked.records, checked.live_bytes);
         let (bytes, segments) = (checked.bytes, checked.segments);
         output::json(&Summary {
@@ -335,6 +341,12 @@ pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
             ));
         }
     }
+    Ok(())
+}
+
+/// The failure of a pool that a server refuses, or will refuse.
+fn judge(checked: Verification) -> Result<(), Failure> {
+    let (findings, latent) = (checked.damage.len(), checked.latent.len());
     if findings > 0 {
         return Err(Failure::new(
             Status::Corrupt,

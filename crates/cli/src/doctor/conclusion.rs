@@ -53,55 +53,11 @@ const STONECAST: &str = "stonecast";
 impl Conclusion {
     /// Draws the conclusion from `facts`.
     pub fn of(facts: &Facts) -> Self {
-        let mut declare = Vec::new();
-        let mut must = |axis, assumed: &str, why: &str| {
-            declare.push(Declaration {
-                axis,
-                assumed: assumed.to_owned(),
-                why: why.to_owned(),
-            });
-        };
         let persistence = persistence(facts);
-        must(
-            Axis::Persistence,
-            &persistence.value,
-            "no file of the kernel can say wsp: declare wsp only for a machine whose battery or UPS carries processors, NICs \
-             and memory through a power cut, and only after a test",
-        );
-        must(
-            Axis::Ddio,
-            "unknown",
-            "no file of the kernel says where inbound writes of a port land. DDIO is a setting of each PCIe root port, or of \
-             the whole machine on some processors (firmware): declare off only for a port whose registers say off",
-        );
         let flush = flush(facts, &persistence.value);
         let atomic_write = atomic_write(facts);
-        let no_device = facts.rdma_devices.is_empty();
-        if !no_device {
-            if flush.by == NOBODY {
-                must(
-                    Axis::Flush,
-                    "read",
-                    "the abilities of a device were not seen (the reason is above). No NIC on the market has native FLUSH; \
-                     soft-RoCE has it",
-                );
-                must(Axis::AtomicWrite, "false", "the same as for flush");
-            }
-            must(
-                Axis::TrustedNicBuffers,
-                "false",
-                "no file of the kernel says whether what a NIC has accepted survives a power cut",
-            );
-        }
         let relaxed = relaxed_ordering(facts);
-        if relaxed.by == NOBODY {
-            must(
-                Axis::RelaxedOrdering,
-                &relaxed.value,
-                "the kernel shows the register only to root (run this as root); a NIC whose register allows relaxed ordering \
-                 reorders only writes to memory that was registered for it, unless the firmware is set otherwise",
-            );
-        }
+        let declare = declarations(facts, [&persistence, &flush, &relaxed]);
         let answer = |axis, value: &str, by, evidence: &str| Answer {
             axis,
             value: value.to_owned(),
@@ -144,6 +100,56 @@ impl Conclusion {
             text,
         }
     }
+}
+
+/// The properties that nothing on this machine shows, so that its owner has to declare them.
+fn declarations(facts: &Facts, [persistence, flush, relaxed]: [&Answer; 3]) -> Vec<Declaration> {
+    let mut declare = Vec::new();
+    let mut must = |axis, assumed: &str, why: &str| {
+        declare.push(Declaration {
+            axis,
+            assumed: assumed.to_owned(),
+            why: why.to_owned(),
+        });
+    };
+    must(
+        Axis::Persistence,
+        &persistence.value,
+        "no file of the kernel can say wsp: declare wsp only for a machine whose battery or UPS carries processors, NICs \
+         and memory through a power cut, and only after a test",
+    );
+    must(
+        Axis::Ddio,
+        "unknown",
+        "no file of the kernel says where inbound writes of a port land. DDIO is a setting of each PCIe root port, or of \
+         the whole machine on some processors (firmware): declare off only for a port whose registers say off",
+    );
+    let no_device = facts.rdma_devices.is_empty();
+    if !no_device {
+        if flush.by == NOBODY {
+            must(
+                Axis::Flush,
+                "read",
+                "the abilities of a device were not seen (the reason is above). No NIC on the market has native FLUSH; \
+                 soft-RoCE has it",
+            );
+            must(Axis::AtomicWrite, "false", "the same as for flush");
+        }
+        must(
+            Axis::TrustedNicBuffers,
+            "false",
+            "no file of the kernel says whether what a NIC has accepted survives a power cut",
+        );
+    }
+    if relaxed.by == NOBODY {
+        must(
+            Axis::RelaxedOrdering,
+            &relaxed.value,
+            "the kernel shows the register only to root (run this as root); a NIC whose register allows relaxed ordering \
+             reorders only writes to memory that was registered for it, unless the firmware is set otherwise",
+        );
+    }
+    declare
 }
 
 /// The command for a pool at `path`, whose memory survives a power cut as `persistence` states. Flags that would state

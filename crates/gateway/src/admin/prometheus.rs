@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use stonecast_kv::{
-    ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,
+    ClientPath, Copying, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,
 };
 
 use super::observer::Report;
@@ -180,6 +180,12 @@ impl Snapshot {
             Some(&Unit::Bytes),
             self.buffer_bytes,
         )?;
+        self.write_gateway_counts(sheet)?;
+        self.write_commands(sheet)?;
+        self.write_latencies(sheet)
+    }
+
+    fn write_gateway_counts(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let count = |count: fn(&Counters) -> u64| self.sum(count);
         for (name, help, value) in [
             (
@@ -245,6 +251,11 @@ impl Snapshot {
         ] {
             sheet.counter(name, help, value)?;
         }
+        Ok(())
+    }
+
+    fn write_commands(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let count = |count: fn(&Counters) -> u64| self.sum(count);
         sheet.family(
             "gateway_lookups",
             "Keys that commands looked up for their replies, found or not found.",
@@ -274,8 +285,7 @@ impl Snapshot {
             "Commands done.",
             MetricType::Counter,
             &rows,
-        )?;
-        self.write_latencies(sheet)
+        )
     }
 
     fn write_latencies(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
@@ -357,138 +367,14 @@ impl Snapshot {
         let rows = [0, 1].map(|index| (&labels[index][..], paths[index].1.clients));
         let help = "Connected clients; each thread of a gateway counts as one, and so does its admin port.";
         sheet.family("clients", help, MetricType::Gauge, &rows)?;
-        let help = format!(
-            "Time of calls of the store, measured by its clients for one call in {SAMPLE}."
-        );
-        let rows: Vec<([(&str, &str); 2], &Latencies)> = paths
-            .iter()
-            .flat_map(|(path, counts)| {
-                let labels = |operation| [("path", path.name()), ("operation", operation)];
-                [
-                    (labels("read"), &counts.read_latencies),
-                    (labels("write"), &counts.write_latencies),
-                ]
-            })
-            .collect();
-        let rows: Vec<(&Labels<'_>, &Latencies)> = rows
-            .iter()
-            .map(|(labels, latencies)| (&labels[..], *latencies))
-            .collect();
-        sheet.histograms("latency", &help, &rows)
+        write_call_latencies(sheet, &paths)
     }
 
     fn write_store(&self, sheet: &mut Sheet<'_>, store: &Metrics) -> fmt::Result {
         self.write_paths(sheet, store)?;
         let stat = &store.stat;
-        for (name, help, value) in [
-            (
-                "store_batches",
-                "Batches that the store committed.",
-                stat.batches,
-            ),
-            (
-                "store_persists",
-                "Times that a batch was made durable.",
-                stat.persists,
-            ),
-            (
-                "store_write_backs",
-                "Cache lines written back to persistent memory.",
-                store.write_backs,
-            ),
-            ("store_fences", "Fences after write-backs.", store.fences),
-            ("store_syncs", "Syncs of files.", store.syncs),
-            (
-                "store_sequence",
-                "Sequence number of the latest write.",
-                stat.sequence,
-            ),
-            (
-                "store_cleaned_segments",
-                "Segments that were cleaned and made free.",
-                store.cleaning.segments,
-            ),
-            (
-                "store_moved_records",
-                "Records moved by cleaning.",
-                store.cleaning.moved_records,
-            ),
-            (
-                "store_moved_bytes",
-                "Bytes of records moved by cleaning.",
-                store.cleaning.moved_bytes,
-            ),
-            (
-                "store_written_bytes",
-                "Bytes of records written by clients.",
-                store.cleaning.written_bytes,
-            ),
-            (
-                "store_abandoned_segments",
-                "Segments not cleaned because of damage.",
-                store.cleaning.abandoned,
-            ),
-            (
-                "store_reclaimed_leases",
-                "Unused leases taken back for lack of space.",
-                store.cleaning.reclaimed_leases,
-            ),
-        ] {
-            sheet.counter(name, help, value)?;
-        }
-        for (name, help, unit, value) in [
-            ("store_keys", "Keys present.", None, stat.keys),
-            (
-                "store_live",
-                "Records of present keys.",
-                Some(&Unit::Bytes),
-                stat.live_bytes,
-            ),
-            (
-                "store_used",
-                "Log in use.",
-                Some(&Unit::Bytes),
-                stat.used_bytes,
-            ),
-            (
-                "store_capacity",
-                "The whole log.",
-                Some(&Unit::Bytes),
-                stat.capacity_bytes,
-            ),
-            (
-                "store_tombstones",
-                "Records of deletes.",
-                Some(&Unit::Bytes),
-                store.cleaning.tombstone_bytes,
-            ),
-            (
-                "store_segment",
-                "One segment.",
-                Some(&Unit::Bytes),
-                stat.segment_size,
-            ),
-            (
-                "store_leases",
-                "Extents of the log that clients may append to.",
-                None,
-                store.leases,
-            ),
-            (
-                "store_openings",
-                "Openings of the pool.",
-                None,
-                stat.opening,
-            ),
-            (
-                "store_power_durable",
-                "Whether acknowledged writes survive power loss.",
-                None,
-                stat.power.into(),
-            ),
-        ] {
-            sheet.gauge(name, help, unit, value)?;
-        }
+        write_store_counters(sheet, store)?;
+        write_store_gauges(sheet, store)?;
         self.write_copies(sheet, store)?;
         sheet.family(
             "store_segments",
@@ -521,105 +407,260 @@ impl Snapshot {
         if copying.epoch == 0 {
             return Ok(());
         }
-        for (name, help, value) in [
-            (
-                "cluster_epoch",
-                "Epoch of the configuration that the node knows.",
-                copying.epoch,
-            ),
-            (
-                "cluster_leads",
-                "Shards that the node leads.",
-                copying.leads,
-            ),
-            (
-                "cluster_term_max",
-                "Highest term of the shards that the node leads.",
-                copying.term_max,
-            ),
-            (
-                "cluster_copies",
-                "Shards of which the node keeps a copy.",
-                copying.copies,
-            ),
-            (
-                "cluster_joins",
-                "Shards of which the node is being filled.",
-                copying.joins,
-            ),
-            (
-                "cluster_peers",
-                "Nodes that get entries from this one.",
-                copying.peers,
-            ),
-            (
-                "cluster_peers_linked",
-                "Nodes that take entries now.",
-                copying.peers_linked,
-            ),
-            (
-                "cluster_behind_entries",
-                "Entries that other copies have not reported.",
-                copying.behind_entries,
-            ),
-            (
-                "cluster_behind_entries_max",
-                "Entries that the copy that lags most has not reported.",
-                copying.behind_entries_max,
-            ),
-            (
-                "cluster_fills",
-                "Copies on other nodes that this node fills.",
-                copying.fills,
-            ),
-            (
-                "cluster_lease_left_nanoseconds",
-                "Time until the first lease of these shards ends.",
-                copying.lease_left_ns,
-            ),
-        ] {
-            sheet.gauge(name, help, None, value)?;
-        }
-        for (name, help, value) in [
-            (
-                "cluster_unsettled",
-                "Entries that are stamped and not on all copies.",
-                copying.unsettled_bytes,
-            ),
-            (
-                "cluster_fill_left",
-                "Records that the copies being filled still lack, as an estimate.",
-                copying.fill_left_bytes,
-            ),
-        ] {
-            sheet.gauge(name, help, Some(&Unit::Bytes), value)?;
-        }
-        for (name, help, value) in [
-            (
-                "cluster_appended_bytes",
-                "Bytes of entries that other nodes appended.",
-                copying.appended_bytes,
-            ),
-            (
-                "cluster_digested_bytes",
-                "Bytes of records of other nodes, written to this node's log.",
-                copying.digested_bytes,
-            ),
-            (
-                "cluster_filled_bytes",
-                "Bytes that copies being filled have received.",
-                copying.filled_bytes,
-            ),
-            (
-                "cluster_lost_copies",
-                "Copies that were found to lack entries.",
-                copying.lost,
-            ),
-        ] {
-            sheet.counter(name, help, value)?;
-        }
-        Ok(())
+        write_copying(sheet, copying)
     }
+}
+
+/// Writes the times of calls that clients of each path have measured.
+fn write_call_latencies(
+    sheet: &mut Sheet<'_>,
+    paths: &[(ClientPath, &PathMetrics)],
+) -> fmt::Result {
+    let help =
+        format!("Time of calls of the store, measured by its clients for one call in {SAMPLE}.");
+    let rows: Vec<([(&str, &str); 2], &Latencies)> = paths
+        .iter()
+        .flat_map(|(path, counts)| {
+            let labels = |operation| [("path", path.name()), ("operation", operation)];
+            [
+                (labels("read"), &counts.read_latencies),
+                (labels("write"), &counts.write_latencies),
+            ]
+        })
+        .collect();
+    let rows: Vec<(&Labels<'_>, &Latencies)> = rows
+        .iter()
+        .map(|(labels, latencies)| (&labels[..], *latencies))
+        .collect();
+    sheet.histograms("latency", &help, &rows)
+}
+
+/// Writes the work of the store since its start.
+fn write_store_counters(sheet: &mut Sheet<'_>, store: &Metrics) -> fmt::Result {
+    let stat = &store.stat;
+    for (name, help, value) in [
+        (
+            "store_batches",
+            "Batches that the store committed.",
+            stat.batches,
+        ),
+        (
+            "store_persists",
+            "Times that a batch was made durable.",
+            stat.persists,
+        ),
+        (
+            "store_write_backs",
+            "Cache lines written back to persistent memory.",
+            store.write_backs,
+        ),
+        ("store_fences", "Fences after write-backs.", store.fences),
+        ("store_syncs", "Syncs of files.", store.syncs),
+        (
+            "store_sequence",
+            "Sequence number of the latest write.",
+            stat.sequence,
+        ),
+        (
+            "store_cleaned_segments",
+            "Segments that were cleaned and made free.",
+            store.cleaning.segments,
+        ),
+        (
+            "store_moved_records",
+            "Records moved by cleaning.",
+            store.cleaning.moved_records,
+        ),
+        (
+            "store_moved_bytes",
+            "Bytes of records moved by cleaning.",
+            store.cleaning.moved_bytes,
+        ),
+        (
+            "store_written_bytes",
+            "Bytes of records written by clients.",
+            store.cleaning.written_bytes,
+        ),
+        (
+            "store_abandoned_segments",
+            "Segments not cleaned because of damage.",
+            store.cleaning.abandoned,
+        ),
+        (
+            "store_reclaimed_leases",
+            "Unused leases taken back for lack of space.",
+            store.cleaning.reclaimed_leases,
+        ),
+    ] {
+        sheet.counter(name, help, value)?;
+    }
+    Ok(())
+}
+
+/// Writes the present state of the store.
+fn write_store_gauges(sheet: &mut Sheet<'_>, store: &Metrics) -> fmt::Result {
+    let stat = &store.stat;
+    for (name, help, unit, value) in [
+        ("store_keys", "Keys present.", None, stat.keys),
+        (
+            "store_live",
+            "Records of present keys.",
+            Some(&Unit::Bytes),
+            stat.live_bytes,
+        ),
+        (
+            "store_used",
+            "Log in use.",
+            Some(&Unit::Bytes),
+            stat.used_bytes,
+        ),
+        (
+            "store_capacity",
+            "The whole log.",
+            Some(&Unit::Bytes),
+            stat.capacity_bytes,
+        ),
+        (
+            "store_tombstones",
+            "Records of deletes.",
+            Some(&Unit::Bytes),
+            store.cleaning.tombstone_bytes,
+        ),
+        (
+            "store_segment",
+            "One segment.",
+            Some(&Unit::Bytes),
+            stat.segment_size,
+        ),
+        (
+            "store_leases",
+            "Extents of the log that clients may append to.",
+            None,
+            store.leases,
+        ),
+        (
+            "store_openings",
+            "Openings of the pool.",
+            None,
+            stat.opening,
+        ),
+        (
+            "store_power_durable",
+            "Whether acknowledged writes survive power loss.",
+            None,
+            stat.power.into(),
+        ),
+    ] {
+        sheet.gauge(name, help, unit, value)?;
+    }
+    Ok(())
+}
+
+/// Writes the report of a node about its copies.
+fn write_copying(sheet: &mut Sheet<'_>, copying: &Copying) -> fmt::Result {
+    for (name, help, value) in [
+        (
+            "cluster_epoch",
+            "Epoch of the configuration that the node knows.",
+            copying.epoch,
+        ),
+        (
+            "cluster_leads",
+            "Shards that the node leads.",
+            copying.leads,
+        ),
+        (
+            "cluster_term_max",
+            "Highest term of the shards that the node leads.",
+            copying.term_max,
+        ),
+        (
+            "cluster_copies",
+            "Shards of which the node keeps a copy.",
+            copying.copies,
+        ),
+        (
+            "cluster_joins",
+            "Shards of which the node is being filled.",
+            copying.joins,
+        ),
+        (
+            "cluster_peers",
+            "Nodes that get entries from this one.",
+            copying.peers,
+        ),
+        (
+            "cluster_peers_linked",
+            "Nodes that take entries now.",
+            copying.peers_linked,
+        ),
+        (
+            "cluster_behind_entries",
+            "Entries that other copies have not reported.",
+            copying.behind_entries,
+        ),
+        (
+            "cluster_behind_entries_max",
+            "Entries that the copy that lags most has not reported.",
+            copying.behind_entries_max,
+        ),
+        (
+            "cluster_fills",
+            "Copies on other nodes that this node fills.",
+            copying.fills,
+        ),
+        (
+            "cluster_lease_left_nanoseconds",
+            "Time until the first lease of these shards ends.",
+            copying.lease_left_ns,
+        ),
+    ] {
+        sheet.gauge(name, help, None, value)?;
+    }
+    write_copied_bytes(sheet, copying)
+}
+
+/// Writes the bytes that the copies of a node lack, and those that they have got.
+fn write_copied_bytes(sheet: &mut Sheet<'_>, copying: &Copying) -> fmt::Result {
+    for (name, help, value) in [
+        (
+            "cluster_unsettled",
+            "Entries that are stamped and not on all copies.",
+            copying.unsettled_bytes,
+        ),
+        (
+            "cluster_fill_left",
+            "Records that the copies being filled still lack, as an estimate.",
+            copying.fill_left_bytes,
+        ),
+    ] {
+        sheet.gauge(name, help, Some(&Unit::Bytes), value)?;
+    }
+    for (name, help, value) in [
+        (
+            "cluster_appended_bytes",
+            "Bytes of entries that other nodes appended.",
+            copying.appended_bytes,
+        ),
+        (
+            "cluster_digested_bytes",
+            "Bytes of records of other nodes, written to this node's log.",
+            copying.digested_bytes,
+        ),
+        (
+            "cluster_filled_bytes",
+            "Bytes that copies being filled have received.",
+            copying.filled_bytes,
+        ),
+        (
+            "cluster_lost_copies",
+            "Copies that were found to lack entries.",
+            copying.lost,
+        ),
+    ] {
+        sheet.counter(name, help, value)?;
+    }
+    Ok(())
 }
 
 impl Collector for Snapshot {

@@ -113,10 +113,27 @@ fn human(bytes: u64) -> String {
 type Lines = Vec<(&'static str, String)>;
 
 fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 8] {
-    let sum = |count: fn(&Counters) -> u64| shared.sum(count);
-    let process = ProcessMemory::now();
+    let replication = vec![
+        ("role", "master".to_owned()),
+        ("connected_slaves", "0".to_owned()),
+    ];
+    // Every node serves every key, so clients need not know of nodes.
+    let cluster = vec![("cluster_enabled", "0".to_owned())];
+    [
+        ("Server", server(shared)),
+        ("Clients", clients(shared, stat)),
+        ("Memory", memory(shared, stat)),
+        ("Persistence", persistence(stat)),
+        ("Stats", statistics(shared, stat)),
+        ("Replication", replication),
+        ("Cluster", cluster),
+        ("Keyspace", keyspace(stat)),
+    ]
+}
+
+fn server(shared: &Shared) -> Lines {
     let uptime = shared.uptime();
-    let server = vec![
+    vec![
         ("redis_version", REDIS_VERSION.to_owned()),
         ("redis_mode", "standalone".to_owned()),
         ("stonecast_version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -127,14 +144,21 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 8] {
         ("uptime_in_seconds", uptime.as_secs().to_string()),
         ("uptime_in_days", (uptime.as_secs() / 86_400).to_string()),
         ("io_threads_active", shared.threads.len().to_string()),
-    ];
-    let clients = vec![
+    ]
+}
+
+fn clients(shared: &Shared, stat: &Stat) -> Lines {
+    vec![
         ("connected_clients", shared.connections().to_string()),
         ("maxclients", shared.options.limits.connections.to_string()),
         ("blocked_clients", "0".to_owned()),
         ("store_clients", stat.clients.to_string()),
-    ];
-    let memory = vec![
+    ]
+}
+
+fn memory(shared: &Shared, stat: &Stat) -> Lines {
+    let process = ProcessMemory::now();
+    vec![
         ("used_memory", process.private.to_string()),
         ("used_memory_human", human(process.private)),
         ("used_memory_rss", process.resident.to_string()),
@@ -145,8 +169,11 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 8] {
         ("pool_capacity_bytes", stat.capacity_bytes.to_string()),
         ("pool_used_bytes", stat.used_bytes.to_string()),
         ("pool_live_bytes", stat.live_bytes.to_string()),
-    ];
-    let persistence = vec![
+    ]
+}
+
+fn persistence(stat: &Stat) -> Lines {
+    vec![
         ("loading", "0".to_owned()),
         (
             "durability",
@@ -157,8 +184,12 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 8] {
         ("store_sequence", stat.sequence.to_string()),
         ("store_batches", stat.batches.to_string()),
         ("store_persists", stat.persists.to_string()),
-    ];
-    let statistics = vec![
+    ]
+}
+
+fn statistics(shared: &Shared, stat: &Stat) -> Lines {
+    let sum = |count: fn(&Counters) -> u64| shared.sum(count);
+    vec![
         (
             "total_connections_received",
             sum(|thread| thread.connections.get()).to_string(),
@@ -194,29 +225,14 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 8] {
         ),
         ("expired_keys", stat.expired.to_string()),
         ("evicted_keys", "0".to_owned()),
-    ];
-    let replication = vec![
-        ("role", "master".to_owned()),
-        ("connected_slaves", "0".to_owned()),
-    ];
-    // Every node serves every key, so clients need not know of nodes.
-    let cluster = vec![("cluster_enabled", "0".to_owned())];
-    let keys = format!("keys={},expires=0,avg_ttl=0", stat.keys);
-    let keyspace = if stat.keys == 0 {
-        Vec::new()
-    } else {
-        vec![("db0", keys)]
-    };
-    [
-        ("Server", server),
-        ("Clients", clients),
-        ("Memory", memory),
-        ("Persistence", persistence),
-        ("Stats", statistics),
-        ("Replication", replication),
-        ("Cluster", cluster),
-        ("Keyspace", keyspace),
     ]
+}
+
+fn keyspace(stat: &Stat) -> Lines {
+    match stat.keys {
+        0 => Vec::new(),
+        keys => vec![("db0", format!("keys={keys},expires=0,avg_ttl=0"))],
+    }
 }
 
 #[cfg(test)]

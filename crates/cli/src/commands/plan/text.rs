@@ -51,6 +51,23 @@ pub fn title(scenario: &Scenario) -> String {
 /// A plan with its reasons.
 pub fn plan(plan: &Plan, proof: &Proof, assumptions: &[Assumption]) -> String {
     let mut text = format!("{}\n\n", title(plan.scenario()));
+    put_steps(&mut text, plan);
+    put(&mut text, format_args!("\ncost: {}", cost(plan.cost())));
+    let proven = if proof.sound { "sound" } else { "NOT SOUND" };
+    put(
+        &mut text,
+        format_args!(
+            "proof: {proven} in all {} states and {} power cuts of the litmus model",
+            proof.states, proof.crashes
+        ),
+    );
+    put_reasons(&mut text, plan, proof);
+    put_assumptions(&mut text, assumptions);
+    text
+}
+
+/// The steps in two columns, one for each party.
+fn put_steps(text: &mut String, plan: &Plan) {
     let width = |party| {
         plan.program()
             .of(party)
@@ -61,7 +78,7 @@ pub fn plan(plan: &Plan, proof: &Proof, assumptions: &[Assumption]) -> String {
     };
     let (requester, responder) = (width(Party::Requester), width(Party::Responder));
     put(
-        &mut text,
+        text,
         format_args!(
             "     {:requester$}  {:responder$}",
             "requester", "responder"
@@ -74,41 +91,38 @@ pub fn plan(plan: &Plan, proof: &Proof, assumptions: &[Assumption]) -> String {
             Party::Responder => (String::new(), step.to_string()),
         };
         put(
-            &mut text,
+            text,
             format_args!("{number:>3}  {left:requester$}  {right:responder$}"),
         );
     }
-    put(&mut text, format_args!("\ncost: {}", cost(plan.cost())));
-    let proven = if proof.sound { "sound" } else { "NOT SOUND" };
-    put(
-        &mut text,
-        format_args!(
-            "proof: {proven} in all {} states and {} power cuts of the litmus model",
-            proof.states, proof.crashes
-        ),
-    );
-    text += "\nwhy each step\n";
+}
+
+fn put_reasons(text: &mut String, plan: &Plan, proof: &Proof) {
+    *text += "\nwhy each step\n";
     for (index, (reason, necessity)) in plan.reasons().iter().zip(&proof.necessary).enumerate() {
         wrap(
-            &mut text,
+            text,
             INDENT,
             &format!("{:>3}  {}: ", index + 1, necessity.step),
             reason,
         );
         match necessity.counterexample.as_slice() {
-            [] => wrap(&mut text, INDENT, "     ", "without it nothing breaks"),
+            [] => wrap(text, INDENT, "     ", "without it nothing breaks"),
             run => wrap(
-                &mut text,
+                text,
                 INDENT,
                 "     ",
                 &format!("without it: {}", run.join(", ")),
             ),
         }
     }
-    text += "\nwhat is assumed of the platform\n";
+}
+
+fn put_assumptions(text: &mut String, assumptions: &[Assumption]) {
+    *text += "\nwhat is assumed of the platform\n";
     if assumptions.is_empty() {
         wrap(
-            &mut text,
+            text,
             INDENT,
             "     ",
             "nothing: the plan is sound whatever the platform is",
@@ -123,17 +137,16 @@ pub fn plan(plan: &Plan, proof: &Proof, assumptions: &[Assumption]) -> String {
         } = assumption;
         let run = counterexample.join(", ");
         wrap(
-            &mut text,
+            text,
             INDENT,
             "     ",
             &format!("{axis} = {declared}; were it {otherwise}: {run}"),
         );
     }
-    text
 }
 
-/// All scenarios in one table: a row for each platform and update, a column for each operation. A cell says in which of the
-/// planner's ways the update becomes durable, and after how many round trips.
+/// All scenarios in one table: a row for each platform and update, a column for each operation. A cell says in which of
+/// the planner's ways the update becomes durable, and after how many round trips.
 pub fn overview(scenarios: &[Scenario]) -> String {
     let mut text = String::new();
     let row = |text: &mut String, cells: [&str; 7]| {

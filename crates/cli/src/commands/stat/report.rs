@@ -229,38 +229,12 @@ pub fn text(metrics: &Metrics, before: Earlier<'_>) -> String {
 
 fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
     let stat = &metrics.stat;
-    let of = |part: u64, whole: u64| {
-        let percent = if whole == 0 {
-            0.0
-        } else {
-            part as f64 * 100.0 / whole as f64
-        };
-        format!(
-            "{} of {} ({percent:.1} %)",
-            output::size(part),
-            output::size(whole)
-        )
-    };
-    let per_write = |count: u64| match stat.puts + stat.deletes {
-        0 => String::new(),
-        writes => format!(" ({:.2} for each write)", count as f64 / writes as f64),
-    };
-    let durable = [
-        (metrics.write_backs, "lines written back"),
-        (metrics.fences, "fences"),
-        (metrics.syncs, "syncs"),
-    ];
-    let durable: Vec<String> = durable
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}{}", per_write(*count)))
-        .collect();
     let copies = CopyingReport::of(&metrics.copying);
     let copies = copies.map(|copies| ("copies", copies.words()));
     let mut rows = vec![
         ("keys", stat.keys.to_string()),
-        ("log in use", of(stat.used_bytes, stat.capacity_bytes)),
-        ("of that live", of(stat.live_bytes, stat.used_bytes)),
+        ("log in use", share(stat.used_bytes, stat.capacity_bytes)),
+        ("of that live", share(stat.live_bytes, stat.used_bytes)),
         (
             "segments",
             format!(
@@ -293,14 +267,7 @@ fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
             "batches",
             format!("{}, made durable {} times", stat.batches, stat.persists),
         ),
-        (
-            "durable by",
-            if durable.is_empty() {
-                "no work is due".to_owned()
-            } else {
-                durable.join(", ")
-            },
-        ),
+        ("durable by", durable_by(metrics)),
         (
             "server",
             format!(
@@ -318,6 +285,42 @@ fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
     ];
     rows.extend(copies);
     rows
+}
+
+/// Bytes as a part of others.
+fn share(part: u64, whole: u64) -> String {
+    let percent = if whole == 0 {
+        0.0
+    } else {
+        part as f64 * 100.0 / whole as f64
+    };
+    format!(
+        "{} of {} ({percent:.1} %)",
+        output::size(part),
+        output::size(whole)
+    )
+}
+
+/// The work by which writes became durable.
+fn durable_by(metrics: &Metrics) -> String {
+    let per_write = |count: u64| match metrics.stat.puts + metrics.stat.deletes {
+        0 => String::new(),
+        writes => format!(" ({:.2} for each write)", count as f64 / writes as f64),
+    };
+    let done = [
+        (metrics.write_backs, "lines written back"),
+        (metrics.fences, "fences"),
+        (metrics.syncs, "syncs"),
+    ];
+    let done: Vec<String> = done
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}{}", per_write(*count)))
+        .collect();
+    match done.is_empty() {
+        true => "no work is due".to_owned(),
+        false => done.join(", "),
+    }
 }
 
 fn cleaned(cleaning: &Cleaning) -> String {
