@@ -1,9 +1,9 @@
-//! The end of a server, and new secrets for it. The first signal of those that usually end programs asks the server to end. A
-//! second signal ends the process as if there were no handler, so that a shell sees the signal.
+//! The end of a server, and new secrets for it. The first signal of those that usually end programs asks the server to
+//! end. A second signal ends the process as if there were no handler, so that a shell sees the signal.
 //!
-//! SIGHUP means that the terminal is gone. SIGHUP often comes twice, from the kernel and from the shell, and a
-//! session manager sends SIGTERM after it. SIGHUP therefore asks for the end, but does not count as the first of two
-//! signals. If the server was started to outlive its terminal (`nohup`), SIGHUP is left ignored. A server that never had a
+//! SIGHUP means that the terminal is gone. SIGHUP often comes twice, from the kernel and from the shell, and a session
+//! manager sends SIGTERM after it. SIGHUP therefore asks for the end, but does not count as the first of two signals.
+//! If the server was started to outlive its terminal (`nohup`), SIGHUP is left ignored. A server that never had a
 //! terminal, as under a service manager, reads its secrets again, as such services do.
 
 use std::fs;

@@ -13,8 +13,8 @@
 //!
 //! Invariants:
 //! - A reply that says *done* comes after the store has said *done*: an acknowledged write is as durable as the pool.
-//! - Replies of a connection are in the order of its commands; commands on one key take effect in that order, and a read
-//!   sees every write before it.
+//! - Replies of a connection are in the order of its commands; commands on one key take effect in that order, and a
+//!   read sees every write before it.
 //! - A command is done as a whole for each key: a command that reads and writes is a compare-and-put, so no other
 //!   client, through a gateway or one-sided, comes in between.
 //! - An unsupported option is an error. Memory for requests, and for replies that clients do not take, is bounded.

@@ -42,7 +42,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time limit for a cluster to accept the connection, and the pause before the next attempt.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(2);
 const CLUSTER_PAUSE: Duration = Duration::from_millis(50);
-/// The time limit of an operation on a cluster, longer than a shard takes to change its primary. A write without an answer by then ends as *unknown*.
+/// The time limit of an operation on a cluster, longer than a shard takes to change its primary. A write without an
+/// answer by then ends as *unknown*.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(10);
 /// The time limit for connections to end.
 const STOP_NS_MAX: Nanoseconds = 5_000_000_000;
@@ -90,8 +91,9 @@ pub fn run(index: usize, listener: TcpListener, shared: Arc<Shared>) -> Result<(
     result
 }
 
-/// Connects to the store, or to the cluster. A cluster that does not answer yet is asked again: its shards are placed when enough nodes are there, and the node
-/// of this gateway may be the first one. `None`: the gateway is asked to stop before.
+/// Connects to the store, or to the cluster. A cluster that does not answer yet is asked again: its shards are placed
+/// when enough nodes are there, and the node of this gateway may be the first one. `None`: the gateway is asked to stop
+/// before.
 fn connect(
     shared: &Shared,
     in_flight: &Cell<usize>,

@@ -20,8 +20,8 @@ use stonecast_console::ndjson;
 
 /// Writes every entry as NDJSON, in the order in which the entries were stored.
 ///
-/// An entry that is stored again moves to the end. A cluster's entries come shard by shard. The form is canonical: an export with unique keys, imported and
-/// exported again, has the same bytes.
+/// An entry that is stored again moves to the end. A cluster's entries come shard by shard. The form is canonical: an
+/// export with unique keys, imported and exported again, has the same bytes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: to a file (replaced only when all is written; behind a link, the file that it names), and into another program

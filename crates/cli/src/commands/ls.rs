@@ -18,7 +18,8 @@ use stonecast_console::ndjson::Bytes;
 ///
 /// Keys are listed in the order in which they were stored: a key that is stored again moves to the end. A key that is
 /// present all the time is listed. A key that is stored during the listing may be listed twice; the list ends all the
-/// same. A cluster lists its keys shard by shard. Without --json, each key is printed unchanged as a line; a key with a line feed takes several lines.
+/// same. A cluster lists its keys shard by shard. Without --json, each key is printed unchanged as a line; a key with a
+/// line feed takes several lines.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: all keys, those of one kind, and as JSON with their versions

@@ -59,8 +59,8 @@ pub struct Ycsb {
     pub rdma: RdmaFlags,
 }
 
-/// The flags of a server at verbs://HOST:PORT. The flag for RDMA keys has another name here, because `--keys` counts keys of
-/// the store.
+/// The flags of a server at verbs://HOST:PORT. The flag for RDMA keys has another name here, because `--keys` counts
+/// keys of the store.
 #[derive(Debug)]
 pub struct RdmaFlags(VerbsFlags);
 

@@ -1,4 +1,5 @@
-//! Pools without room and media without room: writes are refused, everything else continues, nothing acknowledged is lost.
+//! Pools without room and media without room: writes are refused, everything else continues, nothing acknowledged is
+//! lost.
 
 use std::fs;
 use std::path::Path;

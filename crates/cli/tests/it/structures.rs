@@ -153,7 +153,8 @@ fn metric(text: &str, name: &str) -> u64 {
     line.parse().expect("a whole number")
 }
 
-/// Needs the back-end behind the admin port, alone and beside a store, and the refusal of a port for Redis clients without one.
+/// Needs the back-end behind the admin port, alone and beside a store, and the refusal of a port for Redis clients
+/// without one.
 #[test]
 fn the_admin_port_shows_a_back_end_alone_and_beside_keys_and_values() {
     let place = Place::on_disk();

@@ -1,6 +1,7 @@
 //! The part of HTTP/1.1 that is needed at a port that answers one request of each connection.
 //!
-//! The head of a request decides the answer. A body is not read, so it need not be understood: the connection ends after the answer.
+//! The head of a request decides the answer. A body is not read, so it need not be understood: the connection ends
+//! after the answer.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -99,8 +99,8 @@ async fn accept(port: &Rc<Port>, listener: &Source<TcpListener>) -> io::Result<(
                 listener.readiness().clear_readable();
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            // No file descriptor is free for another connection until a connection ends. The waiting connection keeps the
-            // listener ready, so the thread would not sleep.
+            // No file descriptor is free for another connection until a connection ends. The waiting connection keeps
+            // the listener ready, so the thread would not sleep.
             Err(_) => {
                 listener.pause()?;
                 runtime.sleep(LOOK_NS).await;

@@ -10,7 +10,8 @@ use crate::reactor::Source;
 
 /// The bytes that one call reads.
 const READ_SIZE: usize = 4 << 10;
-/// The bytes after the head of a request that are read and dropped, so that the end of the connection does not reset it.
+/// The bytes after the head of a request that are read and dropped, so that the end of the connection does not reset
+/// it.
 const DROPPED_MAX: usize = 64 << 10;
 
 /// A connection that does not block.

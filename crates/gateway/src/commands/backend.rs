@@ -1,7 +1,8 @@
 //! The server or the cluster behind the gateway.
 //!
-//! A server executes the writes of one connection in their order. Nodes of a cluster do not: an attempt may be repeated at another node while later writes are
-//! under way. Writes of one key in a step are therefore not in flight together; the last one stands for those that it overwrites.
+//! A server executes the writes of one connection in their order. Nodes of a cluster do not: an attempt may be repeated
+//! at another node while later writes are under way. Writes of one key in a step are therefore not in flight together;
+//! the last one stands for those that it overwrites.
 //!
 //! The calls of a cluster are futures on the heap, so that the calls of a server take no more memory than they need.
 
@@ -28,7 +29,8 @@ pub enum Entries {
     Cluster(Box<ClusterEntries>),
 }
 
-/// Keys of a cluster that are read together. Their values may all be long, and no account counts the memory of the values of one call.
+/// Keys of a cluster that are read together. Their values may all be long, and no account counts the memory of the
+/// values of one call.
 const KEYS_TOGETHER: usize = 32;
 /// The shards of a cursor of a cluster.
 const SHARDS: u64 = SHARDS_MAX as u64;
@@ -65,7 +67,8 @@ impl Backend {
         Ok(())
     }
 
-    /// The cursor behind an entry. Keys of a server come in the order of their versions, and keys of a cluster shard by shard, in that order within a shard.
+    /// The cursor behind an entry. Keys of a server come in the order of their versions, and keys of a cluster shard by
+    /// shard, in that order within a shard.
     pub fn cursor_behind(&self, entry: &Entry) -> u64 {
         match self {
             Self::Server(_) => entry.version,
@@ -96,7 +99,8 @@ impl Backend {
         }
     }
 
-    /// Reads the values of the first keys; see [`Client::multi_get_within`]. A cluster reads nothing if there is no room for a long value.
+    /// Reads the values of the first keys; see [`Client::multi_get_within`]. A cluster reads nothing if there is no
+    /// room for a long value.
     pub async fn get_many(
         &self,
         keys: &[&[u8]],
@@ -168,7 +172,8 @@ impl Backend {
         })
     }
 
-    /// Puts a value that another put of the same step overwrites, if the two stay in their order. Returns whether the value was put.
+    /// Puts a value that another put of the same step overwrites, if the two stay in their order. Returns whether the
+    /// value was put.
     pub async fn put_at_once(&self, key: &[u8], value: &[u8]) -> Result<bool, Failure> {
         Ok(match self {
             Self::Server(client) => client.put_once(key, value).await?.is_some(),

@@ -1,4 +1,5 @@
-//! Reading, changing and writing one key: the tasks of a thread that want the same key at the same time share one write.
+//! Reading, changing and writing one key: the tasks of a thread that want the same key at the same time share one
+//! write.
 //!
 //! ```text
 //!   task 1   turn: read v, apply -> v1, leave to task 2 ---------------------------.
@@ -8,8 +9,8 @@
 //! ```
 //!
 //! Invariants:
-//! - A task answers only after the write that contains its change is durable. Changes of earlier tasks that it saw are in the
-//!   same write.
+//! - A task answers only after the write that contains its change is durable. Changes of earlier tasks that it saw are
+//!   in the same write.
 //! - A write is done as a whole or not at all, so its tasks share its outcome. If another client was faster, or the
 //!   write was never sent, nothing was done and each task begins anew. If the outcome is unknown, each task reports
 //!   that, and no task tries again, so no change is applied twice.

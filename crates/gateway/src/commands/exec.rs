@@ -5,8 +5,9 @@
 //!     ^------------------ a key that was read has another version by now -------------------'
 //! ```
 //!
-//! The batch expects each key as it was read, or as it was when it was watched. If the store takes it, the replies are those of the one moment at which
-//! the store decided, whoever reads and writes beside it. A transaction that changes nothing is confirmed in the same way.
+//! The batch expects each key as it was read, or as it was when it was watched. If the store takes it, the replies are
+//! those of the one moment at which the store decided, whoever reads and writes beside it. A transaction that changes
+//! nothing is confirmed in the same way.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -81,7 +82,8 @@ pub async fn exec(run: &mut Run<'_, '_>) -> Result<Result<(), CommandError>, End
         let Some((answers, batch)) = prepared else {
             return Ok(write(run, Outcome::Lost));
         };
-        // The replies have their room before anything is done. A client that does not take its replies holds no turn meanwhile.
+        // The replies have their room before anything is done. A client that does not take its replies holds no turn
+        // meanwhile.
         let size: usize = answers.iter().map(Answer::size).sum();
         if size > VALUES_MAX {
             return Ok(Err(CommandError::TransactionReadsTooMuch));

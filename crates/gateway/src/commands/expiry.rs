@@ -1,7 +1,7 @@
 //! Expiry of keys: the arguments that name a moment, and what the commands make of the moment of a key.
 //!
-//! A moment that has passed deletes the key at once, as in Redis. A moment is compared with the server's time, never with the
-//! clock of the gateway.
+//! A moment that has passed deletes the key at once, as in Redis. A moment is compared with the server's time, never
+//! with the clock of the gateway.
 
 use stonecast_kv::Expiry;
 
@@ -92,8 +92,8 @@ impl When {
 }
 
 impl NewExpiry {
-    /// Reads the option number `index` of `SET` or `GETEX`, and its value. `None`: it is none about expiry. Returns the number of arguments
-    /// that were read.
+    /// Reads the option number `index` of `SET` or `GETEX`, and its value. `None`: it is none about expiry. Returns the
+    /// number of arguments that were read.
     pub fn read(
         arguments: Arguments<'_>,
         index: usize,

@@ -4,7 +4,8 @@
 //! takes no memory and stays valid over a restart. A key that is not written keeps its version and is found above the
 //! cursor; a key that is written meanwhile gets a higher version and is found there. A key that is present all the time
 //! is therefore returned, perhaps twice. Iterations under way are kept, which makes the next page cheap; a forgotten
-//! iteration is resumed from its cursor. On a cluster, the order is that of versions within each shard, and the cursor also names the shard.
+//! iteration is resumed from its cursor. On a cluster, the order is that of versions within each shard, and the cursor
+//! also names the shard.
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;

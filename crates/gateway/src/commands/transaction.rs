@@ -8,8 +8,9 @@
 //!   DISCARD, RESET       it has ended
 //! ```
 //!
-//! A cluster takes one key at a time. There `MULTI` is refused, and with it every command up to `EXEC`: a client that pipelines a transaction
-//! has sent its commands before it learns that, and commands that ran one by one could take effect without the others, which the client ruled out.
+//! A cluster takes one key at a time. There `MULTI` is refused, and with it every command up to `EXEC`: a client that
+//! pipelines a transaction has sent its commands before it learns that, and commands that ran one by one could take
+//! effect without the others, which the client ruled out.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -86,7 +87,8 @@ impl Drop for QueueShare {
 }
 
 impl Transaction {
-    /// Begins a transaction, or with `is_refused` the refusal of one. `queued` counts the bytes of the thread's transactions.
+    /// Begins a transaction, or with `is_refused` the refusal of one. `queued` counts the bytes of the thread's
+    /// transactions.
     pub fn begin(&mut self, is_refused: bool, queued: &Rc<Cell<usize>>) {
         let of_thread = queued.clone();
         self.open = Some(Queue {
@@ -103,7 +105,8 @@ impl Transaction {
         }
     }
 
-    /// Ends the transaction, and returns its commands with the watched keys; `None`: there is none. Nothing is watched afterwards.
+    /// Ends the transaction, and returns its commands with the watched keys; `None`: there is none. Nothing is watched
+    /// afterwards.
     pub fn end(&mut self) -> Option<(Queue, Watched)> {
         let queue = self.open.take()?;
         Some((queue, take(&mut self.watched)))

@@ -182,8 +182,8 @@ fn needs_time(unit: &[Operation<'_>]) -> bool {
     unit.iter().any(needs)
 }
 
-/// Applies the commands of a unit to a key. Returns the replies, and the state after them. Sets `lookups` to the keys that the
-/// commands looked up for their replies.
+/// Applies the commands of a unit to a key. Returns the replies, and the state after them. Sets `lookups` to the keys
+/// that the commands looked up for their replies.
 fn apply<'a>(unit: &[Operation<'a>], mut state: State<'a>, lookups: &Cell<Lookups>) -> Applied<'a> {
     let mut found = Lookups::default();
     let replies = unit.iter().map(|operation| {

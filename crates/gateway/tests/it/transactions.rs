@@ -318,8 +318,8 @@ fn a_transaction_beyond_the_limits_does_nothing() {
     assert_eq!(client.words("DBSIZE"), Reply::Integer(0));
 }
 
-/// Needs the expectations of what was read: transfers between accounts lose no unit, and a transaction that reads all accounts
-/// sees their sum at one moment.
+/// Needs the expectations of what was read: transfers between accounts lose no unit, and a transaction that reads all
+/// accounts sees their sum at one moment.
 #[test]
 fn transactions_of_many_clients_are_one_after_the_other() {
     let world = World::start();

@@ -27,10 +27,11 @@ use crate::output::say;
 use crate::signals::Stop;
 use crate::values::Size;
 
-/// Runs a cluster of servers on this host until SIGTERM, SIGINT or the end of its terminal; a second signal stops at once.
+/// Runs a cluster of servers on this host until SIGTERM, SIGINT or the end of its terminal; a second signal stops at
+/// once.
 ///
-/// The servers are processes of their own, which reach each other over shared memory. Their pools stay in the folder: the next start
-/// continues with them. The Redis port of every node serves every key.
+/// The servers are processes of their own, which reach each other over shared memory. Their pools stay in the folder:
+/// the next start continues with them. The Redis port of every node serves every key.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: three nodes, and a client
@@ -52,7 +53,8 @@ pub struct Dev {
     /// Size of the pool of each node.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub capacity: Size,
-    /// Serve no Redis clients and no metrics: without this flag, each node prints a redis:// and an http:// address of its own, open to all users of this host.
+    /// Serve no Redis clients and no metrics: without this flag, each node prints a redis:// and an http:// address of
+    /// its own, open to all users of this host.
     #[arg(long)]
     pub no_gateway: bool,
 }
@@ -219,7 +221,8 @@ impl Node {
         ended.filter(|_| is_news)
     }
 
-    /// Asks the node to end, and waits for the end. A node that takes too long is killed: its pool stays as after a crash.
+    /// Asks the node to end, and waits for the end. A node that takes too long is killed: its pool stays as after a
+    /// crash.
     fn end(&mut self) -> Result<(), Failure> {
         let Some(pid) = Pid::from_raw(self.process.id().cast_signed()).filter(|_| !self.has_ended)
         else {

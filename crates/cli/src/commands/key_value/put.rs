@@ -37,7 +37,8 @@ pub struct Put {
     /// Stores only if the key is absent.
     #[arg(long)]
     pub if_absent: bool,
-    /// Lets the key expire after this time: 90s, 30min, 7d. Without it, the key does not expire, whatever it did before.
+    /// Lets the key expire after this time: 90s, 30min, 7d. Without it, the key does not expire, whatever it did
+    /// before.
     #[arg(long, value_name = "TIME")]
     pub expire: Option<Period>,
     /// Prints {"key":..,"version":..} to stdout.

@@ -38,10 +38,12 @@ A node of a cluster, which keeps copies on the other nodes
 Clients of other users, those of the group staff, over shared memory
   stonecast serve --listen shm:/run/stonecast/socket --socket-mode 0660 --socket-group staff")]
 pub struct Serve {
-    /// Folder of the pool, created if it does not exist, or device of persistent memory [default: ./stonecast-data, or none with --structures].
+    /// Folder of the pool, created if it does not exist, or device of persistent memory [default: ./stonecast-data, or
+    /// none with --structures].
     #[arg(long, value_name = "DIR", env = "STONECAST_DATA")]
     pub data: Option<PathBuf>,
-    /// Folder or device of a pool of data structures, served alone, or beside the keys and values of --data; front-ends connect to shm:DIR/socket.
+    /// Folder or device of a pool of data structures, served alone, or beside the keys and values of --data; front-ends
+    /// connect to shm:DIR/socket.
     #[arg(long, value_name = "DIR", env = "STONECAST_STRUCTURES")]
     pub structures: Option<PathBuf>,
     /// Size of a new pool of data structures [default: 256MiB].
@@ -117,7 +119,8 @@ pub struct Serve {
     /// Number of shards of a new pool, 1 to 32: even ranges of key hashes, each with an index of its own [default: 1].
     #[arg(long, value_name = "NUMBER", env = "STONECAST_SHARDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
     pub shards: Option<u32>,
-    /// Store of the configuration of a cluster, which the server joins as a node: file:PATH, etcd://HOST:PORT/NAME, or etcds://HOST:PORT/NAME?cacert=FILE.
+    /// Store of the configuration of a cluster, which the server joins as a node: file:PATH, etcd://HOST:PORT/NAME, or
+    /// etcds://HOST:PORT/NAME?cacert=FILE.
     #[arg(long, value_name = "URL", env = "STONECAST_CLUSTER")]
     pub cluster: Option<String>,
     /// Name of the node in its cluster; it stays with the pool.

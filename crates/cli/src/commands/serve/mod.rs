@@ -102,7 +102,8 @@ fn start_gateway(serving: &Serving, flags: &Serve) -> Result<Option<GatewayHandl
     Ok(gateway)
 }
 
-/// Serves until the process is asked to end, and ends in order. `kept` is the folder of the pool, and whether the server is a node of a cluster.
+/// Serves until the process is asked to end, and ends in order. `kept` is the folder of the pool, and whether the
+/// server is a node of a cluster.
 fn serve(
     server: Server,
     gateway: Option<GatewayHandle>,

@@ -37,8 +37,9 @@ impl<'a> Requests<'a> {
         self.supervisor.ready(status);
     }
 
-    /// Does what is asked for, and returns whether the server is to end; it is also to end if `has_lost` says that a part of it has
-    /// ended. A gateway is asked to end first, and is served to its end: the commands that its clients have sent are done and answered.
+    /// Does what is asked for, and returns whether the server is to end; it is also to end if `has_lost` says that a
+    /// part of it has ended. A gateway is asked to end first, and is served to its end: the commands that its clients
+    /// have sent are done and answered.
     pub fn attend(&self, has_lost: bool, gateway: Option<&GatewayHandle>) -> bool {
         self.supervisor.alive();
         if self.reload.take() {

@@ -29,7 +29,8 @@ pub struct Serving {
     pub segment_size: Option<Size>,
     /// `None` if not set: the pool's own, or one for a new pool.
     pub shards: Option<u32>,
-    /// The store of the configuration of the cluster whose node the server is, and the name of the node; both or none are set.
+    /// The store of the configuration of the cluster whose node the server is, and the name of the node; both or none
+    /// are set.
     pub cluster: Option<String>,
     pub node: Option<String>,
     /// The rights of clients to write into the log.

@@ -1,5 +1,5 @@
-//! The service manager that started the server, as `sd_notify(3)` and `sd_watchdog_enabled(3)` describe it. Without a manager,
-//! nothing is sent.
+//! The service manager that started the server, as `sd_notify(3)` and `sd_watchdog_enabled(3)` describe it. Without a
+//! manager, nothing is sent.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -58,7 +58,8 @@ pub struct Show {
     connection: Connection,
 }
 
-/// Shows the state of a back-end, and of each lock domain: its writer, the operations that readers do and do not see, the part of the log that a restart would read, and its memory.
+/// Shows the state of a back-end, and of each lock domain: its writer, the operations that readers do and do not see,
+/// the part of the log that a restart would read, and its memory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

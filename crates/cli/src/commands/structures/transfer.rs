@@ -16,10 +16,12 @@ use crate::flags::Connection;
 use crate::progress::Progress;
 use stonecast_console::ndjson;
 
-/// Puts every entry of an NDJSON file into a structure with keys and values of bytes, which is made if it does not exist.
+/// Puts every entry of an NDJSON file into a structure with keys and values of bytes, which is made if it does not
+/// exist.
 ///
-/// Each line is {"key":KEY,"value":VALUE}, where KEY and VALUE are strings or {"base64":"..."}. A broken line ends the import: the lines before it
-/// are stored. Programs open the structure as BTree or HashTable with keys and values of type `Vec<u8>`.
+/// Each line is {"key":KEY,"value":VALUE}, where KEY and VALUE are strings or {"base64":"..."}. A broken line ends the
+/// import: the lines before it are stored. Programs open the structure as BTree or HashTable with keys and values of
+/// type `Vec<u8>`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -42,8 +44,8 @@ pub struct Import {
     connection: Connection,
 }
 
-/// Writes every entry of a structure with keys and values of bytes as NDJSON: by key for a B+tree, in no order for a hash table. The entries stood in the
-/// structure at one moment.
+/// Writes every entry of a structure with keys and values of bytes as NDJSON: by key for a B+tree, in no order for a
+/// hash table. The entries stood in the structure at one moment.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -163,7 +165,8 @@ struct Line {
     size: u64,
 }
 
-/// Reads lines whose keys are looked up together: at most `count`, of about [`LINES_SIZE_MAX`] bytes. The end of the file, or of its sound part, comes with the last ones.
+/// Reads lines whose keys are looked up together: at most `count`, of about [`LINES_SIZE_MAX`] bytes. The end of the
+/// file, or of its sound part, comes with the last ones.
 fn next_lines(
     input: &mut ndjson::Reader<impl BufRead>,
     count: u64,

@@ -9,8 +9,8 @@ use stonecast::structures::{self, DomainName, SurveyedDomain};
 use crate::failure::{Failure, Status};
 use crate::output;
 
-/// Checks a pool of data structures that nobody serves: every structure is whole, and every block belongs to one place. The pool is not changed: a copy of it is
-/// checked, and removed.
+/// Checks a pool of data structures that nobody serves: every structure is whole, and every block belongs to one place.
+/// The pool is not changed: a copy of it is checked, and removed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -1,5 +1,5 @@
-//! The services of the compose file, as processes of this machine: their command lines are those of the file, with places of the
-//! test in the place of volumes, and an etcd of this machine.
+//! The services of the compose file, as processes of this machine: their command lines are those of the file, with
+//! places of the test in the place of volumes, and an etcd of this machine.
 
 use std::fs;
 use std::path::Path;

@@ -77,8 +77,8 @@ pub fn increment(ports: &Mutex<[SocketAddr; 3]>, first: usize, stops: &AtomicBoo
     history
 }
 
-/// Increments of one key are linearizable if no result was given twice, each client's results ascend, and the results that nobody was told are no more than the
-/// outcomes that are unknown.
+/// Increments of one key are linearizable if no result was given twice, each client's results ascend, and the results
+/// that nobody was told are no more than the outcomes that are unknown.
 pub fn judge(histories: &[History], value_of: impl Fn(&str) -> i64) {
     let mut all = 0;
     for number in 0..COUNTERS {

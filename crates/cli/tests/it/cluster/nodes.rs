@@ -446,7 +446,8 @@ fn read(client: &Client, key: &str) -> Vec<u8> {
     }
 }
 
-/// A client that counts up under keys of its own, until it is told to stop. Returns the count under each key that was acknowledged last.
+/// A client that counts up under keys of its own, until it is told to stop. Returns the count under each key that was
+/// acknowledged last.
 fn count_up(url: &str, writer: u32, stops: &AtomicBool) -> Vec<u64> {
     let client = connect(url);
     let mut acknowledged = vec![0; 16];
@@ -488,7 +489,8 @@ fn the_same_holds_when_the_configuration_is_in_an_etcd() {
     }
 }
 
-/// Kills nodes, and stops some of them for longer than their leases, while clients write through the library and through gateways.
+/// Kills nodes, and stops some of them for longer than their leases, while clients write through the library and
+/// through gateways.
 fn goes_on(etcd: Option<Etcd>) {
     let mut servers = Servers::start(etcd);
     let stops = AtomicBool::new(false);
@@ -551,8 +553,8 @@ fn goes_on(etcd: Option<Etcd>) {
     });
 }
 
-/// Needs a start that waits for nodes alone: a client that makes no call keeps the log of its dead server mapped. Prints the time
-/// without writes, with the default policy.
+/// Needs a start that waits for nodes alone: a client that makes no call keeps the log of its dead server mapped.
+/// Prints the time without writes, with the default policy.
 #[test]
 fn a_killed_node_starts_again_while_its_clients_make_no_call() {
     let mut servers = Servers::start(None);

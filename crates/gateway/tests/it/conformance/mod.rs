@@ -1,4 +1,5 @@
-//! Real clients, each in a pinned version that the test itself installs into the target folder, where the next run finds it.
+//! Real clients, each in a pinned version that the test itself installs into the target folder, where the next run
+//! finds it.
 //!
 //! The tests need registries and time, so they run only on request: `cargo xtask conformance`, which first installs the
 //! languages of the clients. No client needs a newer version of its language than Debian 12 has. A client that cannot

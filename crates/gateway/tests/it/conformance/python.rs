@@ -52,7 +52,8 @@ fn the_examples_for_redis_clients_keep_their_promises() {
     assert!(printed.ends_with("done\n"), "{printed}");
 }
 
-/// From its source distribution. `exclusions.py` has the tests of commands that the store does not have, with the reasons.
+/// From its source distribution. `exclusions.py` has the tests of commands that the store does not have, with the
+/// reasons.
 #[test]
 #[ignore = "installs redis-py from PyPI; see conformance"]
 fn redis_py_passes_its_own_tests() {
@@ -95,7 +96,8 @@ fn redis_py_passes_its_own_tests() {
     }
 }
 
-/// The folder of a client's program, with an environment of Python that has its requirements. The `further` steps follow.
+/// The folder of a client's program, with an environment of Python that has its requirements. The `further` steps
+/// follow.
 fn environment(test: &str, name: &str, further: impl Fn(&Path) -> Vec<Command>) -> Option<PathBuf> {
     let steps = |folder: &Path| {
         let mut environment = Command::new("python3");
