@@ -5,6 +5,7 @@
 //! processes of the release build, which users run.
 
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -38,6 +39,9 @@ const VERBS_PACKAGES: [&str; 7] = [
 
 /// The package with the gateway for Redis clients.
 const GATEWAY_PACKAGE: &str = "stonecast-gateway";
+
+/// Tests that run at once for each processor, in the step `tests`: many wait for leases, syncs and processes half of their time.
+const TESTS_FOR_EACH_PROCESSOR: usize = 2;
 
 /// Seconds for which each of the two fuzzers of the gateway runs: together a minute.
 const FUZZ_SECONDS: u32 = 30;
@@ -357,6 +361,10 @@ fn unit_tests(at: &Surroundings) -> Result<Outcome> {
     ensure_for_tests("tests");
     let mut command = at.cargo(&selection::tests());
     command.arg("--no-fail-fast");
+    if let Ok(processors) = thread::available_parallelism() {
+        let threads = processors.get() * TESTS_FOR_EACH_PROCESSOR;
+        command.env("RUST_TEST_THREADS", threads.to_string());
+    }
     tests(command, &at.not_run)
 }
 
