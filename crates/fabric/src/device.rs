@@ -453,7 +453,7 @@ pub trait Device {
         false
     }
 
-    /// Executes READs at once if the provider can (peer memory is reachable by loads), with the same ordering, checks and
+    /// Executes READs in the call if the provider can (peer memory is reachable by loads), with the same ordering, checks and
     /// costs as one posted batch of signalled READs. `None`: impossible at this moment; post the READs instead.
     /// `Some(status)`: the first failure, or success. After a failure the queue pair is in the error state and the
     /// destinations hold unspecified bytes.
@@ -481,7 +481,7 @@ pub trait Device {
         })
     }
 
-    /// Executes changes at once if the provider can (peer memory is reachable by stores), in their order, with the same
+    /// Executes changes in the call if the provider can (peer memory is reachable by stores), in their order, with the same
     /// ordering and checks as one posted batch. False: impossible at this moment, and nothing was done; post the changes
     /// instead, which reports the reason if they fail.
     fn change_now(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>]) -> bool {

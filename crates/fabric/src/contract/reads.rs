@@ -1,4 +1,4 @@
-//! [`Port::read`](crate::Port::read) keeps the promises of a posted READ, even if the provider reads at once, and so does
+//! [`Port::read`](crate::Port::read) keeps the promises of a posted READ, even if the provider reads in the call, and so does
 //! [`Device::read_soon`](crate::Device::read_soon).
 
 use std::future::Future;

@@ -12,7 +12,7 @@ use crate::{
 /// The traffic of a device since it was made. The difference of two values is the cost of the work in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Batches of work requests that were accepted, including READs and changes executed at once.
+    /// Batches of work requests that were accepted, including READs and changes executed in the call.
     pub doorbells: u64,
     /// WRITEs without an immediate.
     pub writes: u64,
@@ -20,11 +20,11 @@ pub struct Counts {
     pub writes_with_immediate: u64,
     /// SENDs that were accepted.
     pub sends: u64,
-    /// READs, posted or at once.
+    /// READs, posted or in the call.
     pub reads: u64,
-    /// CASs, posted or at once.
+    /// CASs, posted or in the call.
     pub compare_and_swaps: u64,
-    /// FAAs, posted or at once.
+    /// FAAs, posted or in the call.
     pub fetch_and_adds: u64,
     /// FLUSHes that were accepted.
     pub flushes: u64,

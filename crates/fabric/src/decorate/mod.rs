@@ -67,7 +67,7 @@ pub trait Observer {
     fn consumed(&self, queue: SharedReceiveQueue, buffers: &[u64]) {
         let _ = (queue, buffers);
     }
-    /// READs were executed at once.
+    /// READs were executed in the call.
     fn read_now(&self, qp: QueuePair, reads: &[ReadInto<'_>], status: Status) {
         let _ = (qp, reads, status);
     }
@@ -75,7 +75,7 @@ pub trait Observer {
     fn read_soon(&self, qp: QueuePair, reads: &[(LocalSpan, RemoteAddress)], succeeded: bool) {
         let _ = (qp, reads, succeeded);
     }
-    /// Changes were executed at once.
+    /// Changes were executed in the call.
     fn changed_now(&self, qp: QueuePair, changes: &[ChangeNow<'_>]) {
         let _ = (qp, changes);
     }

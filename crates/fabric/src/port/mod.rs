@@ -289,7 +289,7 @@ impl Port {
     }
 
     /// Reads into memory of the caller, all with one doorbell. `scratch` is registered local memory for the bytes in
-    /// transit if the provider cannot read at once. It must hold the sum of the sizes, each rounded up to 8, and belongs to
+    /// transit if the provider cannot read in the call. It must hold the sum of the sizes, each rounded up to 8, and belongs to
     /// the device until the READs have completed, even if the future is dropped earlier. `held` is kept that long, so that
     /// the lender of the memory learns of the end by its drop.
     pub async fn read(
@@ -499,7 +499,7 @@ impl Port {
         false
     }
 
-    /// Yields now and then. Meant for code that executes operations at once without this port, so that a loop of them
+    /// Yields now and then. Meant for code that executes operations in the call without this port, so that a loop of them
     /// starves neither other tasks nor arrivals.
     #[inline]
     pub async fn take_turn(&self) {

@@ -1,4 +1,4 @@
-//! Reads of a structure in the call, where the device reads the memory of the back-end at once.
+//! Reads of a structure in the call, with devices that execute READs in the call.
 //!
 //! ```text
 //!   leaf found ──▶ READ of what decides, of the root word, and of the serving word ──▶ both words as before: the answer counts
