@@ -1,16 +1,46 @@
 //! Errors, and what they mean for the data.
+//!
+//! [`Error`] and [`Effect`] suffice for most programs. The other types are those that a program names to tell one
+//! reason from another, each with its facts as fields:
+//!
+//! ```
+//! # let folder = tempfile::tempdir()?;
+//! # let server = stonecast::Server::builder(folder.path().join("pool"))
+//! #     .durability(stonecast::Durability::Process).serve()?;
+//! # let url = server.address().to_string();
+//! use stonecast::ErrorKind;
+//! use stonecast::error::StoreError;
+//!
+//! let client = stonecast::blocking::connect(&url)?;
+//! let error = client.put(&[b'k'; 5000], "value").err().expect("no key is as long");
+//! match error.kind() {
+//!     ErrorKind::Store(StoreError::KeySize { size, max }) => assert!(size > max),
+//!     ErrorKind::Store(StoreError::NoSpace { .. } | StoreError::Busy) => println!("try again later"),
+//!     _ => panic!("{error}"),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use stonecast_fabric::DeviceError;
-use stonecast_kv::{ClusterError, StoreError, Token};
-use stonecast_media::{Durability, MediaError};
+use stonecast_kv::Token;
+use stonecast_media::Durability;
 
 use crate::address::AddressError;
 use crate::server::NotANode;
 use crate::structures::MirrorError;
+
+/// The reason why the store of a cluster's configuration cannot be opened, under [`ErrorKind::ConfigStore`].
+pub use stonecast_config_store::OpenError;
+/// The failure of a device: [`crate::Server::take_refusal`] returns one.
+pub use stonecast_fabric::DeviceError;
+/// The reasons why a cluster, a server's greeting, and a store fail: under [`ErrorKind::Cluster`], within
+/// [`StoreError::Refused`], and under [`ErrorKind::Store`].
+pub use stonecast_kv::{ClusterError, Refusal, StoreError};
+/// The failure of a medium: [`crate::Server::take_trouble`] returns one.
+pub use stonecast_media::MediaError;
 
 /// The reason why an operation failed. [`Error::effect`] tells what the failure means for the data, and [`Error::kind`]
 /// what happened.

@@ -24,7 +24,7 @@ use std::rc::Rc;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Device, DeviceError, Port};
 use stonecast_kv::limits::IN_FLIGHT_MAX;
-use stonecast_media::{MediaError, Repair};
+use stonecast_media::MediaError;
 
 use crate::address::Address;
 use crate::error::Error;
@@ -36,6 +36,7 @@ pub use builder::{Builder, Clients};
 pub use node::NotANode;
 pub use pool::PoolDescription;
 pub use stonecast_kv::{Closing, Places, RecoveryReport};
+pub use stonecast_media::Repair;
 pub use thread::ServerHandle;
 pub(crate) use thread::Threaded;
 
