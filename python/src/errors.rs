@@ -4,8 +4,8 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+use stonecast::error::StoreError;
 use stonecast::{Effect, Error, ErrorKind, structures};
-use stonecast_kv::StoreError;
 
 use crate::per_thread::Unavailable;
 use crate::wait::Stopped;

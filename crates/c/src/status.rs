@@ -1,7 +1,7 @@
 //! The result of a call, and the effect of a failed one.
 
 use stonecast::ErrorKind;
-use stonecast_kv::StoreError;
+use stonecast::error::StoreError;
 
 /// The first status that is an error. Smaller ones are outcomes, such as a key that is absent, and set no error object.
 pub const STONECAST_ERRORS: u32 = 32;
