@@ -8,6 +8,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Term};
 use stonecast_fabric::Runtime;
 
+use super::error::ClusterError;
 use super::leases::Leases;
 use super::map::{Map, Place};
 use super::routes::Routes;
@@ -57,26 +58,26 @@ impl Seat {
 }
 
 impl Nodes {
-    pub fn new(dial: Dial, runtime: Rc<dyn Runtime>, options: ClusterOptions) -> Self {
-        Self {
+    /// Opens a session with the first primary in `map` that answers. Each primary gets a part of the patience.
+    pub async fn open(
+        dial: Dial,
+        runtime: Rc<dyn Runtime>,
+        options: ClusterOptions,
+        map: &Map,
+    ) -> Result<Self, ClusterError> {
+        let nodes = Self {
             dial,
-            runtime,
+            runtime: runtime.clone(),
             options,
             seats: RefCell::default(),
             keys: Cell::new(None),
             routes: Routes::default(),
-        }
-    }
-
-    /// Opens a session with the first primary in `map` that answers before the `deadline`. Each primary gets a part of the
-    /// patience. The error is that of the last primary, with its shard.
-    pub async fn open(&self, map: &Map, deadline: Nanoseconds) -> Result<(), (u32, StoreError)> {
+        };
         let mut failed = None;
         for shard in map.first_shards() {
-            let left = deadline.saturating_sub(self.runtime.now());
-            let limit = self.options.attempt_ns().min(left);
-            match self.runtime.within(limit, self.session(map, shard)).await {
-                Ok(Ok(_)) => return Ok(()),
+            let opened = nodes.session(map, shard);
+            match runtime.within(options.attempt_ns(), opened).await {
+                Ok(Ok(_)) => return Ok(nodes),
                 Ok(Err(error)) => failed = Some((shard, error)),
                 Err(_) => {
                     let name = map.place(shard).name.as_str();
@@ -84,7 +85,9 @@ impl Nodes {
                 }
             }
         }
-        Err(failed.expect("there are shards"))
+        let (shard, error) = failed.expect("there are shards");
+        let source = Box::new(error);
+        Err(ClusterError::NotServed { shard, source })
     }
 
     /// The shard of a key.
