@@ -30,13 +30,6 @@ pub(in crate::server) enum Hindrance {
     Refused(Verdict, u64),
 }
 
-/// A batch of own records that was appended to all copies, and that this node persists.
-pub(in crate::server) struct Sent {
-    own: OwnBatch,
-    /// The slot behind the calls whose records the persist covers.
-    end: u64,
-}
-
 /// The node, as the pipeline of its server uses it.
 #[derive(Clone)]
 pub(in crate::server) struct Leading {
@@ -107,26 +100,21 @@ impl Leading {
     }
 
     /// Appends everything that was stamped to all copies. This node's persist goes on meanwhile.
-    pub fn send(&self, state: &RefCell<State>) -> Sent {
-        Sent {
-            own: self.node.send(),
-            end: state.borrow_mut().node_mut().calls.next_slot(),
-        }
+    pub fn send(&self) -> OwnBatch {
+        self.node.send()
     }
 
     /// Notes that this node's persist, which began after [`Leading::send`], has ended.
     pub fn note_persisted(
         &self,
         state: &RefCell<State>,
-        sent: Sent,
+        own: OwnBatch,
         persisted: Option<Rc<Persisted>>,
     ) {
         if let Some(persisted) = persisted {
-            let state = &mut *state.borrow_mut();
-            let calls = &mut state.node_mut().calls;
-            calls.note_durable(sent.end, persisted);
+            state.borrow_mut().node_mut().witness = Some(persisted);
         }
-        self.node.persisted_here(sent.own);
+        self.node.persisted_here(own);
     }
 
     /// Ends the node, because the medium has failed. The outcome of everything that waits is
