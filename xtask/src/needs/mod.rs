@@ -116,10 +116,7 @@ impl fmt::Display for Missing {
 
 /// Checks the needs of `step`, and installs missing ones if this user may install packages.
 pub fn ensure(step: &str) -> Result<(), Missing> {
-    install(&[step]);
-    let missing: Vec<_> = of_steps(&[step])
-        .filter(|need| !need.sign.is_there())
-        .collect();
+    let missing = still_missing(&[step]);
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Missing(missing)),
@@ -134,13 +131,12 @@ pub fn run(steps: &[String], with_installation: bool) -> Result<bool> {
     if let Some(step) = steps.iter().find(|step| !known(step)) {
         bail!("the step {step} does not exist, or needs nothing beside Rust and a C compiler");
     }
-    if with_installation {
-        install(&steps);
-    }
-    let mut complete = true;
+    let missing = match with_installation {
+        true => still_missing(&steps),
+        false => missing(&steps),
+    };
     for need in of_steps(&steps) {
-        let is_there = need.sign.is_there();
-        complete &= is_there;
+        let is_there = missing.iter().all(|missing| missing.name != need.name);
         println!(
             "{:<8} {:<20} {:<21} {}",
             if is_there { "there" } else { "missing" },
@@ -149,7 +145,7 @@ pub fn run(steps: &[String], with_installation: bool) -> Result<bool> {
             need.steps.join(", ")
         );
     }
-    Ok(complete)
+    Ok(missing.is_empty())
 }
 
 /// The needs of `steps`; all, if none is named.
@@ -159,16 +155,27 @@ fn of_steps(steps: &[&str]) -> impl Iterator<Item = &'static Need> {
         .filter(move |need| steps.is_empty() || need.steps.iter().any(|step| steps.contains(step)))
 }
 
-/// Installs the missing needs of `steps` as far as apt can. One command for all takes a third less processor time than a command for
-/// each. If one package cannot be installed, apt installs none of a command, so that a command for each follows.
-fn install(steps: &[&str]) {
-    let missing: Vec<_> = of_steps(steps)
+/// The missing needs of `steps`.
+fn missing(steps: &[&str]) -> Vec<&'static Need> {
+    of_steps(steps)
         .filter(|need| !need.sign.is_there())
-        .collect();
-    if missing.is_empty() || !apt::update() {
-        return;
+        .collect()
+}
+
+/// The needs of `steps` that are missing after apt has installed what it can.
+fn still_missing(steps: &[&str]) -> Vec<&'static Need> {
+    let mut missing = missing(steps);
+    if !missing.is_empty() && apt::update() {
+        install(&missing);
+        missing.retain(|need| !need.sign.is_there());
     }
-    let mut packages: Vec<_> = missing.iter().filter_map(|need| need.package).collect();
+    missing
+}
+
+/// Installs the packages of `needs`. One command for all takes a third less processor time than a command for each. If one package
+/// cannot be installed, apt installs none of a command, so that a command for each follows.
+fn install(needs: &[&Need]) {
+    let mut packages: Vec<_> = needs.iter().filter_map(|need| need.package).collect();
     packages.dedup();
     if packages.is_empty() || apt::install(&packages) {
         return;
