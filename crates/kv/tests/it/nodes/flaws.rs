@@ -270,7 +270,7 @@ pub fn r7_nodes_whose_software_is_dead_let_no_primary_acknowledge() {
         assert!(refused > 10, "{refused} were begun beyond the lease");
         let (lasted, lease) = (last - begin, cluster.stored().policy.lease.duration_ns);
         assert!(lasted < lease + MS, "{lasted} ns after the death");
-        // What was acknowledged is durable on all copies.
+        // Every acknowledged write is durable on all copies.
         for place in &cluster.places {
             place.cut_power(&cluster.world);
         }
