@@ -64,13 +64,20 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    fn new(size: u64, prepared: BTreeMap<u64, (u64, Nanoseconds)>) -> Self {
+    fn new(size: u64, prepared: BTreeMap<u64, u64>) -> Self {
         Self {
             size: Cell::new(size),
-            prepared: RefCell::new(prepared),
+            prepared: RefCell::new(long_prepared(prepared)),
             room: Cell::new(u64::MAX),
             sync_fails: Cell::new(false),
         }
+    }
+
+    /// The spans whose allocation is done at `now`.
+    fn prepared_by(&self, now: Nanoseconds) -> BTreeMap<u64, u64> {
+        let prepared = self.prepared.borrow();
+        let done = prepared.iter().filter(|(_, (_, done))| *done <= now);
+        done.map(|(&offset, &(size, _))| (offset, size)).collect()
     }
 }
 
@@ -471,7 +478,7 @@ impl Module {
         content.durable = image;
         content.lines = Lines::new(self.time.stores().clone());
         *self.blobs.borrow_mut() = blobs;
-        *self.log.prepared.borrow_mut() = prepared;
+        *self.log.prepared.borrow_mut() = long_prepared(prepared);
         self.log.size.set(log_size);
         self.power_cycle.set(power_cycle);
     }
@@ -481,7 +488,7 @@ impl Module {
         Survivor {
             image: Image::default(),
             blobs: self.blobs.borrow().clone(),
-            prepared: self.log.prepared.borrow().clone(),
+            prepared: self.log.prepared_by(self.time.clock()),
             log_size: self.log.size.get(),
             power_cycle: self.power_cycle.get() + 1,
             poisoned: self.poison.lines.borrow().clone(),
@@ -555,7 +562,8 @@ pub(crate) type StoresByLine = Vec<(u64, crate::persistent::lines::Store)>;
 pub struct Survivor {
     pub(crate) image: Image,
     pub(crate) blobs: BTreeMap<Blob, Rc<[u8]>>,
-    pub(crate) prepared: BTreeMap<u64, (u64, Nanoseconds)>,
+    /// The prepared spans of the log, as offset and size. An allocation that the power cut interrupted begins anew.
+    pub(crate) prepared: BTreeMap<u64, u64>,
     pub(crate) log_size: u64,
     pub(crate) power_cycle: u128,
     pub(crate) poisoned: BTreeSet<u64>,
@@ -567,6 +575,12 @@ impl Survivor {
     pub fn read(&self, offset: u64, into: &mut [u8]) {
         self.image.read(offset, into);
     }
+}
+
+/// Spans whose allocation was done before the time of this world began.
+fn long_prepared(spans: BTreeMap<u64, u64>) -> BTreeMap<u64, (u64, Nanoseconds)> {
+    let spans = spans.into_iter();
+    spans.map(|(offset, size)| (offset, (size, 0))).collect()
 }
 
 fn settle(content: &mut Content, now: Nanoseconds) {

@@ -130,6 +130,32 @@ fn space_is_prepared_in_its_time_and_runs_out() {
     );
 }
 
+/// Needs `Survivor` without times: those of one world mean nothing in another, where a recovery begins at zero.
+#[test]
+fn a_survivor_has_the_space_that_was_prepared_and_none_that_was_being_prepared() {
+    let (world, machine, first) = module(PersistenceDomain::Dmp);
+    let create = |module: &Rc<Module>| {
+        let backing = Rc::new(SimBacking::new(module));
+        Pool::create(backing, options(PersistenceDomain::Dmp, Durability::Power)).unwrap()
+    };
+    let _pool = create(&first);
+    let [done, underway] = [0, SEGMENT_SIZE].map(|offset| Span::new(offset, SEGMENT_SIZE));
+    let backing = SimBacking::new(&first);
+    assert_eq!(backing.prepare(done).unwrap(), Prepared::Pending);
+    world.block_on(world.observer().sleep(1_000_000));
+    assert_eq!(backing.prepare(underway).unwrap(), Prepared::Pending);
+    let wreck = world.wreck(machine, &first);
+    let survivor = wreck.survivor(&vec![Fate::default(); wreck.undecided()]);
+
+    let after = World::new(1);
+    let machine = after.machine(MachineOptions::new(MachineProfile::MODERN));
+    let backing = SimBacking::new(&after.module(machine, survivor));
+    assert_eq!(backing.prepare(done).unwrap(), Prepared::Ready);
+    assert_eq!(backing.prepare(underway).unwrap(), Prepared::Pending);
+    after.block_on(after.observer().sleep(1_000_000));
+    assert_eq!(backing.prepare(underway).unwrap(), Prepared::Ready);
+}
+
 #[test]
 fn a_log_reports_the_pages_that_hold_data() {
     let (world, _, module) = module(PersistenceDomain::Dmp);
