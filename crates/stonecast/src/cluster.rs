@@ -38,6 +38,7 @@ fn options(connector: &Connector) -> ClusterOptions {
         patience_ns: connector
             .operation_timeout
             .map_or(Nanoseconds::MAX, nanoseconds),
+        connect_ns: nanoseconds(connector.connect_timeout),
         attempt_ns: defaults.attempt_ns.min(of_connect),
     }
 }
@@ -57,7 +58,8 @@ impl Future for ClusterRead<'_> {
 }
 
 impl Cluster {
-    /// Reads the configuration of the cluster, and connects to the first node that answers.
+    /// Reads the configuration of the cluster, and connects to the first primary that answers. The client of the store keeps the time
+    /// limit, and names the shard whose primary did not answer within it.
     pub async fn connect(
         executor: &BusyPoll,
         device: Rc<dyn Device>,
@@ -69,9 +71,14 @@ impl Cluster {
         executor.add_port(&port);
         let dial: Dial = Rc::new(move |_: &str| Ok(port.clone()));
         let runtime = executor.runtime();
-        let connecting = ClusterClient::connect(store, dial, runtime.clone(), options(connector));
-        let connecting = async { connecting.await.map_err(of_read) };
-        let client = connector.accepted(&runtime, connecting).await?;
+        let connecting = ClusterClient::connect(store, dial, runtime, options(connector));
+        let client = connecting.await.map_err(|error| match error {
+            ClusterError::Unanswered { .. } => Error::from(ErrorKind::Unanswered {
+                address: connector.address.to_string(),
+                limit: connector.connect_timeout,
+            }),
+            error => of_read(error),
+        })?;
         if connector.durability == Some(Durability::Power) && !client.survives_power() {
             return Err(ErrorKind::Durability {
                 address: connector.address.to_string(),

@@ -38,6 +38,34 @@ impl ClusterClient {
         self.runtime.now().saturating_add(self.options.patience_ns)
     }
 
+    /// Opens the first session, with any primary, before the `deadline`. A primary that has died is still in the map until an heir
+    /// leads, so the map is read again.
+    pub(super) async fn open_first(&self, deadline: Nanoseconds) -> Result<(), GivenUp> {
+        loop {
+            let map = self.maps.latest();
+            let Err((shard, error)) = self.nodes.open(&map, deadline).await else {
+                return Ok(());
+            };
+            let is_of_the_map = is_of_the_map(&error);
+            if is_of_the_map {
+                self.look_again(&map, deadline).await;
+            }
+            let is_late = self.is_late(deadline);
+            if is_late || !is_of_the_map {
+                return Err(GivenUp {
+                    shard,
+                    is_late,
+                    error,
+                });
+            }
+        }
+    }
+
+    /// Whether the time until the `deadline` is too short for another attempt.
+    fn is_late(&self, deadline: Nanoseconds) -> bool {
+        self.runtime.now().saturating_add(PAUSE_NS) >= deadline
+    }
+
     /// Tries `once` at the primary of `shard` until an attempt is decided, or until the `deadline`.
     pub(super) async fn attempt<T>(
         &self,
@@ -52,7 +80,7 @@ impl ClusterClient {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            let is_late = self.runtime.now().saturating_add(PAUSE_NS) >= deadline;
+            let is_late = self.is_late(deadline);
             if is_late || !is_of_the_map(&error) {
                 return Err(GivenUp {
                     shard,

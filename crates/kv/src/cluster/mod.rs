@@ -36,6 +36,7 @@ use stonecast_fabric::{Boxed, Port, Runtime};
 use crate::client::ClientOptions;
 use crate::error::StoreError;
 
+use attempts::GivenUp;
 use map::Maps;
 use nodes::Nodes;
 
@@ -58,6 +59,8 @@ pub struct ClusterOptions {
     pub session: ClientOptions,
     /// The time within which a call ends, whatever happens to the nodes.
     pub patience_ns: Nanoseconds,
+    /// The time within which a connect ends, and a failover has to be over. At most the patience counts.
+    pub connect_ns: Nanoseconds,
     /// The longest time for which an attempt waits for its node, before the client checks whether another
     /// node leads the shard. At most a quarter of the patience counts, and at most two leases of a primary; a node has the whole of
     /// it to accept a connection.
@@ -65,6 +68,10 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
+    fn connect_ns(&self) -> Nanoseconds {
+        self.connect_ns.min(self.patience_ns)
+    }
+
     fn attempt_ns(&self) -> Nanoseconds {
         self.attempt_ns.min(self.patience_ns / 4)
     }
@@ -75,6 +82,7 @@ impl Default for ClusterOptions {
         Self {
             session: ClientOptions::default(),
             patience_ns: 20_000_000_000,
+            connect_ns: 10_000_000_000,
             attempt_ns: 3_000_000_000,
         }
     }
@@ -90,8 +98,8 @@ pub struct ClusterClient {
 }
 
 impl ClusterClient {
-    /// Reads the configuration in `store`, with one request, and opens a session with the first node that answers. Ends within the
-    /// patience.
+    /// Reads the configuration in `store`, and opens a session with the first primary that answers. If none does, the client reads
+    /// the configuration again, because an heir may lead soon. Ends within [`ClusterOptions::connect_ns`].
     pub fn connect(
         store: Rc<dyn ConfigStore>,
         dial: Dial,
@@ -101,20 +109,25 @@ impl ClusterClient {
         Box::pin(async move {
             let mut options = options;
             options.session.publishes = false;
-            let name = store.name().to_owned();
-            let timer = runtime.clone();
-            let connected = async {
-                let maps = Maps::read(store, runtime.clone()).await?;
-                let nodes = Nodes::open(dial, runtime.clone(), options, &maps.latest()).await?;
-                Ok(Self {
-                    runtime,
-                    options,
-                    maps,
-                    nodes,
-                })
+            let limit = options.connect_ns();
+            let deadline = runtime.now().saturating_add(limit);
+            let store_name = store.name().to_owned();
+            let reading = Maps::read(store, runtime.clone());
+            let read = runtime.within(limit, reading).await;
+            let maps = read.unwrap_or(Err(ClusterError::Unanswered { store: store_name }))?;
+            let nodes = Nodes::new(dial, runtime.clone(), options);
+            let client = Self {
+                runtime,
+                options,
+                maps,
+                nodes,
             };
-            let connected = timer.within(options.patience_ns, connected).await;
-            connected.unwrap_or(Err(ClusterError::Unanswered { store: name }))
+            let opened = client.open_first(deadline).await;
+            opened.map_err(|GivenUp { shard, error, .. }| {
+                let source = Box::new(error);
+                ClusterError::NotServed { shard, source }
+            })?;
+            Ok(client)
         })
     }
 }

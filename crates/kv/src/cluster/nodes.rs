@@ -8,7 +8,6 @@ use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Term};
 use stonecast_fabric::Runtime;
 
-use super::error::ClusterError;
 use super::leases::Leases;
 use super::map::{Map, Place};
 use super::routes::Routes;
@@ -58,26 +57,26 @@ impl Seat {
 }
 
 impl Nodes {
-    /// Opens a session with the first primary in `map` that answers. Each primary gets a part of the patience.
-    pub async fn open(
-        dial: Dial,
-        runtime: Rc<dyn Runtime>,
-        options: ClusterOptions,
-        map: &Map,
-    ) -> Result<Self, ClusterError> {
-        let nodes = Self {
+    pub fn new(dial: Dial, runtime: Rc<dyn Runtime>, options: ClusterOptions) -> Self {
+        Self {
             dial,
-            runtime: runtime.clone(),
+            runtime,
             options,
             seats: RefCell::default(),
             keys: Cell::new(None),
             routes: Routes::default(),
-        };
+        }
+    }
+
+    /// Opens a session with the first primary in `map` that answers before the `deadline`. Each primary gets a part of the
+    /// patience. The error is that of the last primary, with its shard.
+    pub async fn open(&self, map: &Map, deadline: Nanoseconds) -> Result<(), (u32, StoreError)> {
         let mut failed = None;
         for shard in map.first_shards() {
-            let opened = nodes.session(map, shard);
-            match runtime.within(options.attempt_ns(), opened).await {
-                Ok(Ok(_)) => return Ok(nodes),
+            let left = deadline.saturating_sub(self.runtime.now());
+            let limit = self.options.attempt_ns().min(left);
+            match self.runtime.within(limit, self.session(map, shard)).await {
+                Ok(Ok(_)) => return Ok(()),
                 Ok(Err(error)) => failed = Some((shard, error)),
                 Err(_) => {
                     let name = map.place(shard).name.as_str();
@@ -85,9 +84,7 @@ impl Nodes {
                 }
             }
         }
-        let (shard, error) = failed.expect("there are shards");
-        let source = Box::new(error);
-        Err(ClusterError::NotServed { shard, source })
+        Err(failed.expect("there are shards"))
     }
 
     /// The shard of a key.

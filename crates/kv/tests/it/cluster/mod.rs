@@ -1,5 +1,6 @@
 //! A client of several nodes: it finds the node of a key, learns that a shard has moved, and reads only what a lease covers.
 
+mod connects;
 mod entries;
 pub mod trouble;
 mod world;
