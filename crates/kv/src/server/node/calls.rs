@@ -1,9 +1,11 @@
 //! The calls of batches that wait for copies.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use stonecast_log::Kind;
+use stonecast_persist::Persisted;
 
 use crate::server::shard::Change;
 
@@ -43,6 +45,8 @@ pub(in crate::server) struct Calls {
     fates: VecDeque<Fate>,
     /// Calls in front of the first one that is open.
     ended: usize,
+    /// The proofs that own records are durable, oldest first, each with the slot behind the calls that it covers.
+    proofs: VecDeque<(u64, Rc<Persisted>)>,
     /// Puts of each shard that wait.
     puts: BTreeMap<u32, u64>,
     /// The task that waits until all calls below a slot have ended.
@@ -61,6 +65,17 @@ impl Calls {
         if let Some((shard, Kind::Put)) = write {
             *self.puts.entry(shard).or_default() += 1;
         }
+    }
+
+    /// Notes that the own records of all calls below the slot `end` are durable.
+    pub fn note_durable(&mut self, end: u64, persisted: Rc<Persisted>) {
+        self.proofs.push_back((end, persisted));
+    }
+
+    /// The proof that the own record of the call in `slot` is durable; `None`: that is not known.
+    pub fn proof(&self, slot: u64) -> Option<Rc<Persisted>> {
+        let covers = |(end, _): &&(u64, _)| slot < *end;
+        Some(self.proofs.iter().find(covers)?.1.clone())
     }
 
     /// Ends `call`.
@@ -120,6 +135,7 @@ impl Calls {
         self.fates.drain(..count);
         self.first = end;
         self.ended -= count;
+        self.proofs.retain(|(covered, _)| *covered > end);
     }
 
     fn index_of(&self, slot: u64) -> usize {

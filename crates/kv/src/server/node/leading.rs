@@ -30,6 +30,13 @@ pub(in crate::server) enum Hindrance {
     Refused(Verdict, u64),
 }
 
+/// A batch of own records that was appended to all copies, and that this node persists.
+pub(in crate::server) struct Sent {
+    own: OwnBatch,
+    /// The slot behind the calls whose records the persist covers.
+    end: u64,
+}
+
 /// The node, as the pipeline of its server uses it.
 #[derive(Clone)]
 pub(in crate::server) struct Leading {
@@ -100,21 +107,26 @@ impl Leading {
     }
 
     /// Appends everything that was stamped to all copies. This node's persist goes on meanwhile.
-    pub fn send(&self) -> OwnBatch {
-        self.node.send()
+    pub fn send(&self, state: &RefCell<State>) -> Sent {
+        Sent {
+            own: self.node.send(),
+            end: state.borrow_mut().node_mut().calls.next_slot(),
+        }
     }
 
     /// Notes that this node's persist, which began after [`Leading::send`], has ended.
     pub fn note_persisted(
         &self,
         state: &RefCell<State>,
-        own: OwnBatch,
+        sent: Sent,
         persisted: Option<Rc<Persisted>>,
     ) {
         if let Some(persisted) = persisted {
-            state.borrow_mut().node_mut().witness = Some(persisted);
+            let state = &mut *state.borrow_mut();
+            let calls = &mut state.node_mut().calls;
+            calls.note_durable(sent.end, persisted);
         }
-        self.node.persisted_here(own);
+        self.node.persisted_here(sent.own);
     }
 
     /// Ends the node, because the medium has failed. The outcome of everything that waits is

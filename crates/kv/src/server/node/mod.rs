@@ -41,7 +41,6 @@ use std::rc::Rc;
 use stonecast_fabric::Bell;
 use stonecast_lineage::{Epoch, Term};
 use stonecast_node::Node;
-use stonecast_persist::Persisted;
 
 pub(super) use calls::Calls;
 pub(super) use counts::counts_of;
@@ -66,8 +65,6 @@ pub(super) struct NodeState {
     opening: Vec<(u32, Term, u64)>,
     /// The highest epoch that this node has led in.
     epoch: Epoch,
-    /// The proof of the last persist of own records.
-    pub witness: Option<Rc<Persisted>>,
     /// The reason why the store cannot keep what it was told.
     broken: Option<String>,
     /// Calls the server's task: a shard is to open.

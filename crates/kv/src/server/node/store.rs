@@ -126,8 +126,8 @@ impl State {
         keeper.lead(shard, term, (next, last));
     }
 
-    /// Stores the word of a write that is on all copies.
-    fn publish_settled(&mut self, write: &StampedWrite) {
+    /// Stores the word of the write in `slot`, which is on all copies.
+    fn publish_settled(&mut self, slot: u64, write: &StampedWrite) {
         let Self {
             shards,
             journal,
@@ -135,9 +135,9 @@ impl State {
             ..
         } = self;
         let StampedWrite { change, key, token } = write;
-        let witness = node.as_ref().and_then(|node| node.witness.clone());
-        let witness = witness.expect("the own record is durable before its write is settled");
-        shards.publish(change, key, journal, &witness);
+        let proof = node.as_ref().and_then(|node| node.calls.proof(slot));
+        let proof = proof.expect("the own record is durable before its write is settled");
+        shards.publish(change, key, journal, &proof);
         let outcomes = &mut shards.of_mut(change.route.shard).outcomes;
         outcomes.note(*token, change.version);
     }
@@ -190,7 +190,7 @@ impl Store for NodeStore {
         state.shards.prefetch(keys);
         for Settled::Written(call) | Settled::Refused(call) in settled {
             if let Some(write) = &call.write {
-                state.publish_settled(write);
+                state.publish_settled(call.slot, write);
             }
             state.node_mut().calls.end(&call, Fate::Settled);
         }

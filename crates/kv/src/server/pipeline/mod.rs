@@ -185,10 +185,10 @@ impl Pipeline {
         state: &RefCell<State>,
         leading: &Leading,
     ) -> Result<Option<Rc<Persisted>>, StoreError> {
-        let own = leading.send();
+        let sent = leading.send(state);
         let persisted = self.persist(state).await;
         match &persisted {
-            Ok(persisted) => leading.note_persisted(state, own, persisted.clone()),
+            Ok(persisted) => leading.note_persisted(state, sent, persisted.clone()),
             // All calls end: their outcome is unknown.
             Err(error) => leading.fail(error),
         }
