@@ -57,9 +57,17 @@ impl NodeStore {
     /// records.
     async fn commit_all(&self) -> Result<(), NotDurable> {
         while !elsewhere::write_waiting(&mut self.state.borrow_mut()) {
-            // The cleaner, or a client that gives a lease back, makes room. The node's patience bounds the wait.
+            // The cleaner, or a client that gives a lease back, makes room. The node's patience bounds the wait. Records
+            // that await their words hold their segments.
+            self.commit_log().await.map_err(broken)?;
             self.runtime.sleep(ROOM_LOOK_NS).await;
         }
+        self.commit_written().await
+    }
+
+    /// Makes everything durable that was written, noted or stamped before the call, and stores the words of the digested
+    /// records.
+    async fn commit_written(&self) -> Result<(), NotDurable> {
         self.commit_log().await.map_err(broken)?;
         let settled = {
             let mut state = self.state.borrow_mut();
@@ -92,17 +100,28 @@ impl NodeStore {
         Ok(())
     }
 
-    /// Opens to clients the shards that the node has begun to serve since the last call.
+    /// Opens to clients the shards that the node has begun to serve since the last call. A shard stays for a later call
+    /// while records of other nodes wait for room: the task that calls runs the cleaner, and the growth of the index, so
+    /// it cannot wait itself.
     ///
     /// # Errors
     /// The medium failed: the node ends.
     pub async fn open_shards(&self) -> Result<(), NotDurable> {
         loop {
-            let Some((shard, term, last)) = self.state.borrow_mut().node_mut().opening.pop() else {
+            if self.state.borrow_mut().node_mut().opening.is_empty() {
                 return Ok(());
+            }
+            if !elsewhere::write_waiting(&mut self.state.borrow_mut()) {
+                return self.commit_log().await.map_err(broken);
+            }
+            let (shard, term) = {
+                let state = &mut *self.state.borrow_mut();
+                let next = state.node_mut().opening.pop();
+                let (shard, term, last) = next.expect("a shard is to open");
+                state.note_lead(shard, term, last);
+                (shard, term)
             };
-            self.state.borrow_mut().note_lead(shard, term, last);
-            self.commit_all().await?;
+            self.commit_written().await?;
             let state = &mut *self.state.borrow_mut();
             let node = state.node_mut();
             // The node may have resigned meanwhile.
