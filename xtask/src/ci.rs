@@ -511,7 +511,7 @@ fn end_to_end(at: &Surroundings) -> Result<Outcome> {
 }
 
 fn in_a_guest(at: &Surroundings) -> Result<Outcome> {
-    guest::outcome(&at.metadata, &guest::Options::default())
+    guest::outcome(&at.metadata, &guest::GuestOptions::default())
 }
 
 /// Installs the programs that a step's tests need. A test without its programs reports itself as not run.

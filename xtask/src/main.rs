@@ -18,7 +18,7 @@
 //! | `packaging/` | binary, manual, completions, unit and example configuration: in one folder, as a package of Debian, as an image |
 //! | `example_lock.rs` | the check that the lock file outside the workspace is up to date |
 //! | `source_rules.rs`, `lexer.rs` | forbidden words of source text |
-//! | `types.rs` | the files and fields of a type |
+//! | `types.rs`, `type_names.rs` | the files, the fields and the name of a type |
 //! | `comments.rs` | comments that say nothing |
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
 //! | `sim.rs` | seeds of the simulated world |
@@ -52,6 +52,7 @@ mod source_rules;
 mod step;
 mod tally;
 mod tools;
+mod type_names;
 mod types;
 
 use std::path::PathBuf;
@@ -214,7 +215,7 @@ fn run(command: Command) -> Result<bool> {
             orders,
             report,
             no_mutants,
-        } => campaign::run(&campaign::Options {
+        } => campaign::run(&campaign::CampaignOptions {
             percent,
             part,
             orders,
@@ -229,7 +230,7 @@ fn run(command: Command) -> Result<bool> {
             seed,
             dev,
             no_build,
-        } => guest::run(&guest::Options {
+        } => guest::run(&guest::GuestOptions {
             cuts,
             only,
             seed,

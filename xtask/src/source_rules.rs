@@ -6,7 +6,7 @@
 //! no store goes around the proof of its plan. Every file belongs to a crate: a file that no `mod`
 //! names is not compiled, and its tests do not run. All rules look only at code, not at comments or
 //! strings; the second and the third ignore tests. The rule for comments is that of [`comments`], and that for
-//! the size of types is that of [`types`].
+//! the size of types is that of [`types`], and their names that of [`type_names`].
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::comments;
 use crate::layers::role;
 use crate::lexer::{code_only, without_tests};
 use crate::metadata::{Metadata, Package};
-use crate::types;
+use crate::{type_names, types};
 
 /// Crates that cannot do their work in safe code: mappings and cache lines, shared memory, a C
 /// library, and functions that C calls.
@@ -83,6 +83,7 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
         let compiled: Vec<_> = compiled.cloned().collect();
         let role_of_package = role(&package.name).unwrap_or(&package.name);
         findings.extend(types::findings(role_of_package, &compiled));
+        findings.extend(type_names::findings(role_of_package, &compiled));
         let code: String = sources
             .iter()
             .map(|(_, source)| code_only(source))

@@ -18,12 +18,12 @@ use crate::faults::ServiceFaults;
 use crate::wire::Answer;
 
 /// The number of a seat.
-pub(crate) type Seat = usize;
+pub(crate) type SeatNumber = usize;
 
 /// The agreement of the seats of a service.
 pub(crate) struct Council {
     stored: RefCell<Option<Stored>>,
-    leader: Cell<Option<Seat>>,
+    leader: Cell<Option<SeatNumber>>,
     /// Compare-and-sets that a leading seat took and that are undecided, in the order of their taking.
     undecided: RefCell<BTreeMap<u64, Proposal>>,
     taken: Cell<u64>,
@@ -60,11 +60,11 @@ impl Council {
         self.faults.set(faults);
     }
 
-    pub fn leader(&self) -> Option<Seat> {
+    pub fn leader(&self) -> Option<SeatNumber> {
         self.leader.get()
     }
 
-    pub fn leads(&self, seat: Seat) -> bool {
+    pub fn leads(&self, seat: SeatNumber) -> bool {
         self.leader.get() == Some(seat)
     }
 
@@ -86,7 +86,7 @@ impl Council {
     }
 
     /// Decides a compare-and-set for `seat`; `None` if a failover came before.
-    pub fn decide(&self, seat: Seat, taken: &Taken) -> Option<Answer> {
+    pub fn decide(&self, seat: SeatNumber, taken: &Taken) -> Option<Answer> {
         if !self.leads(seat) {
             return None;
         }
@@ -116,7 +116,7 @@ impl Council {
     }
 
     /// Makes `seat` the leader. The seed decides which undecided compare-and-sets have reached that seat.
-    pub fn elect(&self, seat: Seat) {
+    pub fn elect(&self, seat: SeatNumber) {
         for (_, proposal) in self.undecided.take() {
             if self.random.borrow_mut().random() {
                 self.apply(proposal);
@@ -126,7 +126,7 @@ impl Council {
     }
 
     /// Waits until there is a value later than `since`, or `seat` does not lead.
-    pub async fn later_than(&self, seat: Seat, since: Option<Revision>) -> Answer {
+    pub async fn later_than(&self, seat: SeatNumber, since: Option<Revision>) -> Answer {
         poll_fn(|context| {
             if !self.leads(seat) {
                 return Poll::Ready(Answer::NotLeading);

@@ -128,11 +128,11 @@ impl Drop for Share {
 
 /// A line of tasks. The first task polls for its condition.
 #[derive(Default)]
-pub struct Queue {
+pub struct WaitingLine {
     line: RefCell<Line>,
 }
 
-impl Queue {
+impl WaitingLine {
     /// Takes a place at the end.
     pub fn enter(&self) -> Place<'_> {
         Place::enter(&self.line)
@@ -191,7 +191,7 @@ struct KeyLine<T> {
 }
 
 /// A key's turn; passed on when dropped.
-pub struct Turn<'a, T> {
+pub struct KeyTurn<'a, T> {
     turns: &'a Turns<T>,
     key: u64,
     ticket: u64,
@@ -207,8 +207,8 @@ impl<T> Default for Turns<T> {
 
 impl<T> Turns<T> {
     /// Waits for the turn of the key with this hash. Keys with equal hashes share one turn.
-    pub async fn take(&self, key: u64) -> Turn<'_, T> {
-        let turn = Turn {
+    pub async fn take(&self, key: u64) -> KeyTurn<'_, T> {
+        let turn = KeyTurn {
             turns: self,
             key,
             ticket: self.enter(key),
@@ -245,7 +245,7 @@ impl<T> Turns<T> {
     }
 }
 
-impl<T> Turn<'_, T> {
+impl<T> KeyTurn<'_, T> {
     /// Returns whether another task waits for the end of this turn.
     pub fn is_awaited(&self) -> bool {
         self.turns
@@ -264,7 +264,7 @@ impl<T> Turn<'_, T> {
     }
 }
 
-impl<T> Drop for Turn<'_, T> {
+impl<T> Drop for KeyTurn<'_, T> {
     fn drop(&mut self) {
         let mut lines = self.turns.lines.borrow_mut();
         let of_key = lines

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use subtle::ConstantTimeEq as _;
 
-use crate::acl::{Acl, Guard};
+use crate::acl::{Acl, DefaultUserBounds};
 use crate::error::GatewayError;
 use crate::resp::RequestLimits;
 
@@ -190,8 +190,8 @@ fn exposed(address: Option<SocketAddr>) -> Option<SocketAddr> {
 
 impl GatewayOptions {
     /// The bounds on changes of the `default` user.
-    pub(crate) fn guard(&self) -> Guard {
-        Guard {
+    pub(crate) fn guard(&self) -> DefaultUserBounds {
+        DefaultUserBounds {
             may_be_closed: self.password.is_some() || self.acl_file.is_some(),
             may_be_open: self.tls.is_some() || exposed(self.resp).is_none(),
         }

@@ -10,7 +10,7 @@ use std::task::Poll;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{Selected, select};
 
-use crate::fifo::Queue;
+use crate::fifo::WaitingLine;
 use crate::guard::Guard;
 use crate::memory::{Account, Buffer, Chain, GUARANTEED, NoBlock};
 use crate::origin::Origin;
@@ -309,7 +309,7 @@ impl Outlet {
     }
 
     /// Waits in line until `is_there` returns true.
-    async fn memory(&self, queue: &Queue, is_there: impl Fn() -> bool) -> Result<bool, End> {
+    async fn memory(&self, queue: &WaitingLine, is_there: impl Fn() -> bool) -> Result<bool, End> {
         let runtime = &self.thread.runtime;
         let place = queue.enter();
         // A connection that is first because of its request must not wait for connections that wait for this one.

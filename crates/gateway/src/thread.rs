@@ -8,7 +8,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric::Runtime;
 
 use crate::counters::Counters;
-use crate::fifo::Queue;
+use crate::fifo::WaitingLine;
 use crate::guard::Guards;
 use crate::memory::{NoBlock, Stock};
 use crate::reactor::Reactor;
@@ -27,9 +27,9 @@ pub struct Thread {
     /// Blocks for requests and replies.
     pub stock: Rc<Stock>,
     /// Connections that wait for memory for a request.
-    pub waiting_for_requests: Queue,
+    pub waiting_for_requests: WaitingLine,
     /// Connections that wait for memory for replies.
-    pub waiting_for_replies: Queue,
+    pub waiting_for_replies: WaitingLine,
     /// Deadlines of connections, and newcomers.
     pub guards: Rc<Guards>,
     /// The time at which the operator was last told that the system has no memory.
@@ -58,8 +58,8 @@ impl Thread {
             shared,
             reactor,
             stock: Rc::default(),
-            waiting_for_requests: Queue::default(),
-            waiting_for_replies: Queue::default(),
+            waiting_for_requests: WaitingLine::default(),
+            waiting_for_replies: WaitingLine::default(),
             told_at: Cell::new(None),
         }
     }

@@ -17,7 +17,7 @@ use stonecast_replication::{Lineage, ShardCopy};
 use crate::join::ANSWER_SIZE_MAX;
 use crate::letter::{Piece, Says};
 use crate::node::Shared;
-use crate::shard::{Copies, Filling, Joins, Pull, Role, Shard};
+use crate::shard::{Copies, Joined, Joins, Pull, Role, Shard};
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
 
@@ -41,7 +41,7 @@ pub fn hear_drop<C>(
             filling.asked_by = Some(connection);
         }
         other => {
-            *other = Some(Filling {
+            *other = Some(Joined {
                 from: from.clone(),
                 begun,
                 asked_by: Some(connection),
@@ -212,7 +212,7 @@ impl<C> Shard<C> {
     }
 }
 
-impl Filling {
+impl Joined {
     fn take(&mut self, store: &impl Store, shard: u32, piece: &Piece) {
         let Pull::Page(page, has) = &mut self.pull else {
             return;

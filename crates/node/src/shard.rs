@@ -74,7 +74,7 @@ pub struct Joins {
     /// The number of the join.
     pub join: u64,
     /// The primary that fills the node.
-    pub filling: Option<Filling>,
+    pub filling: Option<Joined>,
 }
 
 impl Joins {
@@ -84,7 +84,7 @@ impl Joins {
 }
 
 /// The state that a joiner has received from a primary.
-pub struct Filling {
+pub struct Joined {
     pub from: NodeName,
     /// The history with which the joiner begins.
     pub begun: Lineage,

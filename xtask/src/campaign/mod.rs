@@ -30,7 +30,7 @@ use crate::sim::{Binary, Total};
 const CONTROL_SEEDS: &str = "300";
 
 /// The part of a campaign to run.
-pub struct Options {
+pub struct CampaignOptions {
     /// The share of the counts that a whole campaign runs.
     pub percent: f64,
     pub part: Part,
@@ -43,7 +43,7 @@ pub struct Options {
 
 /// Runs the orders of one part that are not done, and prints the totals of all parts that are done. Returns `false` if
 /// any of these parts broke a promise or missed a bug.
-pub fn run(options: &Options) -> Result<bool> {
+pub fn run(options: &CampaignOptions) -> Result<bool> {
     let metadata = Metadata::of_the_workspace()?;
     let (commit, is_clean) = commit(&metadata)?;
     let mut ledger = Ledger::open(&metadata.target_directory, &commit, is_clean)?;
@@ -87,7 +87,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the wanted orders whose part is not done.
-fn due(options: &Options, ledger: &Ledger) -> Result<Vec<&'static str>> {
+fn due(options: &CampaignOptions, ledger: &Ledger) -> Result<Vec<&'static str>> {
     for wanted in &options.orders {
         let known: Vec<&str> = names().collect();
         ensure!(
@@ -114,7 +114,7 @@ fn run_order(
     metadata: &Metadata,
     binary: &Binary,
     name: &str,
-    options: &Options,
+    options: &CampaignOptions,
 ) -> Result<(bool, Total)> {
     if name == QUIESCE {
         return Ok((quiesce::run(metadata, options.percent)?, Total::default()));
@@ -157,8 +157,8 @@ fn commit(metadata: &Metadata) -> Result<(String, bool)> {
 mod tests {
     use super::*;
 
-    fn options(number: u64, orders: &[&str]) -> Options {
-        Options {
+    fn options(number: u64, orders: &[&str]) -> CampaignOptions {
+        CampaignOptions {
             percent: 100.0,
             part: Part { number, of: 2 },
             orders: orders.iter().map(|&order| order.to_owned()).collect(),

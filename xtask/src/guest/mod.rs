@@ -35,7 +35,7 @@ use crate::tally::{Outcome, Tally, hand_on, minutes};
 
 /// The options of a run.
 #[derive(Debug, Default)]
-pub struct Options {
+pub struct GuestOptions {
     /// Number of power cuts.
     pub cuts: Option<u32>,
     /// The jobs to run; all jobs, if none is named.
@@ -61,7 +61,7 @@ pub struct Bench {
 const CUTS: u32 = 20;
 
 /// Runs the jobs and prints their outcome. Returns `false` if anything failed.
-pub fn run(options: &Options) -> Result<bool> {
+pub fn run(options: &GuestOptions) -> Result<bool> {
     let outcome = outcome(&Metadata::of_the_workspace()?, options)?;
     hand_on(&outcome.not_run)?;
     let mut tally = Tally::default();
@@ -75,7 +75,7 @@ pub fn run(options: &Options) -> Result<bool> {
 }
 
 /// Runs the jobs.
-pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
+pub fn outcome(metadata: &Metadata, options: &GuestOptions) -> Result<Outcome> {
     if let Some(unknown) = options
         .only
         .iter()

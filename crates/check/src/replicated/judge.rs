@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use stonecast_replication_sim::{NODES, Outcome, Word};
 
-use super::record::Record;
+use super::record::RunRecord;
 use crate::history::NodeId;
 use crate::kv::judge_history;
 use crate::oracles::agreement::{self, Copied};
@@ -21,7 +21,7 @@ const ANSWERS: usize = 1;
 /// run.
 pub(super) fn judge(
     outcome: &Outcome,
-    record: &Record,
+    record: &RunRecord,
     clients: u32,
     canary: bool,
 ) -> Vec<Violation> {

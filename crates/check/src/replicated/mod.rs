@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use stonecast_replication_sim::{Outcome, SHARDS, Setup, World};
 
-use self::record::Record;
+use self::record::RunRecord;
 use crate::adjustment::Adjustment;
 use crate::report::{Report, Sizes};
 use crate::violation::Violation;
@@ -47,7 +47,7 @@ pub(crate) fn run(scenario: &'static str, setup: &Setup, canary: bool) -> Report
     let mut world = World::new(setup);
     let broken = catch_unwind(AssertUnwindSafe(|| world.run())).err();
     let outcome = world.outcome();
-    let record = Record::of(outcome, setup.keys.into());
+    let record = RunRecord::of(outcome, setup.keys.into());
     let violations = match broken {
         Some(panic) => vec![Violation::new("the rules hold", message(&*panic))],
         None => judge::judge(outcome, &record, setup.clients, canary),

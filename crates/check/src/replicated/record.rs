@@ -14,7 +14,7 @@ use crate::values::ValueId;
 const EVENT_NS: u64 = 1_000;
 
 /// The calls and answers of a run, in one order with all other events.
-pub(super) struct Record {
+pub(super) struct RunRecord {
     pub history: History,
     /// Nothing goes wrong after this moment.
     pub healed: Moment,
@@ -23,7 +23,7 @@ pub(super) struct Record {
     operations: BTreeMap<u64, OperationId>,
 }
 
-impl Record {
+impl RunRecord {
     /// Makes the record of a run with `keys` keys in each shard. The keys of a shard follow the keys of the previous
     /// shard.
     pub fn of(outcome: &Outcome, keys: u32) -> Self {

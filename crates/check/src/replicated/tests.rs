@@ -6,7 +6,7 @@ use stonecast_replication_sim::{
     Claim, NODES, Outcome, Setup, Shown, Step, Told, Wish, Word, World,
 };
 
-use super::record::Record;
+use super::record::RunRecord;
 use super::{judge, run, setup};
 use crate::adjustment::Adjustment;
 use crate::fault_names;
@@ -22,7 +22,7 @@ fn judged(falsify: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
     world.run();
     let mut outcome = world.into_outcome();
     falsify(&mut outcome);
-    let record = Record::of(&outcome, setup.keys.into());
+    let record = RunRecord::of(&outcome, setup.keys.into());
     let violations = judge::judge(&outcome, &record, setup.clients, false);
     violations.iter().map(|found| found.oracle).collect()
 }

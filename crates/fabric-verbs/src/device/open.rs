@@ -15,7 +15,7 @@ use crate::verbs::completion::{CompletionChannel, CompletionQueue};
 use crate::verbs::context::{Context, Facts};
 use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::port::Port;
-use crate::verbs::queue_pair::{ExtraOperations, QueuePair, Retransmission, Wanted};
+use crate::verbs::queue_pair::{ExtraOperations, QueuePair, Retransmission, WantedQueuePair};
 
 /// Longest SEND. Devices accept much longer ones, but every receive buffer would have to be as long.
 const SEND_SIZE_MAX: u32 = 16 << 20;
@@ -195,7 +195,7 @@ fn find_operations(
     ];
     let mut last = None;
     for extra in candidates {
-        let wanted = Wanted {
+        let wanted = WantedQueuePair {
             domain,
             send_cq: &cq,
             receive_cq: &cq,

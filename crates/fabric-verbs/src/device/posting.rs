@@ -13,7 +13,7 @@ use super::completions::WorkId;
 use super::queue_pair::{Lane, Phase, Posted, QueuePairState, opcode_of};
 use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::posting::{Posting, RawPlace, RawSpan, Stamp};
-use crate::verbs::queue_pair::{QueuePair as HardwareQueuePair, Wanted};
+use crate::verbs::queue_pair::{QueuePair as HardwareQueuePair, WantedQueuePair};
 
 /// Bindings of windows that may wait in a send queue beside the program's posts.
 const OWN_REQUESTS: u32 = 4;
@@ -51,7 +51,7 @@ impl State {
             None => None,
         };
         let domain = self.domain_for(&options)?;
-        let wanted = Wanted {
+        let wanted = WantedQueuePair {
             domain: &domain,
             send_cq: &self.cqs.get(options.send_cq.0)?.hardware,
             receive_cq: &self.cqs.get(options.receive_cq.0)?.hardware,

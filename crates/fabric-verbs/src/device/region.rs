@@ -27,7 +27,7 @@ use stonecast_base::Span;
 use stonecast_fabric::{Access, DeviceError, LocalSpan};
 use stonecast_media::{Means, Region, Writable};
 
-use crate::verbs::cause::{self, Wanted};
+use crate::verbs::cause::{self, WantedRegion};
 use crate::verbs::memory::{ProtectionDomain, Registration, Rights, Window};
 use crate::verbs::posting::RawSpan;
 
@@ -178,7 +178,7 @@ impl RegionState {
     }
 
     fn refusal(&self, error: &io::Error, rights: Rights) -> DeviceError {
-        let wanted = Wanted {
+        let wanted = WantedRegion {
             size: self.size,
             writable: rights.write(),
             flush_persistent: rights.flushes_persistently(),

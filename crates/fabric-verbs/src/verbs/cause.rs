@@ -58,7 +58,7 @@ pub(crate) fn no_such_address(device: &str, port: u8, index: u8) -> String {
 
 /// The parameters of a registration.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedRegion {
     /// Size in bytes.
     pub size: u64,
     /// Whether the NIC may write them.
@@ -73,8 +73,8 @@ pub(crate) fn is_file(error: &io::Error) -> bool {
 }
 
 /// The reason why memory cannot be registered.
-pub(crate) fn registration(error: &io::Error, wanted: Wanted) -> String {
-    let Wanted {
+pub(crate) fn registration(error: &io::Error, wanted: WantedRegion) -> String {
+    let WantedRegion {
         size,
         writable,
         flush_persistent,
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn each_refusal_of_memory_names_its_cause_and_remedy() {
-        let wanted = Wanted {
+        let wanted = WantedRegion {
             size: 4096,
             writable: true,
             flush_persistent: false,
@@ -146,7 +146,7 @@ mod tests {
             (Errno::NOMEM, wanted, ["locked memory", "ulimit -l"]),
             (
                 Errno::INVAL,
-                Wanted {
+                WantedRegion {
                     flush_persistent: true,
                     ..wanted
                 },

@@ -29,7 +29,7 @@ pub(crate) struct ExtraOperations {
 }
 
 /// The parameters of a new queue pair.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct WantedQueuePair<'a> {
     pub domain: &'a Rc<ProtectionDomain>,
     pub send_cq: &'a Rc<CompletionQueue>,
     pub receive_cq: &'a Rc<CompletionQueue>,
@@ -83,7 +83,7 @@ pub(crate) struct QueuePair {
 
 impl QueuePair {
     /// A fresh queue pair. Fails if the library or the device lacks one of the operations.
-    pub fn new(wanted: &Wanted<'_>) -> io::Result<Self> {
+    pub fn new(wanted: &WantedQueuePair<'_>) -> io::Result<Self> {
         use ibv::ibv_qp_create_send_ops_flags as operation;
         let extra = wanted.extra;
         let named = [

@@ -41,14 +41,14 @@ pub struct Acl {
     users: RwLock<Users>,
     /// Counts changes. It is raised while the users are still locked.
     changes: AtomicU64,
-    guard: Guard,
+    guard: DefaultUserBounds,
 }
 
 type Users = BTreeMap<Vec<u8>, Arc<User>>;
 
 /// The bounds on changes of the `default` user while the gateway runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guard {
+pub struct DefaultUserBounds {
     /// Whether connections may have to authenticate: only then there are places for those that have not.
     pub may_be_closed: bool,
     /// Whether everybody may use the store.
@@ -89,7 +89,7 @@ impl Acl {
     pub fn of(
         path: Option<&Path>,
         password: Option<&Password>,
-        guard: Guard,
+        guard: DefaultUserBounds,
     ) -> Result<Self, GatewayError> {
         let users = Self::read(path, password, guard)?;
         Ok(Self {
@@ -102,7 +102,7 @@ impl Acl {
     fn read(
         path: Option<&Path>,
         password: Option<&Password>,
-        guard: Guard,
+        guard: DefaultUserBounds,
     ) -> Result<Users, GatewayError> {
         let mut users = path.map_or(Ok(Users::new()), file::read)?;
         if let (Some(path), Some(_), true) = (path, password, users.contains_key(DEFAULT_USER)) {

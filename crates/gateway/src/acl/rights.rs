@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::rules::RuleError;
-use crate::commands::{COMMAND_COUNT, COMMANDS, Group, Id, Spec, find};
+use crate::commands::{COMMAND_COUNT, COMMANDS, CommandGroup, Id, Spec, find};
 
 /// A command, or a subcommand of one, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,11 +179,11 @@ pub fn units_of(category: Category) -> impl Iterator<Item = Unit> {
 pub fn categories_of(spec: &Spec) -> Vec<Category> {
     let has_subcommands = SUBCOMMANDS.iter().any(|sub| sub.of == spec.id);
     let of_group = match spec.group {
-        Group::Connection => Some("connection"),
-        Group::String => Some("string"),
-        Group::Transactions => Some("transaction"),
-        Group::Generic => Some("keyspace"),
-        Group::Server => None,
+        CommandGroup::Connection => Some("connection"),
+        CommandGroup::String => Some("string"),
+        CommandGroup::Transactions => Some("transaction"),
+        CommandGroup::Generic => Some("keyspace"),
+        CommandGroup::Server => None,
     };
     let of_few: &[&str] = match spec.id {
         Id::FlushAll | Id::FlushDb => &["keyspace", "dangerous"],

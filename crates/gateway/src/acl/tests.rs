@@ -187,13 +187,13 @@ fn a_file_has_the_lines_that_the_list_prints() {
     }
 }
 
-fn acl(guard: Guard) -> Acl {
+fn acl(guard: DefaultUserBounds) -> Acl {
     Acl::of(None, None, guard).unwrap()
 }
 
 #[test]
 fn the_default_user_is_neither_removed_nor_opened_nor_closed_where_that_cannot_be() {
-    let no_places = acl(Guard {
+    let no_places = acl(DefaultUserBounds {
         may_be_closed: false,
         may_be_open: true,
     });
@@ -206,7 +206,7 @@ fn the_default_user_is_neither_removed_nor_opened_nor_closed_where_that_cannot_b
         no_places.remove([DEFAULT_USER].into_iter()).err(),
         Some(Refusal::DefaultUser)
     );
-    let reached = Guard {
+    let reached = DefaultUserBounds {
         may_be_closed: true,
         may_be_open: false,
     };
@@ -219,7 +219,7 @@ fn the_default_user_is_neither_removed_nor_opened_nor_closed_where_that_cannot_b
 /// Needs the rules to be tried on a copy.
 #[test]
 fn a_change_with_a_wrong_rule_changes_nothing() {
-    let acl = acl(Guard {
+    let acl = acl(DefaultUserBounds {
         may_be_closed: true,
         may_be_open: true,
     });

@@ -41,7 +41,7 @@ const SHARED_TASKS_MAX: usize = 256;
 
 /// The value of a key after the tasks of one write so far. The group passes from turn to turn, and its last holder
 /// writes the value.
-pub struct Group {
+pub struct SharedWrite {
     key: Vec<u8>,
     /// The version that was read; `None` if the key was absent.
     base: Option<u64>,
@@ -78,7 +78,7 @@ enum Ended {
 
 /// Turns of keys among the tasks of one thread that read, compute and write them. Without turns, all tasks would try at
 /// once: one task would win, and the others would have written a record for nothing.
-pub type KeyTurns = Turns<Group>;
+pub type KeyTurns = Turns<SharedWrite>;
 
 /// The effect of commands on a key: their replies, and the new state.
 pub type Applied<'a> = (Replies<'a>, State<'a>);
@@ -98,15 +98,15 @@ pub async fn write<'a>(
             Some(group) if group.key == key && !is_alone => group,
             Some(of_others) => {
                 of_others.write(store).await;
-                Group::read(store, key).await?
+                SharedWrite::read(store, key).await?
             }
-            None => Group::read(store, key).await?,
+            None => SharedWrite::read(store, key).await?,
         };
         let mut applied = apply(group.share());
         let is_for_itself = |(_, state): &Applied<'a>| !is_short(&state.value);
         if group.tasks > 0 && applied.as_ref().is_none_or(is_for_itself) {
             group.write(store).await;
-            group = Group::read(store, key).await?;
+            group = SharedWrite::read(store, key).await?;
             applied = apply(group.share());
         }
         let Some((replies, state)) = applied else {
@@ -137,7 +137,7 @@ fn is_short(value: &Value<'_>) -> bool {
         .is_none_or(|bytes| bytes.len() <= SHARED_SIZE_MAX)
 }
 
-impl Group {
+impl SharedWrite {
     async fn read(store: &Store, key: &[u8]) -> Result<Self, CommandError> {
         let mut bytes = Vec::new();
         let (found, share) = store.get(key, &mut bytes).await?;
@@ -210,7 +210,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for SharedWrite {
     /// Tells the tasks if the write was abandoned: nothing was done, or the outcome is unknown.
     fn drop(&mut self) {
         if self.end.outcome.borrow().is_none() {
@@ -253,8 +253,8 @@ impl End {
 mod tests {
     use super::*;
 
-    fn group() -> Group {
-        Group {
+    fn group() -> SharedWrite {
+        SharedWrite {
             key: b"k".to_vec(),
             base: Some(1),
             value: None,

@@ -7,7 +7,7 @@ use stonecast_kv::Values;
 
 use super::combine::KeyTurns;
 use super::scans::Scans;
-use super::step::Keys;
+use super::step::StepKeys;
 use super::store::Store;
 use super::table::Spec;
 use crate::fifo::Budget;
@@ -49,7 +49,7 @@ pub struct Scratch {
     /// The table's entry of each command.
     pub specs: Vec<Option<&'static Spec>>,
     /// Keys of a step.
-    pub keys: Keys,
+    pub keys: StepKeys,
 }
 
 /// The most allocations of each kind that are kept for reuse.

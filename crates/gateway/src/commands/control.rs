@@ -7,7 +7,7 @@ use super::describe;
 use super::error::CommandError;
 use super::exec;
 use super::info;
-use super::keyspace::{self, Keys};
+use super::keyspace::{self, ListedKeys};
 use super::operation::{ClientReport, Control};
 use super::transaction::Transaction;
 use super::wait;
@@ -295,7 +295,7 @@ async fn answer_about_store(
 /// takes the list slowly holds only counted memory. The reply to `SCAN` has the next cursor before the list.
 async fn list(
     run: &mut Run<'_, '_>,
-    keys: Keys,
+    keys: ListedKeys,
     cursor: Option<u64>,
 ) -> Result<Result<(), CommandError>, End> {
     if keys.size > SMALL_REPLIES && !run.outlet.room(keys.size).await? {

@@ -40,7 +40,7 @@ pub struct ExpireRules {
 
 /// The way in which a moment is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct TimeForm {
     /// Whether in milliseconds, and not in seconds.
     pub in_ms: bool,
     /// Whether from now, and not from the begin of 1970.
@@ -182,7 +182,7 @@ impl ExpireRules {
     }
 }
 
-impl Report {
+impl TimeForm {
     /// The number that reports the moment of a key; Redis rounds seconds.
     pub fn of(self, expires: Option<Expiry>, now_ms: u64) -> i64 {
         let Some(expires) = expires else {
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn seconds_are_rounded() {
-        let left = Report {
+        let left = TimeForm {
             in_ms: false,
             is_relative: true,
         };

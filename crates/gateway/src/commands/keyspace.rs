@@ -35,10 +35,10 @@ pub async fn scan(
         count,
         is_of_strings,
     }: &Scan<'_>,
-) -> Result<(u64, Keys), CommandError> {
+) -> Result<(u64, ListedKeys), CommandError> {
     let turn = context.keyspace.take(0).await;
     if !is_of_strings {
-        return Ok((0, Keys::none(turn)));
+        return Ok((0, ListedKeys::none(turn)));
     }
     let kept = context.scans.borrow_mut().take(cursor);
     let mut iteration = match kept {
@@ -46,7 +46,7 @@ pub async fn scan(
         None => context.store.entries().await?,
     };
     let (mut looked_at, mut last, mut page) = (0, cursor, Vec::new());
-    let mut keys = Keys::none(turn);
+    let mut keys = ListedKeys::none(turn);
     while looked_at < count && keys.size < SCAN_SIZE_MAX {
         context
             .store
@@ -74,14 +74,14 @@ pub async fn scan(
 }
 
 /// Keys that match a pattern. The value holds one of the few turns to list keys, as long as it lives.
-pub struct Keys {
+pub struct ListedKeys {
     pub names: Vec<Vec<u8>>,
     /// Memory of the keys; a reply with them takes less.
     pub size: usize,
     _turn: Share,
 }
 
-impl Keys {
+impl ListedKeys {
     fn none(turn: Share) -> Self {
         Self {
             names: Vec::new(),
@@ -92,7 +92,11 @@ impl Keys {
 }
 
 /// Returns all keys that match a pattern.
-pub async fn keys(context: &Context, user: &User, pattern: &[u8]) -> Result<Keys, CommandError> {
+pub async fn keys(
+    context: &Context,
+    user: &User,
+    pattern: &[u8],
+) -> Result<ListedKeys, CommandError> {
     let turn = context.keyspace.take(0).await;
     let mut iteration = context.store.entries().await?;
     let (mut names, mut size, mut page) = (Vec::new(), 0, Vec::new());
@@ -102,7 +106,7 @@ pub async fn keys(context: &Context, user: &User, pattern: &[u8]) -> Result<Keys
             .next_entries(&mut iteration, &mut page)
             .await?;
         if page.is_empty() {
-            return Ok(Keys {
+            return Ok(ListedKeys {
                 names,
                 size,
                 _turn: turn,

@@ -53,4 +53,4 @@ pub use operation::{Arguments, Operation};
 pub use run::run_batch;
 pub use session::Session;
 pub use store::{Store, UnderWay};
-pub use table::{COMMAND_COUNT, COMMANDS, Group, Id, Spec, find};
+pub use table::{COMMAND_COUNT, COMMANDS, CommandGroup, Id, Spec, find};

@@ -8,7 +8,7 @@
 
 use super::acl::AclCommand;
 use super::error::CommandError;
-use super::expiry::{ExpireRules, NewExpiry, Report, When};
+use super::expiry::{ExpireRules, NewExpiry, TimeForm, When};
 use super::long_double::LongDouble;
 use super::object::Fact;
 use super::operation::{Arguments, Control, Operation};
@@ -75,7 +75,7 @@ impl<'a> Operation<'a> {
             })
         };
         let report =
-            |in_ms, is_relative| value(ValueCommand::Report(Report { in_ms, is_relative }));
+            |in_ms, is_relative| value(ValueCommand::Report(TimeForm { in_ms, is_relative }));
         let rest = arguments.from(1);
         let control = |control| Ok(Self::Control(control));
         match spec.id {

@@ -13,7 +13,7 @@ use super::operation::{Arguments, Control, Operation};
 use super::permission;
 use super::reply::{Replies, Reply};
 use super::session::Session;
-use super::step::{Keys, Step, next_step, values_returned, write_unit};
+use super::step::{Step, StepKeys, next_step, values_returned, write_unit};
 use super::table::Spec;
 use super::transaction::queue;
 use super::write::{self, Outcome};
@@ -27,7 +27,7 @@ use crate::slow_log::{SLOWER_THAN_NS, Slow, shortened};
 pub async fn run_batch<'a>(
     run: &mut Run<'_, 'a>,
     specs: &[Option<&'static Spec>],
-    keys: &mut Keys,
+    keys: &mut StepKeys,
 ) -> Result<(), End> {
     let counters = run.context.thread.counters.clone();
     counters.batches.add(1);
@@ -189,7 +189,7 @@ impl<'a> Run<'_, 'a> {
     }
 
     /// Runs the operations of a step of writes, all in flight together.
-    async fn writes(&mut self, range: Range<usize>, keys: &Keys) -> Result<(), End> {
+    async fn writes(&mut self, range: Range<usize>, keys: &StepKeys) -> Result<(), End> {
         let operations = &self.operations[range];
         let Some(room) = self.room_for_replies(operations).await? else {
             return Ok(());

@@ -157,12 +157,12 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acl::Guard;
+    use crate::acl::DefaultUserBounds;
     use crate::options::Password;
 
     fn acl(password: Option<&str>) -> Acl {
         let password = password.map(Password::new);
-        let guard = Guard {
+        let guard = DefaultUserBounds {
             may_be_closed: true,
             may_be_open: true,
         };

@@ -33,7 +33,7 @@ pub enum Step {
 
 /// The keys of a step while the step grows. Reuse saves allocations.
 #[derive(Default)]
-pub struct Keys {
+pub struct StepKeys {
     /// Hashes of the keys, in a table with open addressing; 0 is a free slot. The lowest bit means that the key is only
     /// overwritten.
     slots: Vec<u64>,
@@ -44,7 +44,7 @@ pub struct Keys {
 /// The bit of a slot that is not part of the hash.
 const OVERWRITTEN: u64 = 1;
 
-impl Keys {
+impl StepKeys {
     fn clear(&mut self) {
         if self.count > 0 {
             self.slots.fill(0);
@@ -98,7 +98,7 @@ impl Keys {
 }
 
 /// The step that begins with operation number `start`, which must exist.
-pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) -> Step {
+pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut StepKeys) -> Step {
     let answers = |from: usize| {
         operations[from..]
             .iter()
@@ -212,7 +212,7 @@ mod tests {
             .iter()
             .map(|places| Operation::read(Arguments::new(&input, places)).1)
             .collect();
-        let (mut start, mut steps, mut keys) = (0, Vec::new(), Keys::default());
+        let (mut start, mut steps, mut keys) = (0, Vec::new(), StepKeys::default());
         while start < operations.len() {
             let step = next_step(&operations, start, &mut keys);
             let (name, end) = match step {

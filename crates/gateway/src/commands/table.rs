@@ -87,7 +87,7 @@ pub struct Spec {
     /// The first and the last argument that are keys, and the step from key to key; zeros if no argument is a key.
     pub keys: (i32, i32, i32),
     /// Kind of the command.
-    pub group: Group,
+    pub group: CommandGroup,
     /// Version of Redis that introduced the command.
     pub since: &'static str,
     /// Complexity of the command.
@@ -98,7 +98,7 @@ pub struct Spec {
 
 /// Kinds of commands, as Redis groups them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum CommandGroup {
     /// About the connection.
     Connection,
     /// About any key.
@@ -111,7 +111,7 @@ pub enum Group {
     Transactions,
 }
 
-impl Group {
+impl CommandGroup {
     /// The name in `COMMAND DOCS`.
     pub fn name(self) -> &'static str {
         match self {
@@ -163,7 +163,7 @@ const EVERY_SECOND: (i32, i32, i32) = (1, -1, 2);
 macro_rules! commands {
     ($($name:literal $id:ident $arity:literal $flags:ident $keys:ident $group:ident $since:literal $complexity:literal $summary:literal;)*) => {
         &[$(Spec {
-            name: $name, id: Id::$id, arity: $arity, flags: $flags, keys: $keys, group: Group::$group,
+            name: $name, id: Id::$id, arity: $arity, flags: $flags, keys: $keys, group: CommandGroup::$group,
             since: $since, complexity: $complexity, summary: $summary,
         }),*]
     };

@@ -45,13 +45,13 @@ pub type Watched = BTreeMap<Vec<u8>, Option<u64>>;
 /// The transaction of a connection.
 #[derive(Default)]
 pub struct Transaction {
-    open: Option<Queue>,
+    open: Option<QueuedCommands>,
     pub watched: Watched,
 }
 
 /// The commands after `MULTI`.
 #[derive(Default)]
-pub struct Queue {
+pub struct QueuedCommands {
     /// Whether `MULTI` was refused, and with it every command.
     is_refused: bool,
     /// Whether a command had an error in it.
@@ -91,10 +91,10 @@ impl Transaction {
     /// transactions.
     pub fn begin(&mut self, is_refused: bool, queued: &Rc<Cell<usize>>) {
         let of_thread = queued.clone();
-        self.open = Some(Queue {
+        self.open = Some(QueuedCommands {
             is_refused,
             share: QueueShare { size: 0, of_thread },
-            ..Queue::default()
+            ..QueuedCommands::default()
         });
     }
 
@@ -107,13 +107,13 @@ impl Transaction {
 
     /// Ends the transaction, and returns its commands with the watched keys; `None`: there is none. Nothing is watched
     /// afterwards.
-    pub fn end(&mut self) -> Option<(Queue, Watched)> {
+    pub fn end(&mut self) -> Option<(QueuedCommands, Watched)> {
         let queue = self.open.take()?;
         Some((queue, take(&mut self.watched)))
     }
 }
 
-impl Queue {
+impl QueuedCommands {
     /// Whether the transaction cannot be done.
     pub fn is_broken(&self) -> bool {
         self.is_broken || self.is_refused
@@ -219,7 +219,7 @@ mod tests {
     fn session() -> Session {
         let address = "127.0.0.1:1".parse().expect("an address");
         let card = crate::clients::Card::new(1, address, address, std::time::Duration::ZERO);
-        let guard = crate::acl::Guard {
+        let guard = crate::acl::DefaultUserBounds {
             may_be_closed: true,
             may_be_open: true,
         };

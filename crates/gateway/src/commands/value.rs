@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use stonecast_kv::Expiry;
 
 use super::error::CommandError;
-use super::expiry::{ExpireRules, NewExpiry, Passed, Report, When};
+use super::expiry::{ExpireRules, NewExpiry, Passed, TimeForm, When};
 use super::long_double::LongDouble;
 use super::object::Fact;
 use super::patch::Patch;
@@ -68,7 +68,7 @@ pub enum ValueCommand<'a> {
     /// Removes the moment. The reply says whether there was one: 1 or 0.
     Persist,
     /// Reports the moment.
-    Report(Report),
+    Report(TimeForm),
     /// Reports something else.
     Fact(Fact),
 }

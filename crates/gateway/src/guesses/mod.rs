@@ -73,7 +73,7 @@ pub struct OwnGuesses {
 }
 
 /// The right to compare one password. Dropping the value gives the turns back.
-pub struct Turn<'g> {
+pub struct GuessTurn<'g> {
     guesses: &'g Guesses,
     own: &'g OwnGuesses,
     /// The number of turns that were taken, out of three.
@@ -107,8 +107,8 @@ impl Guesses {
     }
 
     /// Waits for the turn of a connection.
-    pub async fn turn<'g>(&'g self, own: &'g OwnGuesses, clock: &impl Clock) -> Turn<'g> {
-        let mut turn = Turn {
+    pub async fn turn<'g>(&'g self, own: &'g OwnGuesses, clock: &impl Clock) -> GuessTurn<'g> {
+        let mut turn = GuessTurn {
             guesses: self,
             own,
             taken: 0,
@@ -116,7 +116,7 @@ impl Guesses {
         };
         // The turns are taken one after the other: a guess that waits for its connection's turn holds no turn for which
         // other connections wait.
-        for level in 0..Turn::LEVELS {
+        for level in 0..GuessTurn::LEVELS {
             let now = clock.now();
             let at = turn.of_level(level, |pace| pace.take(now));
             turn.taken += 1;
@@ -140,7 +140,7 @@ impl Origins {
     }
 }
 
-impl Turn<'_> {
+impl GuessTurn<'_> {
     const LEVELS: u8 = 3;
 
     /// Uses the turns: the password was wrong.
@@ -161,7 +161,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for GuessTurn<'_> {
     fn drop(&mut self) {
         (0..self.taken).for_each(|level| self.of_level(level, Pace::give_back));
     }

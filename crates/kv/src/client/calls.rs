@@ -7,7 +7,7 @@ use stonecast_lineage::Term;
 use stonecast_log::{Condition, Draft, Expiry};
 
 use super::hold::Hold;
-use super::meter::Call;
+use super::meter::TimedCall;
 use super::publisher::plain_put;
 use super::reader::{FoundKey, Get, Values};
 use super::scan::{Entries, Entry, Scan};
@@ -110,7 +110,7 @@ impl Client {
             }
             None => self.inner.reader.find(key, value).await,
         };
-        self.inner.connection.end_call(Call::Read(1), start);
+        self.inner.connection.end_call(TimedCall::Read(1), start);
         found
     }
 
@@ -199,7 +199,7 @@ impl Client {
         let start = self.inner.connection.begin_call();
         let found = self.inner.reader.find_many(keys, size_max, values).await;
         let read = *found.as_ref().unwrap_or(&keys.len());
-        self.inner.connection.end_call(Call::Read(read), start);
+        self.inner.connection.end_call(TimedCall::Read(read), start);
         found
     }
 
@@ -248,7 +248,7 @@ impl Client {
             Some(version) => Ok(version),
             None => self.inner.writer.put(key, value).await,
         };
-        self.inner.connection.end_call(Call::Write, start);
+        self.inner.connection.end_call(TimedCall::Write, start);
         result
     }
 
@@ -262,7 +262,7 @@ impl Client {
             Some(version) => Ok(Some(version)),
             None => self.inner.writer.put_once(key, value).await,
         };
-        self.inner.connection.end_call(Call::Write, start);
+        self.inner.connection.end_call(TimedCall::Write, start);
         result
     }
 
@@ -362,7 +362,7 @@ impl Client {
     async fn apply_as(&self, token: u64, batch: &Batch) -> Result<Applied, StoreError> {
         let start = self.inner.connection.begin_call();
         let result = apply(&self.inner.writer, token, batch).await;
-        self.inner.connection.end_call(Call::Write, start);
+        self.inner.connection.end_call(TimedCall::Write, start);
         result
     }
 
@@ -377,7 +377,7 @@ impl Client {
     async fn store(&self, draft: &Draft<'_>) -> Result<Written, StoreError> {
         let start = self.inner.connection.begin_call();
         let result = self.inner.writer.store(draft, Tried::Nothing).await;
-        self.inner.connection.end_call(Call::Write, start);
+        self.inner.connection.end_call(TimedCall::Write, start);
         result
     }
 
@@ -430,7 +430,7 @@ impl Client {
     ) -> Result<Option<Written>, StoreError> {
         let start = self.inner.connection.begin_call();
         let result = self.inner.writer.remove(token, key, condition).await;
-        self.inner.connection.end_call(Call::Write, start);
+        self.inner.connection.end_call(TimedCall::Write, start);
         result
     }
 

@@ -20,10 +20,10 @@ use stonecast_fabric::{
 use stonecast_lineage::Epoch;
 use stonecast_log::{Expiry, LogFormat};
 
-use super::meter::{Call, Meter};
+use super::meter::{Meter, TimedCall};
 use super::pending::{Ended, Pending, RequestHandle};
 use super::resources::{RECEIVES_SPARE, Resources};
-use super::terms::Terms;
+use super::terms::EnteredTerms;
 use super::time::{Presence, ServerClock};
 use crate::error::StoreError;
 use crate::wire::limits::ROOM_WAIT_NS;
@@ -42,7 +42,7 @@ pub(super) struct Connection {
     pub format: LogFormat,
     pub resources: Resources,
     pub meter: Meter,
-    pub terms: Terms,
+    pub terms: EnteredTerms,
     pub heard: Heard,
     /// Receive buffers that are free and not posted.
     reposts: RefCell<Vec<ReceiveRequest>>,
@@ -74,7 +74,7 @@ impl Connection {
             format: welcome.format(),
             resources,
             meter: Meter::default(),
-            terms: Terms::new(welcome.keys().shards),
+            terms: EnteredTerms::new(welcome.keys().shards),
             heard: Heard {
                 latest: Cell::new(welcome.sequence.get()),
                 clock: ServerClock::default(),
@@ -372,7 +372,7 @@ impl Connection {
 
     /// Ends a call.
     #[inline]
-    pub fn end_call(self: &Rc<Self>, call: Call, start: Option<Nanoseconds>) {
+    pub fn end_call(self: &Rc<Self>, call: TimedCall, start: Option<Nanoseconds>) {
         self.meter.end_call(call);
         if let Some(start) = start {
             self.note_time(call, start);
@@ -380,7 +380,7 @@ impl Connection {
     }
 
     #[cold]
-    fn note_time(self: &Rc<Self>, call: Call, start: Nanoseconds) {
+    fn note_time(self: &Rc<Self>, call: TimedCall, start: Nanoseconds) {
         if self.meter.note_time(call, start, self.runtime.now()) {
             let connection = self.clone();
             self.runtime.spawn(Box::pin(async move {

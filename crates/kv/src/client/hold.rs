@@ -23,7 +23,7 @@ use stonecast_log::{RECORD_START_SIZE, RecordHeader, check_read};
 use super::Client;
 use super::connection::{BUSY_PAUSE_NS, BUSY_RETRIES_MAX};
 use super::memory::{OpenIndex, ServerMemory};
-use super::scan::{BUCKETS_PER_READ, Entry, Found, RECORDS_PER_READ, WordPlace};
+use super::scan::{BUCKETS_PER_READ, Entry, PlacedWord, RECORDS_PER_READ, WordPlace};
 use crate::error::StoreError;
 use crate::index::whole_size;
 use crate::wire::{Answer, KeptPage, Request, Verdict, Word};
@@ -83,7 +83,7 @@ struct Survey {
     indexes: Vec<OpenIndex>,
     /// Records found in those.
     whole: usize,
-    found: Vec<Found>,
+    found: Vec<PlacedWord>,
     /// Attempts that missed a key.
     attempts: u32,
 }
@@ -295,8 +295,8 @@ impl Hold {
     ) -> Result<(), StoreError> {
         let end = (next + RECORDS_PER_READ).min(self.survey.found.len());
         let wanted = self.survey.found[next..end].to_vec();
-        let present = |found: &&Found| found.1 != Word::EMPTY && !self.kept.contains(&found.0);
-        let present: Vec<Found> = wanted.iter().filter(present).copied().collect();
+        let present = |found: &&PlacedWord| found.1 != Word::EMPTY && !self.kept.contains(&found.0);
+        let present: Vec<PlacedWord> = wanted.iter().filter(present).copied().collect();
         let scan = self.client.scan();
         let entries = scan.records(&present, &self.survey.indexes).await?;
         let found = present.iter().zip(entries);

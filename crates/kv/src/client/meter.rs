@@ -32,7 +32,7 @@ pub(super) struct Meter {
 
 /// The work of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum TimedCall {
     /// Read this number of keys.
     Read(usize),
     /// Wrote one key.
@@ -50,8 +50,8 @@ impl Meter {
 
     /// Notes that a call has ended.
     #[inline]
-    pub fn end_call(&self, call: Call) {
-        if let Call::Read(keys) = call {
+    pub fn end_call(&self, call: TimedCall) {
+        if let TimedCall::Read(keys) = call {
             self.reads.set(self.reads.get() + keys as u64);
         }
     }
@@ -87,9 +87,9 @@ impl Meter {
 
     /// Notes the time of a call that was timed. Returns whether it is time for a report, which the caller makes and
     /// [ends](Meter::end_report).
-    pub fn note_time(&self, call: Call, start: Nanoseconds, now: Nanoseconds) -> bool {
+    pub fn note_time(&self, call: TimedCall, start: Nanoseconds, now: Nanoseconds) -> bool {
         let mut times = self.times.borrow_mut();
-        let latencies = if call == Call::Write {
+        let latencies = if call == TimedCall::Write {
             &mut times.write_latencies
         } else {
             &mut times.read_latencies

@@ -32,7 +32,7 @@ pub struct Entry {
 }
 
 /// The version of a record, its word, and the place of the word.
-pub(super) type Found = (u64, Word, WordPlace);
+pub(super) type PlacedWord = (u64, Word, WordPlace);
 
 /// The place of a word: the shard from bit 48 on, and below the number of the word in the index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +60,7 @@ impl WordPlace {
 pub struct Entries {
     /// The indexes in which the words were found, one for each shard that was read.
     indexes: Vec<OpenIndex>,
-    found: Vec<Found>,
+    found: Vec<PlacedWord>,
     /// Whether there are no further keys.
     is_whole: bool,
     next: usize,
@@ -99,7 +99,7 @@ pub(super) struct Scan<'a> {
 /// The records of the lowest versions among those that were offered.
 struct Lowest {
     count: usize,
-    found: BinaryHeap<Found>,
+    found: BinaryHeap<PlacedWord>,
     has_dropped: bool,
 }
 
@@ -112,7 +112,7 @@ impl Lowest {
         }
     }
 
-    fn offer(&mut self, record: Found) {
+    fn offer(&mut self, record: PlacedWord) {
         self.found.push(record);
         if self.found.len() > self.count {
             self.found.pop();
@@ -230,7 +230,7 @@ impl<'s> Scan<'s> {
     /// or not. A key that was written meanwhile may have its later record, or none.
     pub async fn records(
         &self,
-        found: &[Found],
+        found: &[PlacedWord],
         indexes: &[OpenIndex],
     ) -> Result<Vec<Option<Entry>>, StoreError> {
         let memory = self.memory;

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use stonecast_lineage::Term;
 
-pub(super) struct Terms {
+pub(super) struct EnteredTerms {
     of_shards: Box<[Cell<Option<Entered>>]>,
 }
 
@@ -19,7 +19,7 @@ struct Entered {
     latest: u64,
 }
 
-impl Terms {
+impl EnteredTerms {
     /// The terms of this many shards, none entered.
     pub fn new(shards: u32) -> Self {
         let of_shards = (0..shards).map(|_| Cell::new(None)).collect();

@@ -20,7 +20,7 @@ use crate::error::StoreError;
 /// declaration does not count.
 const CLOCK: Timing = Timing::SHARED_CORES;
 
-pub(super) struct Leases {
+pub(super) struct ReaderLeases {
     node: NodeName,
     of_shards: RefCell<Box<[Option<ReaderLease>]>>,
     /// The length of the latest offer.
@@ -29,7 +29,7 @@ pub(super) struct Leases {
     is_used: Cell<bool>,
 }
 
-impl Leases {
+impl ReaderLeases {
     /// No lease on any of this many shards of `node`.
     pub fn new(node: NodeName, shards: u32) -> Self {
         Self {

@@ -31,7 +31,7 @@ pub(super) struct Map {
 }
 
 /// The place of a shard.
-pub(super) struct Place<'a> {
+pub(super) struct Primary<'a> {
     pub name: &'a NodeName,
     pub node: &'a Node,
     pub term: Term,
@@ -110,9 +110,9 @@ impl Map {
     }
 
     /// The place of `shard`.
-    pub fn place(&self, shard: u32) -> Place<'_> {
+    pub fn place(&self, shard: u32) -> Primary<'_> {
         let group = self.group(shard);
-        Place {
+        Primary {
             name: &group.primary,
             node: &self.configuration.nodes[&group.primary],
             term: group.term,
@@ -132,9 +132,9 @@ impl Copies {
     }
 }
 
-impl Place<'_> {
+impl Primary<'_> {
     /// Whether both have the same primary, in the same term.
-    pub fn leads_like(&self, other: &Place<'_>) -> bool {
+    pub fn leads_like(&self, other: &Primary<'_>) -> bool {
         (self.name, self.term) == (other.name, other.term)
     }
 }

@@ -8,8 +8,8 @@ use stonecast_base::Nanoseconds;
 use stonecast_cluster::{NodeName, Term};
 use stonecast_fabric::Runtime;
 
-use super::leases::Leases;
-use super::map::{Map, Place};
+use super::leases::ReaderLeases;
+use super::map::{Map, Primary};
 use super::routes::Routes;
 use super::{ClusterOptions, Dial};
 use crate::client::{Client, FairLock};
@@ -25,7 +25,7 @@ const IDLE_NS: Nanoseconds = 20_000_000;
 pub(super) struct Node {
     pub name: NodeName,
     pub client: Client,
-    pub leases: Leases,
+    pub leases: ReaderLeases,
 }
 
 pub(super) struct Nodes {
@@ -150,7 +150,7 @@ impl Nodes {
         seat: &Seat,
         map: &Map,
         shard: u32,
-        place: &Place<'_>,
+        place: &Primary<'_>,
     ) -> Result<Rc<Node>, StoreError> {
         let _turn = seat.opening.lock().await;
         if let Some(node) = seat.session() {
@@ -171,7 +171,7 @@ impl Nodes {
     }
 
     /// The reason why `client` has no session with the node at `place`, if any: an address may have been given to another node since.
-    fn fault_of(&self, client: &Client, map: &Map, place: &Place<'_>) -> Option<&'static str> {
+    fn fault_of(&self, client: &Client, map: &Map, place: &Primary<'_>) -> Option<&'static str> {
         let keys = self.keys.get();
         if client.pool() != place.node.pool.as_u128() {
             Some("the node has another pool than the configuration names")
@@ -196,7 +196,7 @@ impl Nodes {
 
     fn add(&self, seat: &Seat, name: &NodeName, client: Client) -> Rc<Node> {
         self.keys.set(Some(client.keys()));
-        let leases = Leases::new(name.clone(), client.shards());
+        let leases = ReaderLeases::new(name.clone(), client.shards());
         let node = Rc::new(Node {
             name: name.clone(),
             client,

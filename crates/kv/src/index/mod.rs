@@ -38,7 +38,7 @@ use crate::wire::{BUCKET_WORDS, INDEX_BITS_MAX, KeyHash, KeyMap, Word};
 
 pub(crate) use generations::{GENERATIONS, Generations};
 pub(crate) use look_up::{
-    FoundRecord, Judged, Location, LookUp, Recall, Step as LookUpStep, Wanted, WholeRecord,
+    FoundRecord, Judged, Location, LookUp, LookUpStep, Recall, Wanted, WholeRecord,
     first_read_size, whole_size,
 };
 pub(crate) use table::{Place, Table};
@@ -74,7 +74,7 @@ enum Growth {
 }
 
 /// The result of a step of a growth.
-pub(crate) enum Step {
+pub(crate) enum GrowthStep {
     /// The growth continues.
     Continues,
     /// The copying has ended: the new table is current.
@@ -282,15 +282,15 @@ impl Index {
     }
 
     /// Advances a growth by about `buckets` buckets.
-    pub fn step(&mut self, buckets: u64, log: &dyn Region, keys: KeyMap) -> Step {
+    pub fn step(&mut self, buckets: u64, log: &dyn Region, keys: KeyMap) -> GrowthStep {
         match &mut self.growth {
-            Growth::None => Step::Ended,
+            Growth::None => GrowthStep::Ended,
             Growth::Copying { new, copied } => {
                 let end = copied.saturating_add(buckets).min(self.table.buckets());
                 copy(&self.table, *copied..end, new, log, keys, self.is_shared);
                 *copied = end;
                 if end < self.table.buckets() {
-                    return Step::Continues;
+                    return GrowthStep::Continues;
                 }
                 let Growth::Copying { new, .. } = std::mem::replace(&mut self.growth, Growth::None)
                 else {
@@ -298,7 +298,7 @@ impl Index {
                 };
                 let old = std::mem::replace(&mut self.table, new);
                 self.growth = Growth::Marking { old, marked: 0 };
-                Step::Switched
+                GrowthStep::Switched
             }
             Growth::Marking { old, marked } => {
                 // A mark is one store to a line, far less work than the copy of a bucket.
@@ -308,10 +308,10 @@ impl Index {
                 (*marked..end).for_each(|bucket| old.mark_moved(bucket));
                 *marked = end;
                 if end < old.buckets() {
-                    return Step::Continues;
+                    return GrowthStep::Continues;
                 }
                 self.growth = Growth::None;
-                Step::Ended
+                GrowthStep::Ended
             }
         }
     }

@@ -217,7 +217,7 @@ impl World {
     }
 
     fn step(&mut self, buckets: u64) {
-        if let Step::Switched = self.index.step(buckets, &*self.log, KEYS) {
+        if let GrowthStep::Switched = self.index.step(buckets, &*self.log, KEYS) {
             let table = self.index.table();
             self.tables.push((table.memory().clone(), table.bits()));
         }

@@ -2,7 +2,7 @@
 
 use stonecast_base::Corruption;
 
-use crate::pool::header::{Header, NoHeader, Place};
+use crate::pool::header::{Header, HeaderPlace, NoHeader};
 use crate::pool::layout;
 use crate::{Backing, Blob, MediaError};
 
@@ -104,7 +104,7 @@ fn no_bytes(backing: &dyn Backing, index: usize) -> Result<Header, NoHeader> {
     Header::decode(&[], &place_of(backing, COPIES[index]))
 }
 
-fn place_of(backing: &dyn Backing, copy: Blob) -> Place {
+fn place_of(backing: &dyn Backing, copy: Blob) -> HeaderPlace {
     let (file, offset) = backing.locate(copy);
-    Place { file, offset }
+    HeaderPlace { file, offset }
 }

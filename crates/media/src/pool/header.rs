@@ -30,12 +30,12 @@ pub(super) enum NoHeader {
 
 /// The place of a copy, for messages.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct HeaderPlace {
     pub file: String,
     pub offset: u64,
 }
 
-impl Place {
+impl HeaderPlace {
     fn damage(
         &self,
         what: &'static str,
@@ -108,7 +108,7 @@ impl Header {
     }
 
     /// Checks one copy, found at `place`.
-    pub fn decode(found: &[u8], place: &Place) -> Result<Self, NoHeader> {
+    pub fn decode(found: &[u8], place: &HeaderPlace) -> Result<Self, NoHeader> {
         let damage =
             |what, offset, found, expected| Err(place.damage(what, offset, found, expected));
         let Ok(bytes) = HeaderBytes::read_from_bytes(found) else {
@@ -152,7 +152,7 @@ impl Header {
     }
 
     /// A faulty program can write a nonsensical header with a correct checksum.
-    fn check_fields(&self, place: &Place) -> Result<(), NoHeader> {
+    fn check_fields(&self, place: &HeaderPlace) -> Result<(), NoHeader> {
         let bytes = &self.bytes;
         let damage = |what, offset, found: String, expected: &str| {
             Err(place.damage(what, offset, found, expected.to_owned()))

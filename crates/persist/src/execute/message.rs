@@ -39,7 +39,7 @@ pub(crate) enum Kind {
 
 /// A whole message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
+pub(crate) struct Framed {
     /// The kind.
     pub kind: Kind,
     /// The number of the message in its session.
@@ -95,7 +95,7 @@ fn encode(kind: Kind, number: u64, places: &[Span], values: &[&[u8]]) -> Vec<u8>
 }
 
 /// The message at the start of `bytes`, if it is whole.
-pub(crate) fn parse(bytes: &[u8]) -> Option<Message> {
+pub(crate) fn parse(bytes: &[u8]) -> Option<Framed> {
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let (tag, second, number) = (word(0)?, word(8)?, word(16)?);
     let (size, kind, count) = (
@@ -129,7 +129,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Message> {
             values.push(value);
         }
     }
-    (end == size).then_some(Message {
+    (end == size).then_some(Framed {
         kind,
         number,
         places,

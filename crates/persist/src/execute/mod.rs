@@ -67,7 +67,7 @@ pub use witness::{Concluded, Persisted};
 
 /// The requester of a plan: one session with a responder.
 pub struct Requester {
-    inner: requester::Requester,
+    inner: requester::RequesterEnd,
     planned: Planned,
 }
 
@@ -82,7 +82,8 @@ impl Requester {
     ) -> Result<Self, ExecuteError> {
         check_placing(plan, port.device().placing(), Side::Requester)?;
         let halves = halves_of(plan);
-        let inner = requester::Requester::connect(port, address, halves, update_size_max).await?;
+        let inner =
+            requester::RequesterEnd::connect(port, address, halves, update_size_max).await?;
         let planned = Planned::by(plan);
         Ok(Self { inner, planned })
     }
@@ -100,7 +101,7 @@ impl Requester {
 }
 
 /// The responder of a plan: serves any number of sessions on one region.
-pub struct Responder(responder::Responder);
+pub struct Responder(responder::ResponderEnd);
 
 impl Responder {
     /// Makes `region` ready, after [`recover`]. `port` belongs to this responder alone and holds [`RESPONDER_COMPLETIONS`];
@@ -113,7 +114,7 @@ impl Responder {
     ) -> Result<Self, ExecuteError> {
         check_medium(&plan.scenario().platform, region.means())?;
         check_placing(plan, port.device().placing(), Side::Responder)?;
-        responder::Responder::new(port, region, layout, halves_of(plan)).map(Self)
+        responder::ResponderEnd::new(port, region, layout, halves_of(plan)).map(Self)
     }
 
     /// Like [`Responder::new`], for a [`Rehearsal`]: any steps, on any medium.
@@ -124,7 +125,8 @@ impl Responder {
         program: &Program,
         flush: FlushKind,
     ) -> Result<Self, ExecuteError> {
-        responder::Responder::new(port, region, layout, Halves::new(program, flush, None)).map(Self)
+        responder::ResponderEnd::new(port, region, layout, Halves::new(program, flush, None))
+            .map(Self)
     }
 
     /// Accepts sessions and executes the responder's steps, until the medium or the device fails.
@@ -139,7 +141,7 @@ impl Responder {
 }
 
 /// Runs any program, even one that keeps no promise: to measure it, and to show that it loses data.
-pub struct Rehearsal(requester::Requester);
+pub struct Rehearsal(requester::RequesterEnd);
 
 impl Rehearsal {
     /// Connects to a responder that rehearses the same steps; see [`Requester::connect`].
@@ -151,7 +153,7 @@ impl Rehearsal {
         update_size_max: u32,
     ) -> Result<Self, ExecuteError> {
         let halves = Halves::new(program, flush, None);
-        requester::Requester::connect(port, address, halves, update_size_max)
+        requester::RequesterEnd::connect(port, address, halves, update_size_max)
             .await
             .map(Self)
     }

@@ -14,7 +14,7 @@
 use stonecast_base::Span;
 use stonecast_media::{PersistError, PersistentRegion, persist_spans};
 
-use crate::execute::message::{Kind, Message, parse};
+use crate::execute::message::{Framed, Kind, parse};
 
 /// The parts of a responder's persistent region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub async fn recover(
     region: &dyn PersistentRegion,
     layout: &Layout,
 ) -> Result<Replayed, PersistError> {
-    let mut found: Vec<(Span, Vec<u8>, Message)> = Vec::new();
+    let mut found: Vec<(Span, Vec<u8>, Framed)> = Vec::new();
     for buffer in layout.buffers() {
         let mut bytes = vec![0; buffer.size as usize];
         region.read(buffer.offset, &mut bytes);
@@ -89,7 +89,7 @@ pub(crate) async fn finish(
     region: &dyn PersistentRegion,
     layout: &Layout,
     bytes: &[u8],
-    message: &Message,
+    message: &Framed,
 ) -> Result<(), PersistError> {
     for (place, value) in message.places.iter().zip(&message.values) {
         let target = Span::new(layout.data.offset + place.offset, place.size);

@@ -48,7 +48,7 @@ const RNR_RETRY_DELAY_NS: u64 = 10_000;
 pub const REQUESTER_COMPLETIONS: u32 = 2 * SEND_CAPACITY;
 
 /// A requester's end of a session.
-pub(crate) struct Requester {
+pub(crate) struct RequesterEnd {
     port: Rc<Port>,
     endpoint: Endpoint,
     halves: Halves,
@@ -60,7 +60,7 @@ pub(crate) struct Requester {
     spent: bool,
 }
 
-impl Requester {
+impl RequesterEnd {
     /// Connects to the responder at `address`, which must run the same program.
     pub async fn connect(
         port: &Rc<Port>,
@@ -273,7 +273,7 @@ impl Requester {
         let mut bytes = Vec::new();
         buffers.copy_out(&**device, arrival, &mut bytes);
         let expected = self.acknowledged + 1;
-        let right = |message: message::Message| {
+        let right = |message: message::Framed| {
             message.kind == Kind::Acknowledgement && message.number == expected
         };
         if arrival.opcode != Opcode::Receive || !message::parse(&bytes).is_some_and(right) {

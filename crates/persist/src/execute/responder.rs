@@ -27,12 +27,12 @@ use stonecast_session::{AnswerRing, Queues, ReceiveBuffers, accept, close};
 use crate::execute::error::ExecuteError;
 use crate::execute::halves::Halves;
 use crate::execute::local;
-use crate::execute::message::{self, Kind, Message};
+use crate::execute::message::{self, Framed, Kind};
 use crate::execute::payload::PLACE_GRAIN;
 use crate::execute::replay::{Layout, clear, finish};
 use crate::execute::session::{self, Peer};
 use crate::platform::FlushKind;
-use crate::step::{Item, Message as Content, Step};
+use crate::step::{Item, Message, Step};
 
 /// Outstanding acknowledgements of a session.
 const SEND_CAPACITY: u32 = 16;
@@ -52,7 +52,7 @@ const RNR_RETRY_DELAY_NS: u64 = 10_000;
 pub const RESPONDER_COMPLETIONS: u32 = SESSIONS_MAX * SEND_CAPACITY + 4096;
 
 /// A responder: one region, many sessions.
-pub(crate) struct Responder {
+pub(crate) struct ResponderEnd {
     port: Rc<Port>,
     region: Rc<dyn PersistentRegion>,
     layout: Layout,
@@ -80,7 +80,7 @@ struct Session {
     acknowledged: u64,
 }
 
-impl Responder {
+impl ResponderEnd {
     /// Makes `region` ready for updates. `port` must belong to this responder alone.
     pub fn new(
         port: &Rc<Port>,
@@ -305,7 +305,7 @@ impl Responder {
         Ok(())
     }
 
-    fn is_sound(&self, message: &Message) -> bool {
+    fn is_sound(&self, message: &Framed) -> bool {
         message.kind != Kind::Acknowledgement
             && message
                 .places
@@ -333,9 +333,9 @@ impl Responder {
             return Ok(());
         };
         let items: &[Item] = match content {
-            Content::Value(Item::A) | Content::Address(Item::A) => &[Item::A],
-            Content::Value(Item::B) | Content::Address(Item::B) => &[Item::B],
-            Content::Both => &[Item::A, Item::B],
+            Message::Value(Item::A) | Message::Address(Item::A) => &[Item::A],
+            Message::Value(Item::B) | Message::Address(Item::B) => &[Item::B],
+            Message::Both => &[Item::A, Item::B],
         };
         let sound = places.len() == items.len()
             && places.iter().all(|place| place.fits(self.layout.data.size));

@@ -44,7 +44,7 @@ pub use assumptions::{Assumption, assumptions};
 pub(crate) use explore::Scratch;
 pub(crate) use rules::Hardware;
 pub use rules::{Rule, Rules};
-pub use run::{Frame, Piece, Place, PowerCut, Run, Signal, Survival};
+pub use run::{Frame, Place, PowerCut, Remnant, Run, Signal, Survival};
 pub use survival::Damage;
 pub use witnesses::{Witness, witnesses};
 

@@ -62,7 +62,7 @@ words! { Survival, "survival", "lost, either or kept",
 
 /// A piece of data at a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Piece {
+pub struct Remnant {
     /// `a` or `b` at its place, or `message(...)` in a receive buffer.
     pub name: String,
     /// The place.
@@ -91,7 +91,7 @@ pub struct Frame {
     #[serde(skip)]
     pub party: Option<Party>,
     /// The place of every piece of data at this moment.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<Remnant>,
     /// The requests and answers without data, in the order of posting.
     pub signals: Vec<Signal>,
     /// Whether the requester takes the update for durable at this moment.
@@ -210,7 +210,7 @@ fn frame(machine: &Machine, state: State, event: String, party: Option<Party>) -
 }
 
 /// The pieces of data of a program, each with its bit in [`Crash::kept`].
-fn pieces(machine: &Machine, state: State) -> Vec<(usize, Piece)> {
+fn pieces(machine: &Machine, state: State) -> Vec<(usize, Remnant)> {
     let mut pieces = Vec::new();
     for (op, post) in machine.posted.iter().enumerate() {
         let in_dram = post.is_message() && machine.fate_in_memory(op) == Fate::Lost;
@@ -229,7 +229,7 @@ fn pieces(machine: &Machine, state: State) -> Vec<(usize, Piece)> {
         let survival = survival(machine.fate(state, op));
         pieces.push((
             op,
-            Piece {
+            Remnant {
                 name,
                 place: place(state.stage(op), in_dram),
                 survival,
@@ -239,7 +239,7 @@ fn pieces(machine: &Machine, state: State) -> Vec<(usize, Piece)> {
     for item in [Item::A, Item::B] {
         if machine.copies(item) {
             let stage = state.copy(item);
-            let piece = Piece {
+            let piece = Remnant {
                 name: item.to_string(),
                 place: place(stage, false),
                 survival: survival(machine.fate_at(stage)),

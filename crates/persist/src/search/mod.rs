@@ -19,7 +19,7 @@ use crate::program::Program;
 use crate::scenario::{Operation, Update};
 use crate::step::{Item, Message, Step};
 
-use space::{LENGTH_MAX, Requester, interleaved, requesters, responders};
+use space::{LENGTH_MAX, RequesterSteps, interleaved, requesters, responders};
 
 pub use compare::{Comparison, Difference, compare};
 
@@ -102,7 +102,7 @@ impl Searcher {
         } else {
             &[Item::A]
         };
-        let mut all: Vec<Requester> = carriers
+        let mut all: Vec<RequesterSteps> = carriers
             .iter()
             .flat_map(|carriers| requesters(carriers))
             .collect();

@@ -25,14 +25,14 @@ pub(super) const LENGTH_MAX: usize = 12;
 
 /// A requester's steps, and their demands on a responder.
 #[derive(Clone, Debug)]
-pub(super) struct Requester {
+pub(super) struct RequesterSteps {
     pub steps: Vec<Step>,
     pub round_trips: u32,
     pub acks: usize,
     pub operations: u32,
 }
 
-impl Requester {
+impl RequesterSteps {
     /// The messages that the responder can receive, in the order of posting.
     fn messages(&self) -> Vec<Message> {
         let message = |step: &Step| match step {
@@ -64,7 +64,7 @@ impl Requester {
 }
 
 /// Every requester's program for one choice of carriers.
-pub(super) fn requesters(carriers: &[Step]) -> Vec<Requester> {
+pub(super) fn requesters(carriers: &[Step]) -> Vec<RequesterSteps> {
     let mut found = Vec::new();
     let mut extend = Extend {
         carriers,
@@ -77,7 +77,7 @@ pub(super) fn requesters(carriers: &[Step]) -> Vec<Requester> {
 
 struct Extend<'a> {
     carriers: &'a [Step],
-    found: &'a mut Vec<Requester>,
+    found: &'a mut Vec<RequesterSteps>,
     posts: Vec<Step>,
 }
 
@@ -143,7 +143,7 @@ impl Extend<'_> {
         progress: &mut Progress,
     ) {
         let Some((post, rest)) = posts.split_first() else {
-            self.found.push(Requester {
+            self.found.push(RequesterSteps {
                 steps: steps.clone(),
                 round_trips: progress.round_trips,
                 acks: progress.acks,
@@ -193,7 +193,7 @@ struct Progress {
 
 /// Every responder's program of `length` steps for a requester.
 pub(super) fn responders(
-    requester: &Requester,
+    requester: &RequesterSteps,
     items: &[Item],
     writes_back: bool,
     length: usize,
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn a_responder_starts_with_a_receive_and_ends_with_the_awaited_acknowledgement() {
         let steps: Vec<Step> = [Step::Send(Message::Value(Item::A)), Step::ReceiveAck].into();
-        let requester = Requester {
+        let requester = RequesterSteps {
             steps,
             round_trips: 1,
             acks: 1,

@@ -235,7 +235,8 @@ mod tests {
             let (run, opening) = (&shown.runs[0].run, shown.runs[0].opens_at);
             let frame = &run.frames[opening];
             assert!(!frame.concluded, "{}", shown.title);
-            let has_left = |piece: &stonecast_persist::litmus::Piece| piece.place != Place::Nowhere;
+            let has_left =
+                |piece: &stonecast_persist::litmus::Remnant| piece.place != Place::Nowhere;
             assert!(frame.pieces.iter().any(has_left), "{}", shown.title);
             for broken in &shown.runs[1..] {
                 assert_eq!(broken.opens_at, broken.run.frames.len());

@@ -20,8 +20,8 @@ use stonecast_fabric::{ChangeNow, ReadInto};
 use stonecast_log::record_size;
 
 use super::{
-    Attempt, Execution, Overwritable, PUBLISHED_SIZE_MAX, Publisher, Publishing, Rights, TOGETHER,
-    Target, plain_put,
+    Attempt, Execution, Overwritable, PUBLISHED_SIZE_MAX, Publisher, PublishingRight, Rights,
+    TOGETHER, Target, plain_put,
 };
 use crate::error::StoreError;
 use crate::index::{LookUp, LookUpStep};
@@ -45,7 +45,7 @@ impl Publisher {
             return None;
         }
         let publishing = &mut *self.publishing.borrow_mut();
-        let Publishing::Granted(rights) = publishing else {
+        let PublishingRight::Granted(rights) = publishing else {
             return None;
         };
         self.overwrite_with(rights, key, value)
@@ -168,7 +168,7 @@ impl Publisher {
     /// Fetches the lines that overwrites of at most [`TOGETHER`] keys will read, if overwrites are published in the call. The
     /// bytes read are a hint and decide nothing.
     pub fn fetch<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
-        let has_rights = matches!(*self.publishing.borrow(), Publishing::Granted(_));
+        let has_rights = matches!(*self.publishing.borrow(), PublishingRight::Granted(_));
         if !has_rights || self.memory.execution != Execution::InCall {
             return;
         }

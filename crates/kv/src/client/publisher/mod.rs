@@ -38,7 +38,7 @@ use crate::wire::KeyHash;
 use crate::wire::intent::SEQUENCE_MAX;
 
 use attempt::Attempt;
-use rights::{Publishing, Rights};
+use rights::{PublishingRight, Rights};
 use target::{Overwritable, Target, start_size};
 
 /// The longest record that is published: one READ fetches the whole record.
@@ -68,7 +68,7 @@ pub(super) struct Publisher {
     connection: Rc<Connection>,
     memory: Rc<ServerMemory>,
     leases: Rc<Leases>,
-    publishing: RefCell<Publishing>,
+    publishing: RefCell<PublishingRight>,
     /// Buffer for the start of the old record, read in the call.
     start: RefCell<Box<[u8; START_SIZE_MAX]>>,
     /// The end of a put that lost in the call and whose record could not be made void there. The put waits for this future.
@@ -84,7 +84,7 @@ impl Publisher {
             connection: memory.connection.clone(),
             memory,
             leases,
-            publishing: RefCell::new(Publishing::MayAsk),
+            publishing: RefCell::new(PublishingRight::MayAsk),
             start: RefCell::new(Box::new([0; START_SIZE_MAX])),
             taking_back: RefCell::default(),
         }
@@ -98,7 +98,8 @@ impl Publisher {
             taken_back.await?;
         }
         let size = record_size(draft.key.len(), draft.value.len());
-        if matches!(*self.publishing.borrow(), Publishing::Never) || size > PUBLISHED_SIZE_MAX {
+        if matches!(*self.publishing.borrow(), PublishingRight::Never) || size > PUBLISHED_SIZE_MAX
+        {
             return Ok(None);
         }
         let hash = self.connection.welcome.keys().route(draft.key).hash;
@@ -246,7 +247,7 @@ impl Publisher {
 
     fn rights<T>(&self, look: impl FnOnce(&mut Rights) -> T) -> T {
         match &mut *self.publishing.borrow_mut() {
-            Publishing::Granted(rights) => look(rights),
+            PublishingRight::Granted(rights) => look(rights),
             _ => panic!("a client that publishes has the rights until its turn is over"),
         }
     }

@@ -18,7 +18,7 @@ use crate::wire::{Answer, Grant, KeyHash, Request, RightsGrant, Verdict, Word};
 const _: () = assert!(PUBLISHED_SIZE_MAX + 128 <= SCRATCH_SIZE);
 
 /// The state of this client's rights to publish.
-pub(super) enum Publishing {
+pub(super) enum PublishingRight {
     /// The client may not publish.
     Never,
     /// The client may ask for the rights.
@@ -57,9 +57,9 @@ impl Publisher {
         let now = self.connection.runtime.now();
         let table = self.memory.first_index().table;
         let is_usable = match &mut *self.publishing.borrow_mut() {
-            Publishing::Never => return Ok(false),
-            Publishing::MayAsk => false,
-            Publishing::Granted(rights) => {
+            PublishingRight::Never => return Ok(false),
+            PublishingRight::MayAsk => false,
+            PublishingRight::Granted(rights) => {
                 let was_used = now.saturating_sub(rights.used_at) <= LEASE_UNUSED_NS;
                 rights.used_at = now;
                 rights.grant.table == table && was_used
@@ -99,11 +99,11 @@ impl Publisher {
     /// Gives up the present rights, and asks for rights to publish in the present index. Returns false if the server gives none
     /// at the moment.
     async fn ask_rights(self: &Rc<Self>, now: Nanoseconds) -> Result<bool, StoreError> {
-        let extent = match std::mem::replace(&mut *self.publishing.borrow_mut(), Publishing::MayAsk)
-        {
-            Publishing::Granted(rights) => rights.extent,
-            Publishing::MayAsk | Publishing::Never => None,
-        };
+        let extent =
+            match std::mem::replace(&mut *self.publishing.borrow_mut(), PublishingRight::MayAsk) {
+                PublishingRight::Granted(rights) => rights.extent,
+                PublishingRight::MayAsk | PublishingRight::Never => None,
+            };
         if let Some(extent) = extent {
             self.leases.release(extent.grant.slot).await?;
         }
@@ -114,7 +114,7 @@ impl Publisher {
                 ..
             } => return Ok(false),
             _ => {
-                *self.publishing.borrow_mut() = Publishing::Never;
+                *self.publishing.borrow_mut() = PublishingRight::Never;
                 return Ok(false);
             }
         };
@@ -134,7 +134,7 @@ impl Publisher {
             used_at: now,
             record: Vec::new(),
         };
-        *self.publishing.borrow_mut() = Publishing::Granted(Box::new(rights));
+        *self.publishing.borrow_mut() = PublishingRight::Granted(Box::new(rights));
         let index = self.memory.first_index();
         if grant.table != index.table {
             // The rights are for an index that this client does not know yet.
@@ -161,7 +161,9 @@ impl Publisher {
     /// Gives up the extent in which this client publishes, so that the caller returns it. Called with no put in flight.
     pub fn take_extent(&self) -> Option<u8> {
         match &mut *self.publishing.borrow_mut() {
-            Publishing::Granted(rights) => rights.extent.take().map(|extent| extent.grant.slot),
+            PublishingRight::Granted(rights) => {
+                rights.extent.take().map(|extent| extent.grant.slot)
+            }
             _ => None,
         }
     }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use stonecast_base::Nanoseconds;
 
 use super::Reader;
-use crate::client::meter::Call;
+use crate::client::meter::TimedCall;
 use crate::error::StoreError;
 
 type Outcome = Result<Option<u64>, StoreError>;
@@ -59,7 +59,7 @@ impl<'a> Get<'a> {
         self.stage = Stage::LookedUp(Box::pin(async move {
             let result = reader.find(key, value).await;
             let result = result.map(|found| found.map(|found| found.version));
-            reader.connection.end_call(Call::Read(1), start);
+            reader.connection.end_call(TimedCall::Read(1), start);
             result
         }));
     }
@@ -73,7 +73,7 @@ impl<'a> Get<'a> {
             Stage::Found { version, start } => {
                 let (version, start) = (*version, *start);
                 std::task::ready!(connection.port.poll_turn(context));
-                connection.end_call(Call::Read(1), start);
+                connection.end_call(TimedCall::Read(1), start);
                 Ok(version)
             }
             Stage::Asked { .. } | Stage::Over => {
@@ -102,7 +102,7 @@ impl Future for Get<'_> {
                     return Poll::Pending;
                 }
                 this.stage = Stage::Over;
-                connection.end_call(Call::Read(1), start);
+                connection.end_call(TimedCall::Read(1), start);
                 return Poll::Ready(Ok(version));
             }
             this.look_up(start);

@@ -26,7 +26,7 @@ use stonecast_fabric::ReadInto;
 
 use super::{FoundKey, Reader};
 use crate::client::memory::Execution;
-use crate::client::meter::Call;
+use crate::client::meter::TimedCall;
 use crate::client::time::Presence;
 use crate::index::{FoundRecord, LookUp, LookUpStep};
 use crate::wire::limits::check_key;
@@ -62,7 +62,7 @@ impl Reader {
     ) -> Option<Option<u64>> {
         let start = self.connection.begin_call();
         let version = self.find_by(|| route, key, value)?;
-        self.connection.end_call(Call::Read(1), start);
+        self.connection.end_call(TimedCall::Read(1), start);
         Some(version)
     }
 

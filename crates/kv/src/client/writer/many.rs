@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use stonecast_fabric::Boxed;
 
 use super::Writer;
-use crate::client::meter::Call;
+use crate::client::meter::TimedCall;
 use crate::client::publisher::TOGETHER;
 use crate::error::StoreError;
 
@@ -51,13 +51,13 @@ impl Writer {
                 for &(key, value) in pairs {
                     let start = self.connection.begin_call();
                     if let Some(version) = self.put_in_call(key, value) {
-                        self.connection.end_call(Call::Write, start);
+                        self.connection.end_call(TimedCall::Write, start);
                         outcomes.push(Ok(version));
                         continue;
                     }
                     let mut put: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(async move {
                         let outcome = self.put(key, value).await;
-                        self.connection.end_call(Call::Write, start);
+                        self.connection.end_call(TimedCall::Write, start);
                         outcome
                     });
                     // The first poll begins the put, so that later pairs come after it.

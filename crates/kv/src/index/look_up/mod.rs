@@ -69,7 +69,7 @@ pub(crate) enum Judged<Found> {
 }
 
 /// The next need of a look-up, or its end.
-pub(crate) enum Step<Found> {
+pub(crate) enum LookUpStep<Found> {
     /// Read this bucket, and hand it to [`LookUp::bucket`].
     Bucket(u64),
     /// Read `size` bytes from this position of the log, and hand them to [`LookUp::record`].
@@ -177,12 +177,12 @@ impl<W: Wanted> LookUp<W> {
 
     /// Takes the bytes that [`LookUp::recall`] asked for: the buckets from the home on, and the record.
     #[inline(always)]
-    pub fn recalled(&mut self, buckets: &[[u8; LINE_SIZE]], record: &[u8]) -> Step<W::Found> {
+    pub fn recalled(&mut self, buckets: &[[u8; LINE_SIZE]], record: &[u8]) -> LookUpStep<W::Found> {
         if buckets.iter().any(|line| Bucket::parse(line).is_moved()) {
-            return Step::Moved;
+            return LookUpStep::Moved;
         }
         let (Some(home), Some(last)) = (buckets.first(), buckets.last()) else {
-            return Step::Bucket(self.home);
+            return LookUpStep::Bucket(self.home);
         };
         self.enter(home);
         if Bucket::parse(last).has(self.word) || mutant!(LocationTrusted) {
@@ -194,9 +194,9 @@ impl<W: Wanted> LookUp<W> {
 
     /// Takes the bucket that the latest step asked for.
     #[inline(always)]
-    pub fn bucket(&mut self, line: &[u8; LINE_SIZE]) -> Step<W::Found> {
+    pub fn bucket(&mut self, line: &[u8; LINE_SIZE]) -> LookUpStep<W::Found> {
         if Bucket::parse(line).is_moved() {
-            return Step::Moved;
+            return LookUpStep::Moved;
         }
         self.enter(line);
         self.follow(line)
@@ -204,10 +204,10 @@ impl<W: Wanted> LookUp<W> {
 
     /// Takes the bytes of the record that the latest step asked for.
     #[inline(always)]
-    pub fn record(&mut self, bytes: &[u8]) -> Step<W::Found> {
+    pub fn record(&mut self, bytes: &[u8]) -> LookUpStep<W::Found> {
         match self.wanted.judge(self.word, bytes) {
-            Judged::Found(found) => Step::Found(found),
-            Judged::Short(size) => Step::Rest {
+            Judged::Found(found) => LookUpStep::Found(found),
+            Judged::Short(size) => LookUpStep::Rest {
                 position: self.word.position(),
                 size,
             },
@@ -217,7 +217,7 @@ impl<W: Wanted> LookUp<W> {
                 self.follow_on()
             }
             Judged::OtherKey => self.follow_on(),
-            Judged::Fault(found) => Step::Fault(found),
+            Judged::Fault(found) => LookUpStep::Fault(found),
         }
     }
 
@@ -262,7 +262,7 @@ impl<W: Wanted> LookUp<W> {
     }
 
     /// Like [`LookUp::follow`], with the stored bytes of the bucket.
-    fn follow_on(&mut self) -> Step<W::Found> {
+    fn follow_on(&mut self) -> LookUpStep<W::Found> {
         let line = self.line;
         self.follow(&line)
     }
@@ -270,15 +270,15 @@ impl<W: Wanted> LookUp<W> {
     /// The next word of this bucket that may belong to the key, or the next bucket. `line` holds the bytes of this bucket: a
     /// driver that gives up after one record has them, so they need not be stored.
     #[inline(always)]
-    fn follow(&mut self, line: &[u8; LINE_SIZE]) -> Step<W::Found> {
+    fn follow(&mut self, line: &[u8; LINE_SIZE]) -> LookUpStep<W::Found> {
         let bucket = Bucket::parse(line);
         while let Some((slot, word)) = bucket.next_of(&mut self.left) {
             (self.slot, self.word) = (slot, word);
             match self.wanted.read_size(word) {
                 None => {}
-                Some(0) => return Step::Fault("a position outside the log".to_owned()),
+                Some(0) => return LookUpStep::Fault("a position outside the log".to_owned()),
                 Some(size) => {
-                    return Step::Record {
+                    return LookUpStep::Record {
                         position: word.position(),
                         size,
                     };
@@ -286,10 +286,10 @@ impl<W: Wanted> LookUp<W> {
             }
         }
         if !bucket.leads_on() || self.buckets_left == 0 {
-            return Step::Absent;
+            return LookUpStep::Absent;
         }
         self.bucket = (self.bucket + 1) & ((1 << self.bits) - 1);
-        Step::Bucket(self.bucket)
+        LookUpStep::Bucket(self.bucket)
     }
 }
 

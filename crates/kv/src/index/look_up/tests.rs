@@ -59,15 +59,15 @@ fn look_up() -> LookUp<Mine> {
 }
 
 /// A step in words.
-fn told(step: Step<usize>) -> String {
+fn told(step: LookUpStep<usize>) -> String {
     match step {
-        Step::Bucket(bucket) => format!("bucket {bucket}"),
-        Step::Record { position, size } => format!("record {position} {size}"),
-        Step::Rest { position, size } => format!("rest {position} {size}"),
-        Step::Found(size) => format!("found {size}"),
-        Step::Absent => "absent".to_owned(),
-        Step::Moved => "moved".to_owned(),
-        Step::Fault(found) => format!("fault: {found}"),
+        LookUpStep::Bucket(bucket) => format!("bucket {bucket}"),
+        LookUpStep::Record { position, size } => format!("record {position} {size}"),
+        LookUpStep::Rest { position, size } => format!("rest {position} {size}"),
+        LookUpStep::Found(size) => format!("found {size}"),
+        LookUpStep::Absent => "absent".to_owned(),
+        LookUpStep::Moved => "moved".to_owned(),
+        LookUpStep::Fault(found) => format!("fault: {found}"),
     }
 }
 

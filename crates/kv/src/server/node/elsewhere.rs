@@ -24,13 +24,13 @@ use crate::wire::Route;
 #[derive(Default)]
 pub(in crate::server) struct Elsewhere {
     waiting: VecDeque<RecordBody>,
-    written: Vec<Written>,
+    written: Vec<WrittenRecord>,
     /// Bytes of all records that were written.
     digested_bytes: u64,
 }
 
 /// A record that lies in the log.
-pub(in crate::server) struct Written {
+pub(in crate::server) struct WrittenRecord {
     change: Change,
     key: Vec<u8>,
     token: u64,
@@ -57,7 +57,7 @@ impl Elsewhere {
     }
 
     /// Takes the records that lie in the log. The caller persists them, and publishes them.
-    pub fn take_written(&mut self) -> Vec<Written> {
+    pub fn take_written(&mut self) -> Vec<WrittenRecord> {
         std::mem::take(&mut self.written)
     }
 }
@@ -87,7 +87,7 @@ pub(super) fn write_waiting(state: &mut State) -> bool {
 }
 
 /// Writes a record into the server's own segment for it. `None`: there is no room in log or index.
-fn write(state: &mut State, body: &RecordBody) -> Option<Written> {
+fn write(state: &mut State, body: &RecordBody) -> Option<WrittenRecord> {
     let record = body.record();
     let header = record.header;
     let route = state.shards.route(record.key);
@@ -120,7 +120,7 @@ fn write(state: &mut State, body: &RecordBody) -> Option<Written> {
         segment: placed.segment,
         size: placed.size,
     };
-    Some(Written {
+    Some(WrittenRecord {
         change,
         key,
         token: header.token(),
@@ -136,13 +136,13 @@ fn has_place(state: &mut State, route: Route) -> bool {
 }
 
 /// Stores the words of records that are durable. Takes the proof.
-pub(super) fn publish(state: &mut State, written: Vec<Written>, persisted: &Persisted) {
+pub(super) fn publish(state: &mut State, written: Vec<WrittenRecord>, persisted: &Persisted) {
     let State {
         shards, journal, ..
     } = state;
     let keys = written.iter();
     shards.prefetch(keys.map(|written| (written.change.route, written.key.len())));
-    for Written { change, key, token } in written {
+    for WrittenRecord { change, key, token } in written {
         shards.publish(&change, &key, journal, persisted);
         journal.space.note_word(change.segment);
         let outcomes = &mut shards.of_mut(change.route.shard).outcomes;

@@ -23,7 +23,7 @@ const OUTCOME: u8 = 2;
 const HORIZON: u8 = 3;
 
 /// A part of a page.
-pub(super) enum Item {
+pub(super) enum PageItem {
     Record(RecordBody),
     Outcome { version: u64, token: u64 },
     Horizon { version: u64 },
@@ -147,7 +147,7 @@ fn outcomes_from(shard: &Shard, behind: u64, size: usize) -> Page {
 }
 
 /// The items of a page, in order.
-pub(super) fn items(mut bytes: &[u8]) -> Result<Vec<Item>, PageFault> {
+pub(super) fn items(mut bytes: &[u8]) -> Result<Vec<PageItem>, PageFault> {
     let mut items = Vec::new();
     while let Some((&kind, rest)) = bytes.split_first() {
         bytes = rest;
@@ -158,13 +158,13 @@ pub(super) fn items(mut bytes: &[u8]) -> Result<Vec<Item>, PageFault> {
                 let size = u32::from_le_bytes(size) as usize;
                 let (body, rest) = bytes.split_at_checked(size).ok_or(PageFault::Short)?;
                 bytes = rest;
-                Item::Record(RecordBody::read(version, body)?)
+                PageItem::Record(RecordBody::read(version, body)?)
             }
-            OUTCOME => Item::Outcome {
+            OUTCOME => PageItem::Outcome {
                 version,
                 token: take_u64(&mut bytes)?,
             },
-            HORIZON => Item::Horizon { version },
+            HORIZON => PageItem::Horizon { version },
             other => return Err(PageFault::Kind(other)),
         });
     }

@@ -12,7 +12,7 @@ use stonecast_node::{Ended, NotDurable, Page, Store};
 use stonecast_replication::{Entry, Lineage, Settled};
 
 use super::calls::{Call, Fate, StampedWrite};
-use super::pages::{self, Item};
+use super::pages::{self, PageItem};
 use super::{NodeState, elsewhere};
 use crate::error::StoreError;
 use crate::server::State;
@@ -296,12 +296,12 @@ impl Store for NodeStore {
         };
         for item in items {
             match item {
-                Item::Record(body) => elsewhere::arrive(state, body),
-                Item::Outcome { .. } if mutant!(OutcomesNotPulled) => {}
-                Item::Outcome { version, token } => {
+                PageItem::Record(body) => elsewhere::arrive(state, body),
+                PageItem::Outcome { .. } if mutant!(OutcomesNotPulled) => {}
+                PageItem::Outcome { version, token } => {
                     state.shards.of_mut(shard).outcomes.note(token, version);
                 }
-                Item::Horizon { version } => {
+                PageItem::Horizon { version } => {
                     state.shards.of_mut(shard).outcomes.forget_up_to(version);
                 }
             }

@@ -2,7 +2,7 @@
 
 use stonecast_persist::Persisted;
 
-use super::batch::{Batch, Item, Owed, Source};
+use super::batch::{Item, Owed, RequestBatch, Source};
 use crate::server::State;
 use crate::server::clients::Clients;
 use crate::server::shard::outcomes::Outcome;
@@ -20,7 +20,12 @@ pub(super) enum Durable<'p> {
 }
 
 /// Queues the answer to a request of the batch.
-pub(super) fn answer(state: &mut State, batch: &mut Batch, item: &Item, durable: Durable<'_>) {
+pub(super) fn answer(
+    state: &mut State,
+    batch: &mut RequestBatch,
+    item: &Item,
+    durable: Durable<'_>,
+) {
     let answer = match item.owed {
         Owed::Write(index) => answer_write(state, batch, (item, index), durable),
         Owed::Bundle(index) => answer_bundle(state, batch, (item, index), durable),
@@ -54,7 +59,7 @@ pub(super) fn answer(state: &mut State, batch: &mut Batch, item: &Item, durable:
 /// The verdict on a bundle, which is visible by now.
 fn answer_bundle(
     state: &mut State,
-    batch: &mut Batch,
+    batch: &mut RequestBatch,
     (item, index): (&Item, usize),
     durable: Durable<'_>,
 ) -> Answer {
@@ -80,7 +85,7 @@ fn answer_bundle(
 /// The verdict on a write of the batch.
 fn answer_write(
     state: &mut State,
-    batch: &Batch,
+    batch: &RequestBatch,
     (item, index): (&Item, usize),
     durable: Durable<'_>,
 ) -> Answer {

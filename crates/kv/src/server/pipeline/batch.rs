@@ -13,7 +13,7 @@ use crate::wire::{Answer, Route, Verdict, Word};
 /// Requests in the order of their arrival. Records are checked and decided on a copy: memory that a client can still write is
 /// read only once.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct RequestBatch {
     pub items: Vec<Item>,
     pub writes: Vec<Write>,
     /// Those of these writes that are done together, in order.
@@ -98,7 +98,7 @@ pub(super) enum Source {
     Copied,
 }
 
-impl Batch {
+impl RequestBatch {
     /// Empties the batch, for the next arrivals.
     pub fn clear(&mut self) {
         self.items.clear();

@@ -18,7 +18,7 @@ use stonecast_base::mutant;
 use stonecast_fabric::QueuePair;
 use stonecast_log::{BatchPlace, Condition, Draft, Kind, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 
-use super::batch::{Batch, Owed, Source, Write};
+use super::batch::{Owed, RequestBatch, Source, Write};
 use super::decide::{Stamped, Waits, append_room, has_expired};
 use super::requests;
 use crate::server::State;
@@ -30,7 +30,7 @@ use crate::wire::{Answer, EntryChange, Expectation, Route, Verdict, Word, next_e
 
 /// A batch of a client.
 pub(super) struct Bundle {
-    /// Its writes and its expectations in [`Batch`].
+    /// Its writes and its expectations in [`RequestBatch`].
     pub writes: Range<usize>,
     pub expected: Range<usize>,
     pub verdict: Verdict,
@@ -46,7 +46,7 @@ pub(super) struct Expected {
     /// Place of the entry in the batch.
     place: u32,
     route: Route,
-    /// The key in [`Batch::bytes`].
+    /// The key in [`RequestBatch::bytes`].
     key: (usize, usize),
     expectation: Expectation,
     /// Whether the bundle does not change the key.
@@ -56,7 +56,7 @@ pub(super) struct Expected {
 /// Takes the batch that `carrier` brings apart. The carrier itself is no write.
 pub(super) fn take_bundle(
     state: &mut State,
-    batch: &mut Batch,
+    batch: &mut RequestBatch,
     qp: QueuePair,
     carrier: &Write,
 ) -> Owed {
@@ -83,8 +83,8 @@ pub(super) fn take_bundle(
     Owed::Bundle(batch.bundles.len() - 1)
 }
 
-fn take_entries(state: &State, batch: &mut Batch, carrier: &Write) -> Result<(), Answer> {
-    let Batch {
+fn take_entries(state: &State, batch: &mut RequestBatch, carrier: &Write) -> Result<(), Answer> {
+    let RequestBatch {
         writes,
         expected,
         bytes,
@@ -144,10 +144,10 @@ impl Stamped {
         &mut self,
         state: &mut State,
         may_wait: bool,
-        batch: &mut Batch,
+        batch: &mut RequestBatch,
         index: usize,
     ) -> Result<(), Waits> {
-        let Batch {
+        let RequestBatch {
             writes,
             bundles,
             expected,

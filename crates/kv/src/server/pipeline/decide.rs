@@ -7,7 +7,7 @@ use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_log::{Condition, Draft, Expiry, Kind, UNIT_SIZE};
 
-use super::batch::{Batch, Source, Write};
+use super::batch::{RequestBatch, Source, Write};
 use super::flight::Flights;
 use super::room::Room;
 use crate::server::State;
@@ -91,7 +91,7 @@ impl Stamped {
         &mut self,
         state: &RefCell<State>,
         (runtime, leading): (&Rc<dyn Runtime>, Option<&Leading>),
-        (flights, batch): (&Flights, &mut Batch),
+        (flights, batch): (&Flights, &mut RequestBatch),
     ) -> Decided {
         let mut looks = 0;
         loop {
@@ -114,7 +114,7 @@ impl Stamped {
     fn decide_now(
         &mut self,
         (state, leading): (&mut State, Option<&Leading>),
-        (flights, batch): (&Flights, &mut Batch),
+        (flights, batch): (&Flights, &mut RequestBatch),
         may_wait: bool,
     ) -> Result<(), Waits> {
         let undecided = batch.writes[self.decided..].iter();

@@ -13,7 +13,7 @@ use stonecast_base::mutant;
 use stonecast_persist::Persisted;
 
 use super::answer::Durable;
-use super::batch::{Batch, Owed, Write};
+use super::batch::{Owed, RequestBatch, Write};
 use super::{Conclusion, Pipeline};
 use crate::error::StoreError;
 use crate::server::State;
@@ -22,12 +22,12 @@ use crate::wire::{Answer, Route, Verdict};
 
 /// A batch that waits for copies.
 struct Flight {
-    batch: Batch,
+    batch: RequestBatch,
     /// Items that ask for outcomes, with the slots of their calls; `None`: the node no longer led the shard.
     asked: Vec<(usize, Option<u64>)>,
     /// The slot behind those of the batch's calls.
     end: u64,
-    own: Own,
+    own: OwnPersist,
 }
 
 impl Flight {
@@ -49,14 +49,14 @@ impl Flight {
             }
         }
         state.node_mut().calls.forget(self.end);
-        if matches!(self.own, Own::Failed) {
+        if matches!(self.own, OwnPersist::Failed) {
             self.batch.fail();
         }
     }
 }
 
 /// The state of a batch in the log of this node.
-pub(super) enum Own {
+pub(super) enum OwnPersist {
     /// Everything that is stamped is durable.
     Durable(Rc<Persisted>),
     NothingStamped,
@@ -64,7 +64,7 @@ pub(super) enum Own {
     Failed,
 }
 
-impl Own {
+impl OwnPersist {
     /// The state after the persists of the batch.
     pub fn of(persisted: &Result<Option<Rc<Persisted>>, StoreError>) -> Self {
         match persisted {
@@ -89,7 +89,7 @@ impl Own {
 pub(super) struct Flights {
     waiting: VecDeque<Flight>,
     /// Empty batches, whose memory is used again.
-    spare: Vec<Batch>,
+    spare: Vec<RequestBatch>,
 }
 
 impl Flights {
@@ -109,7 +109,7 @@ impl Flights {
     }
 
     /// Takes the memory of a batch that is answered.
-    fn reuse(&mut self, mut batch: Batch) {
+    fn reuse(&mut self, mut batch: RequestBatch) {
         batch.clear();
         self.spare.push(batch);
     }
@@ -133,7 +133,12 @@ impl Flights {
 impl Pipeline {
     /// Lets the batch wait for copies behind the earlier ones, and answers those that wait no longer. Questions for outcomes wait like refusals: what
     /// they see may be a write that an heir cuts off.
-    pub(super) fn wait_in_flight(&mut self, state: &RefCell<State>, leading: &Leading, own: Own) {
+    pub(super) fn wait_in_flight(
+        &mut self,
+        state: &RefCell<State>,
+        leading: &Leading,
+        own: OwnPersist,
+    ) {
         let state_now = &mut *state.borrow_mut();
         let items = self.batch.items.iter().enumerate();
         let asked = items.filter_map(|(index, item)| match item.owed {

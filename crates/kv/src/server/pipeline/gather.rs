@@ -10,7 +10,7 @@ use stonecast_log::{STAMP_SIZE, UNIT_SIZE};
 use stonecast_media::Region;
 use stonecast_session::ReceiveBuffers;
 
-use super::batch::{Batch, Item, Owed};
+use super::batch::{Item, Owed, RequestBatch};
 use super::{bundle, records, requests};
 use crate::server::State;
 use crate::server::clients::{Receives, Sessions};
@@ -55,7 +55,7 @@ impl Gather {
     }
 
     /// Takes arrivals into `batch`, up to its bounds. Returns whether there were any.
-    pub fn gather(&mut self, state: &mut State, batch: &mut Batch) -> bool {
+    pub fn gather(&mut self, state: &mut State, batch: &mut RequestBatch) -> bool {
         let mut arrivals = std::mem::take(&mut self.arrivals);
         arrivals.clear();
         let mut bytes = batch.bytes.len();
@@ -112,7 +112,7 @@ impl Gather {
         }
     }
 
-    fn take_arrival(&mut self, state: &mut State, batch: &mut Batch, arrival: &Received) {
+    fn take_arrival(&mut self, state: &mut State, batch: &mut RequestBatch, arrival: &Received) {
         let qp = arrival.qp;
         let Some(session) = state.clients.sessions.get(qp) else {
             return;

@@ -51,10 +51,10 @@ use crate::wire::Verdict;
 use crate::wire::limits::BATCH_MAX;
 
 use answer::{Durable, answer};
-use batch::{Batch, Owed};
+use batch::{Owed, RequestBatch};
 use company::{Company, LOOK_NS};
 use decide::{Decided, Stamped};
-use flight::{Flights, Own};
+use flight::{Flights, OwnPersist};
 use gather::Gather;
 
 /// Operations that are published and answered before the following ones, so that their clients continue meanwhile.
@@ -68,7 +68,7 @@ pub(super) struct Pipeline {
     leading: Option<Leading>,
     gather: Gather,
     company: Company,
-    batch: Batch,
+    batch: RequestBatch,
     stamped: Stamped,
     flights: Flights,
 }
@@ -94,7 +94,7 @@ impl Pipeline {
             leading,
             gather: Gather::new(port, receives, reporter),
             company: Company::default(),
-            batch: Batch::default(),
+            batch: RequestBatch::default(),
             stamped: Stamped::default(),
             flights: Flights::default(),
         }
@@ -113,7 +113,7 @@ impl Pipeline {
             return Ok(0);
         }
         let persisted = self.decide_and_persist(state).await;
-        let own = Own::of(&persisted);
+        let own = OwnPersist::of(&persisted);
         match self.leading.clone() {
             None => self.conclude_alone(state, &own),
             Some(leading) => {
@@ -127,8 +127,8 @@ impl Pipeline {
     }
 
     /// Publishes and answers the batch of a server without a node.
-    fn conclude_alone(&mut self, state: &RefCell<State>, own: &Own) {
-        if matches!(own, Own::Failed) {
+    fn conclude_alone(&mut self, state: &RefCell<State>, own: &OwnPersist) {
+        if matches!(own, OwnPersist::Failed) {
             self.batch.fail();
         }
         let all = Conclusion {
@@ -270,7 +270,7 @@ impl Pipeline {
     /// Publishes and answers, in the order of arrival.
     fn conclude(
         state: &RefCell<State>,
-        batch: &mut Batch,
+        batch: &mut RequestBatch,
         durable: Durable<'_>,
         conclusion: Conclusion,
     ) {
@@ -335,7 +335,7 @@ impl Pipeline {
 
 /// Stores the index words of those of `writes` that are done. Takes the proof that their records are
 /// durable.
-fn publish(state: &mut State, batch: &Batch, writes: Range<usize>, persisted: &Persisted) {
+fn publish(state: &mut State, batch: &RequestBatch, writes: Range<usize>, persisted: &Persisted) {
     let State {
         shards,
         journal,

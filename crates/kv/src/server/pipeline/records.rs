@@ -10,7 +10,7 @@ use stonecast_log::{
 };
 use stonecast_media::Region;
 
-use super::batch::{Batch, Source, Write};
+use super::batch::{RequestBatch, Source, Write};
 use crate::server::State;
 use crate::server::journal::Placed;
 use crate::wire::limits::STAGING_SIZE;
@@ -34,7 +34,7 @@ struct Spot {
 pub(super) fn take_record(
     state: &mut State,
     device: &dyn Device,
-    batch: &mut Batch,
+    batch: &mut RequestBatch,
     arrival: &Received,
 ) -> Option<Write> {
     // The client writes only the bytes behind the place of the stamp.

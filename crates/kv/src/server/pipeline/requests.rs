@@ -6,7 +6,7 @@ use stonecast_fabric::QueuePair;
 use stonecast_lineage::Term;
 use stonecast_log::{KEY_SIZE_MAX, Kind};
 
-use super::batch::{Batch, Owed, Source, Write};
+use super::batch::{Owed, RequestBatch, Source, Write};
 use crate::metrics::Report;
 use crate::server::State;
 use crate::server::clients::{Clients, grant_lease, grant_rights};
@@ -17,7 +17,7 @@ use crate::wire::{Answer, Request, ServerTimeGrant, Verdict, Word};
 pub(super) fn take_message(
     state: &mut State,
     reporter: &Reporter,
-    batch: &mut Batch,
+    batch: &mut RequestBatch,
     qp: QueuePair,
     message: &[u8],
 ) -> Owed {
@@ -115,7 +115,7 @@ pub(super) fn refusal_of_expiry(state: &State, write: &Write) -> Option<Answer> 
 
 /// Lets the client of `qp` hold the version of the last write that was decided. Between two batches, every write up
 /// to that version is visible, and no other.
-fn hold(state: &mut State, batch: &Batch, qp: QueuePair) -> Answer {
+fn hold(state: &mut State, batch: &RequestBatch, qp: QueuePair) -> Answer {
     let refused = |version| Answer::Verdict {
         verdict: Verdict::NoHold,
         version,

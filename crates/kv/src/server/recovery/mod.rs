@@ -31,7 +31,7 @@ use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
 use crate::server::keeper::{Keeper, make_home};
-use crate::server::recovery::own::{Own, slots};
+use crate::server::recovery::own::{OwnFacts, slots};
 use crate::server::recovery::rebuild::{Keys, Rebuilt};
 use crate::server::recovery::survey::{
     Appended, Basis, Survey, Surveyor, lacks_what_was_told, survey,
@@ -245,11 +245,11 @@ fn refuse_lost_copy(pool: &Pool) -> Result<(), StoreError> {
 async fn keep(
     pool: &Pool,
     (commit, runtime): (&Commit, &Rc<dyn Runtime>),
-    own: Option<Own>,
+    own: Option<OwnFacts>,
     appended: &[Appended],
     (role, next_sequence): (Role, u64),
 ) -> Result<(Option<Keeper>, History, Option<SegmentState>), StoreError> {
-    let Some(Own {
+    let Some(OwnFacts {
         mut ledger,
         history,
         is_whole,

@@ -24,7 +24,7 @@ use super::survey::Surveyor;
 use crate::server::keeper::FIRST_HOME;
 
 /// The facts that ledger and log have about the records that this node stamped.
-pub(crate) struct Own {
+pub(crate) struct OwnFacts {
     pub ledger: Ledger,
     pub history: History,
     /// Whether the scan left nothing out.
@@ -90,7 +90,7 @@ impl Visitor for Nothing {
 }
 
 /// Passes the records of a scan on to a rebuild if they count, and keeps those that wait for the history.
-pub(super) struct Judged<'a> {
+pub(super) struct OwnVisitor<'a> {
     own: OwnRecords<'a>,
     rebuild: &'a mut Rebuild,
     /// The records that wait for the history, by position.
@@ -102,7 +102,7 @@ struct Waiting {
     key: Vec<u8>,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> OwnVisitor<'a> {
     /// `shard_of` gives the shard of a key.
     pub fn new(
         format: &'a LogFormat,
@@ -159,7 +159,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-impl Visitor for Judged<'_> {
+impl Visitor for OwnVisitor<'_> {
     fn records(&mut self, batch: &[Found<'_>]) {
         let mut counted = Vec::with_capacity(batch.len());
         for found in batch {

@@ -19,7 +19,7 @@ use crate::index::Index;
 use crate::server::keeper::FIRST_HOME;
 use crate::server::recovery::batches::{Batches, Torn};
 use crate::server::recovery::checkpoint::{Checkpoint, Image};
-use crate::server::recovery::own::{Judged, Own, read_ledger, slots, without_home};
+use crate::server::recovery::own::{OwnFacts, OwnVisitor, read_ledger, slots, without_home};
 use crate::server::recovery::rebuild::{Keys, Rebuild, Rebuilt};
 use crate::server::recovery::{RecoveryReport, SEGMENT_START_SIZE};
 use crate::wire::KeyMap;
@@ -53,7 +53,7 @@ pub(crate) struct Survey {
     /// The segments that other nodes' appends fill.
     pub appended: Vec<Appended>,
     /// The content of the ledger; `None`: the pool belongs to no cluster.
-    pub own: Option<Own>,
+    pub own: Option<OwnFacts>,
     /// Whether there is a checkpoint, believed or not.
     pub has_checkpoint: bool,
     /// Whether a checkpoint gave the indexes.
@@ -290,7 +290,7 @@ fn scan_own(
     judge: Option<Judge>,
     rebuild: &mut Rebuild,
     surveyor: &mut dyn Surveyor,
-) -> Result<(Scanned, Option<Own>), StoreError> {
+) -> Result<(Scanned, Option<OwnFacts>), StoreError> {
     let Some(Judge {
         ledger,
         is_whole,
@@ -305,7 +305,7 @@ fn scan_own(
     let keys = keys_of(pool);
     let shard_of = |key: &[u8]| keys.route(key).shard;
     let format = LogFormat::of(pool);
-    let mut judged = Judged::new(&format, &ledger, &shard_of, rebuild);
+    let mut judged = OwnVisitor::new(&format, &ledger, &shard_of, rebuild);
     let mut scanned = scan_all(pool, left, &mut judged, surveyor)?;
     if ledger.home().is_none() && scanned.appended.is_empty() {
         // The first opening makes the home of the ledger before anything is stamped. A crash in between leaves a blank segment, which that
@@ -325,7 +325,7 @@ fn scan_own(
             History::default()
         }
     };
-    let own = Own {
+    let own = OwnFacts {
         ledger,
         history,
         is_whole,

@@ -8,7 +8,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric::{Access, DeviceError, MemoryRegion, Port, Runtime};
 use stonecast_media::{Backing, MediaError};
 
-use crate::index::{Index, Step};
+use crate::index::{GrowthStep, Index};
 use crate::server::recovery::rebuild::index_memory;
 
 /// A table of the index as clients access it.
@@ -129,8 +129,8 @@ impl Tables {
     }
 
     /// Notes a step of a growth. Clients learn of the larger table once that table is current.
-    pub fn note_step(&mut self, step: &Step) {
-        if let Step::Switched = step {
+    pub fn note_step(&mut self, step: &GrowthStep) {
+        if let GrowthStep::Switched = step {
             let last = self.all.len() - 1;
             self.all.swap(last - 1, last);
             self.growths += 1;

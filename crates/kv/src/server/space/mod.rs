@@ -50,7 +50,7 @@ use crate::server::space::occupancy::Occupancy;
 
 use accounts::Flow;
 use medium::Medium;
-use segment::{Hold, Segment};
+use segment::{Holder, Segment};
 use shelves::Shelves;
 use witnesses::Telling;
 
@@ -171,7 +171,7 @@ impl Space {
             return;
         }
         if !may_append && purpose == Purpose::Put {
-            segment.hold = Hold::EarlierRun;
+            segment.hold = Holder::EarlierRun;
         } else if !self.shelve(number) && purpose != Purpose::Put && self.room(number) > 0 {
             // The rest of an interrupted victim may need exactly this room.
             let room = self.room(number);
@@ -185,7 +185,7 @@ impl Space {
             self.shelves.free.retain(|&number| number != state.number);
             let segment = &mut self.segments[state.number as usize];
             segment.used = Some(state);
-            segment.hold = Hold::Appends;
+            segment.hold = Holder::Appends;
         }
     }
 
@@ -201,7 +201,7 @@ impl Space {
         let segment = &mut self.segments[number as usize];
         let before = segment.blank.take();
         segment.used = Some(before.unwrap_or_else(|| SegmentState::fresh(number, 1)));
-        segment.hold = Hold::Appends;
+        segment.hold = Holder::Appends;
         self.prepare_ahead();
         Some((number, before))
     }
@@ -213,8 +213,8 @@ impl Space {
         if self.is_short() && self.waits_for_earlier_run() && self.medium.earlier_writers_are_gone()
         {
             let all = self.segments.iter_mut();
-            all.filter(|segment| segment.hold == Hold::EarlierRun)
-                .for_each(|segment| segment.hold = Hold::Nobody);
+            all.filter(|segment| segment.hold == Holder::EarlierRun)
+                .for_each(|segment| segment.hold = Holder::Nobody);
         }
     }
 
@@ -327,7 +327,7 @@ impl Space {
             self.delete_waits = taken == Taken::NoSpace;
         }
         if let Taken::Segment { number, .. } = taken {
-            self.segments[number as usize].hold = Hold::Appender;
+            self.segments[number as usize].hold = Holder::Appender;
             if purpose == Purpose::Clean {
                 self.for_moves = Some(number);
             }
@@ -445,7 +445,7 @@ impl Space {
     #[must_use = "a seal is to be persisted"]
     pub fn give_back(&mut self, number: u32, log: &dyn PersistentRegion) -> Option<Span> {
         self.taken -= 1;
-        self.segments[number as usize].hold = Hold::Nobody;
+        self.segments[number as usize].hold = Holder::Nobody;
         self.for_moves.take_if(|own| *own == number);
         self.tell(number, log, Telling::Settled);
         let full = !self.shelve(number);
@@ -467,10 +467,10 @@ impl Space {
         let room = self.room(number);
         let segment = &mut self.segments[number as usize];
         assert!(
-            segment.hold == Hold::Nobody,
+            segment.hold == Holder::Nobody,
             "segment {number} is cleaned while it has a holder"
         );
-        segment.hold = Hold::Cleaner;
+        segment.hold = Holder::Cleaner;
         self.shelves.take_partial(segment.purpose, room, number);
         self.victim = Some(number);
         *self.state(number)
@@ -481,7 +481,7 @@ impl Space {
     pub fn abandon(&mut self, number: u32) {
         self.victim = None;
         self.end_purpose(number);
-        self.segments[number as usize].hold = Hold::Stays;
+        self.segments[number as usize].hold = Holder::Stays;
     }
 
     /// Whether a segment may get its next generation at `now`.
@@ -503,7 +503,7 @@ impl Space {
         self.end_purpose(number);
         let segment = &mut self.segments[number as usize];
         segment.occupancy = Occupancy::EMPTY;
-        segment.hold = Hold::Nobody;
+        segment.hold = Holder::Nobody;
         self.victim = None;
         if !mutant!(FreedMemoryLost) {
             self.shelves.free.push_back(number);

@@ -14,7 +14,7 @@ use stonecast_base::mutant;
 use stonecast_log::{SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
 use stonecast_media::{MediaError, Prepared};
 
-use super::segment::Hold;
+use super::segment::Holder;
 use super::{Purpose, Space, WORTHWHILE_SHARE};
 use crate::wire::limits::{
     RESERVE_PREPARED_MAX, TOMBSTONES_SHARE, cleaning_segments, reserved_segments,
@@ -71,20 +71,20 @@ impl Space {
             let needed = self.occupancy(number).needed(horizons.without(number));
             let used = u64::from(state.end - SEGMENT_HEADER_UNITS) * UNIT_SIZE;
             match self.segments[number as usize].hold {
-                Hold::Nobody if needed == 0 => whole += 1,
-                Hold::Nobody | Hold::Appender if self.has_tombstones_alone(number) => {
+                Holder::Nobody if needed == 0 => whole += 1,
+                Holder::Nobody | Holder::Appender if self.has_tombstones_alone(number) => {
                     bytes += if needed == 0 { used } else { 0 };
                 }
-                Hold::Appender if self.for_moves != Some(number) => {
+                Holder::Appender if self.for_moves != Some(number) => {
                     bytes += used.saturating_sub(needed);
                 }
-                Hold::Nobody | Hold::Appender => {
+                Holder::Nobody | Holder::Appender => {
                     let room = self.format.segment_size
                         - u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE
                         - self.lost_end(state);
                     bytes += room.saturating_sub(needed);
                 }
-                Hold::Cleaner | Hold::EarlierRun | Hold::Stays | Hold::Appends => {}
+                Holder::Cleaner | Holder::EarlierRun | Holder::Stays | Holder::Appends => {}
             }
         }
         // Some room is always wasted at the ends of the segments to which records are moved.
@@ -212,7 +212,7 @@ impl Space {
     pub fn waits_for_earlier_run(&self) -> bool {
         self.segments
             .iter()
-            .any(|segment| segment.hold == Hold::EarlierRun)
+            .any(|segment| segment.hold == Holder::EarlierRun)
     }
 
     /// Whether tombstones take room that could be dropped if all clients had settled their stamped records.
@@ -257,7 +257,7 @@ impl Space {
         used.filter(|&number| {
             let segment = &self.segments[number as usize];
             let is_settled = segment.newest_own < self.unsettled.by_node;
-            segment.hold == Hold::Nobody && is_settled && segment.awaited_words == 0
+            segment.hold == Holder::Nobody && is_settled && segment.awaited_words == 0
         })
     }
 

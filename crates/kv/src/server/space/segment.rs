@@ -14,7 +14,7 @@ const GENERATIONS_NS: Nanoseconds = 500_000_000;
 
 /// The holder of a segment in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
+pub(super) enum Holder {
     Nobody,
     Appender,
     Cleaner,
@@ -33,7 +33,7 @@ pub(super) struct Segment {
     /// The next state of a free segment that was used before.
     pub blank: Option<SegmentState>,
     pub occupancy: Occupancy,
-    pub hold: Hold,
+    pub hold: Holder,
     /// The purpose of a segment in use.
     pub purpose: Purpose,
     /// Whether a client stamps its own records in the segment. Until the segment is taken over, its content is unknown, and no
@@ -54,7 +54,7 @@ impl Segment {
             used: None,
             blank: None,
             occupancy,
-            hold: Hold::Nobody,
+            hold: Holder::Nobody,
             purpose: Purpose::Put,
             is_lent: false,
             newest_own: 0,
@@ -78,7 +78,7 @@ impl Segment {
     /// Makes a cleaned segment free in the generation `next`.
     pub fn renew(&mut self, next: SegmentState, now: Nanoseconds) {
         assert!(
-            self.hold == Hold::Cleaner,
+            self.hold == Holder::Cleaner,
             "only the cleaner frees segment {}",
             next.number
         );

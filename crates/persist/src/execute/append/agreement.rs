@@ -10,7 +10,7 @@ use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::{Placing, RemoteAddress, Rkey};
 use stonecast_media::{Durability, Means};
 
-use super::declaration::{DECLARATION_SIZE, Declaration};
+use super::declaration::{DECLARATION_SIZE, ReceiverDeclaration};
 use crate::execute::error::ExecuteError;
 use crate::execute::medium::check_medium;
 use crate::execute::placing::{PlacedInCache, Side, check_placing};
@@ -55,7 +55,7 @@ impl Receiving {
         let plan = append_plan(&self.platform, self.durability)?;
         check_receiver(&self.platform, self.durability, means)?;
         check_placing(&plan, placing, Side::Responder)?;
-        let declaration = Declaration {
+        let declaration = ReceiverDeclaration {
             platform: self.platform,
             durability: self.durability,
             fingerprint: fingerprint(&plan),
@@ -165,8 +165,8 @@ impl Agreement {
         let short = |at: usize| u32::from_le_bytes(*said[at..].first_chunk().expect("in bounds"));
         let long = |at: usize| u64::from_le_bytes(*said[at..].first_chunk().expect("in bounds"));
         let declared = said.first_chunk().expect("the description is longer");
-        let declaration = Declaration::hear(declared, wanted)?;
-        let Declaration {
+        let declaration = ReceiverDeclaration::hear(declared, wanted)?;
+        let ReceiverDeclaration {
             platform,
             durability,
             fingerprint: theirs,

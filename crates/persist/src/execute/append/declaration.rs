@@ -15,13 +15,13 @@ pub(super) const DECLARATION_SIZE: usize = 16;
 
 /// The platform of a receiver, and the failure that entries have to outlive there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Declaration {
+pub(super) struct ReceiverDeclaration {
     pub platform: Platform,
     pub durability: Durability,
     pub fingerprint: u64,
 }
 
-impl Declaration {
+impl ReceiverDeclaration {
     pub fn say(&self) -> [u8; DECLARATION_SIZE] {
         let mut said = [0; DECLARATION_SIZE];
         let durability: u32 = match self.durability {

@@ -25,7 +25,7 @@ use stonecast_media::{Ddio, Durability, Means};
 
 use super::agreement::{NoAgreement, check_receiver};
 use super::appender::Route;
-use super::declaration::{DECLARATION_SIZE, Declaration};
+use super::declaration::{DECLARATION_SIZE, ReceiverDeclaration};
 use super::pipeline::{AppendFailure, NotAppended, Pipeline, Standing, WrongAnswer};
 use super::steps::Until;
 use crate::execute::error::ExecuteError;
@@ -62,7 +62,7 @@ impl Lending {
             platform.ddio = Ddio::On;
             plans = Plans::of(&platform, self.durability)?;
         }
-        let declaration = Declaration {
+        let declaration = ReceiverDeclaration {
             platform,
             durability: self.durability,
             fingerprint: plans.fingerprint(),
@@ -136,7 +136,7 @@ impl LentAgreement {
     /// # Errors
     /// [`NoAgreement`] names the owner's platform and the remedy.
     pub fn hear(said: &[u8; LENDING_SIZE], wanted: Durability) -> Result<Self, NoAgreement> {
-        let declaration = Declaration::hear(said, wanted)?;
+        let declaration = ReceiverDeclaration::hear(said, wanted)?;
         let plans = Plans::of(&declaration.platform, declaration.durability).map_err(|reason| {
             NoAgreement::NoPlan {
                 platform: declaration.words(),
