@@ -16,8 +16,8 @@ use crate::selection;
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, hand_on, of_budget};
 use crate::{
-    design_index, doc_tables, example_lock, fresh, guest, layers, mutants, needs, python, sim,
-    source_rules,
+    design_index, doc_tables, example_lock, fresh, glossary, guest, layers, mutants, needs, python,
+    sim, source_rules,
 };
 
 /// The package with the binary, whose integration tests start real processes.
@@ -353,6 +353,7 @@ fn layers(at: &Surroundings) -> Result<Outcome> {
 fn doc_tables(at: &Surroundings) -> Result<Outcome> {
     let mut findings = doc_tables::run(false)?;
     findings.extend(design_index::findings(&at.metadata.workspace_root)?);
+    findings.extend(glossary::findings(&at.metadata.workspace_root)?);
     findings.iter().for_each(|finding| println!("{finding}"));
     Ok(Outcome::of_check(findings.is_empty()))
 }

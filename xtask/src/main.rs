@@ -25,6 +25,7 @@
 //! | `campaign/` | the long campaign, once for each release |
 //! | `doc_tables.rs` | tables of the documentation that are printed from facts |
 //! | `design_index.rs` | the check that the index of the design pages names every page |
+//! | `glossary.rs` | the check that each row of the glossary has a term or a context of its own |
 #![forbid(unsafe_code)]
 
 mod beside;
@@ -38,6 +39,7 @@ mod doc_tables;
 mod example_lock;
 mod executables;
 mod fresh;
+mod glossary;
 mod guest;
 mod layers;
 mod lexer;
