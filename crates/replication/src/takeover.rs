@@ -68,13 +68,13 @@ enum Progress {
     Kept,
 }
 
-/// A primary's statement that the primary has ended with no call left that waits ([`Primary::hand_over`]), and that the next
+/// A primary's statement that it has ended and that none of its calls waits ([`Primary::hand_over`]), and that the next
 /// change of the configuration named the heir.
 ///
 /// The predecessor gives its consent after three steps, in this order: it hands over, revokes what its readers hold, and
 /// then changes the configuration by a compare-and-set of its own term. A predecessor that consents therefore answers
-/// nothing from then on, even if its lease holds; none of its entries for which a call waits is on its way; and no other
-/// primary led in between.
+/// nothing from then on, even if its lease holds; no call waits for one of its entries; and no other primary led in
+/// between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consent {
     /// The term of the heir.

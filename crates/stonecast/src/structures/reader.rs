@@ -94,8 +94,9 @@ impl<S: Keyed> Reader<S> {
         found.map(|found| found.map(value).transpose()).collect()
     }
 
-    /// Accepts answers that are as old as `limit`: an answer is one that the structure gave at most so long before the call. `get`, `get_many` and ranges then give answers of earlier calls of this reader
-    /// again, which costs no READ; other calls look at the structure. By default a reader accepts none.
+    /// Accepts answers that were true at most `limit` before the call. `get`, `get_many` and ranges then repeat answers of
+    /// earlier calls of this reader, which costs no READ; other calls read the structure. By default a reader accepts only
+    /// answers that are true at a moment of the call.
     ///
     /// ```
     /// use std::time::Duration;

@@ -39,9 +39,8 @@ pub(crate) enum Basis {
 pub(crate) trait Surveyor {
     /// The bytes of the log below this position were looked at.
     fn progress(&mut self, _position: u64) {}
-    /// An opening refuses the pool because of this segment. If the listener returns an error, the
-    /// survey
-    /// ends with that error; otherwise the survey leaves the segment out.
+    /// An opening refuses the pool because of this segment. If the listener returns an error, the survey ends with that
+    /// error; otherwise the survey leaves the segment out.
     fn refuse(&mut self, number: u32, corruption: Corruption) -> Result<(), Corruption>;
 }
 
@@ -138,10 +137,9 @@ impl Survey {
         all.filter_map(|(state, is_damaged)| is_damaged.then_some(state))
     }
 
-    /// The spans that an opening persists before it changes anything. After the death of a process
-    /// alone, neither the records that no seal covers
-    /// nor the whole copy of a damaged header may ever have been persisted: a power cut would take that copy, and the other one that
-    /// is being written.
+    /// The spans that an opening persists before it changes anything. If only a process has died, records that no seal
+    /// covers may never have been persisted, nor the whole copy of a damaged header. A power cut during the repair would
+    /// then take this copy together with the one that is being written.
     pub fn unsettled(&self, format: &LogFormat) -> Vec<Span> {
         let headers = self
             .damaged_headers()

@@ -29,7 +29,7 @@ macro_rules! by_key {
             ///
             /// # Errors
             ///
-            /// The same.
+            /// The same. [`Error::effect`] tells the effect on the entry.
             pub async fn $name(&mut self, key: &S::Key, $($argument: $of),*) -> Result<$result, Error> {
                 self.partition(key).$name(key, $($argument),*).await
             }
@@ -74,7 +74,8 @@ impl<S: Keyed> PartitionedWriter<S> {
     ///
     /// # Errors
     ///
-    /// The same. Entries of other partitions may be done or not.
+    /// The same as [`Writer::insert_all`] for the partition that fails, and [`Error::effect`] tells the effect there. Entries
+    /// of other partitions may be done or not.
     pub async fn insert_all<'a>(
         &mut self,
         entries: impl IntoIterator<Item = (&'a S::Key, &'a S::Value)>,
@@ -204,7 +205,7 @@ macro_rules! once {
             ///
             /// # Errors
             ///
-            /// The same.
+            /// The same. [`Error::effect`] tells the effect on the entry.
             pub async fn $name(self, $($argument: $of),*) -> Result<bool, Error> {
                 self.once.$name(self.key, $($argument),*).await
             }

@@ -254,7 +254,8 @@ fn stale_node(pointer: Pointer) -> Stale {
     }
 }
 
-/// The first of `count` indices for which `is_below` does not hold. It holds for none behind it, or any index is the answer.
+/// The first of `count` indices for which `is_below` does not hold, if it holds for no later index. Otherwise the answer is
+/// some index.
 fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {

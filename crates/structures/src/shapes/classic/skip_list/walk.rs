@@ -68,7 +68,7 @@ impl ListWalk {
         Step::one(Place::last(tower_place(self.list.sizes, pointer)))
     }
 
-    /// Notes a tower. Each level has to link it that its height reaches, and no other one.
+    /// Notes a tower. Exactly the levels that the height of the tower reaches have to link it.
     fn note(&mut self, tower: Tower) -> Result<Step<Contents>, Stale> {
         let list = self.list;
         let place = tower_place(list.sizes, tower.pointer);
