@@ -19,7 +19,7 @@ use crate::entry::{Entry, Record};
 use crate::error::Error;
 use crate::lifetime::Lifetime;
 use crate::local::{self, Connection};
-use crate::write::Write;
+use crate::write::{Retry, Write};
 
 /// Connects to the server at `url` with the defaults of [`Connector`].
 ///
@@ -219,14 +219,14 @@ impl Client {
             .run(async |client| client.apply(batch).await)
     }
 
-    /// Applies `batch`, safe to retry if `write` is; see [`local::Client::apply_with`].
+    /// Applies `batch`, safe to retry as `retry` says; see [`local::Client::apply_with`].
     ///
     /// # Errors
     ///
     /// The same as [`local::Client::apply`].
-    pub fn apply_with(&self, batch: &Batch, write: &Write) -> Result<Applied, Error> {
+    pub fn apply_with(&self, batch: &Batch, retry: Retry) -> Result<Applied, Error> {
         self.connection
-            .run(async |client| client.apply_with(batch, write).await)
+            .run(async |client| client.apply_with(batch, retry).await)
     }
 
     /// The values of `keys`, in their order.

@@ -65,8 +65,8 @@ impl Unanswered {
         lost: Effect::Unknown { token: None },
     };
 
-    fn of(write: &Write) -> Self {
-        match &write.retry {
+    fn of(retry: &Retry) -> Self {
+        match retry {
             Retry::Never | Retry::Fresh => Self::WRITE,
             // An earlier attempt may have taken effect, whatever becomes of this one.
             Retry::Of(token) => {
@@ -164,7 +164,7 @@ impl Client {
         write: Write,
     ) -> Result<Written, Error> {
         let (key, value) = (key.into(), value.into());
-        self.call(Unanswered::of(&write), async move |client| {
+        self.call(Unanswered::of(&write.retry), async move |client| {
             client.put_with(&key, &value, write).await
         })
         .await
@@ -225,7 +225,7 @@ impl Client {
         write: Write,
     ) -> Result<Written, Error> {
         let key = key.into();
-        self.call(Unanswered::of(&write), async move |client| {
+        self.call(Unanswered::of(&write.retry), async move |client| {
             client.delete_with(&key, write).await
         })
         .await
@@ -237,17 +237,17 @@ impl Client {
     ///
     /// The same as [`local::Client::apply`], and [`ErrorKind::Closed`] after [`Client::close`].
     pub async fn apply(&self, batch: Batch) -> Result<Applied, Error> {
-        self.apply_with(batch, Write::new()).await
+        self.apply_with(batch, Retry::Never).await
     }
 
-    /// Applies `batch`, safe to retry if `write` is; see [`local::Client::apply_with`].
+    /// Applies `batch`, safe to retry as `retry` says; see [`local::Client::apply_with`].
     ///
     /// # Errors
     ///
     /// The same as [`Client::apply`].
-    pub async fn apply_with(&self, batch: Batch, write: Write) -> Result<Applied, Error> {
-        self.call(Unanswered::of(&write), async move |client| {
-            client.apply_with(&batch, &write).await
+    pub async fn apply_with(&self, batch: Batch, retry: Retry) -> Result<Applied, Error> {
+        self.call(Unanswered::of(&retry), async move |client| {
+            client.apply_with(&batch, retry).await
         })
         .await
     }

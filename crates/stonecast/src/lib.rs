@@ -72,7 +72,7 @@ pub use stonecast_kv::{
     Applied, Batch, Condition, Expectation, Expiry, Metrics, NoMoment, Stat, Token, Written,
 };
 pub use stonecast_media::{Durability, PersistenceDomain};
-pub use write::Write;
+pub use write::{Retry, Write};
 
 /// Connects to the server at `url`, `shm:PATH` or `verbs:HOST:PORT`, or to the cluster `cluster:URL`, with the defaults of
 /// [`Connector`].

@@ -437,21 +437,21 @@ impl Client {
     /// The same as [`Client::put`], and [`StoreError::BatchKeys`], [`StoreError::BatchSize`] and [`StoreError::NoBatch`]: a client of a
     /// cluster has no batches. An expectation that does not hold is not an error.
     pub async fn apply(&self, batch: &Batch) -> Result<Applied, Error> {
-        self.apply_with(batch, &Write::new()).await
+        self.apply_with(batch, Retry::Never).await
     }
 
-    /// Applies `batch`, safe to retry if `write` is. Condition and lifetime of `write` mean nothing here: expectations and changes of the batch have
-    /// their own.
+    /// Applies `batch`, safe to retry as `retry` says. Expectations and changes of the batch have conditions and lifetimes
+    /// of their own.
     ///
     /// # Errors
     ///
     /// The same as [`Client::apply`].
-    pub async fn apply_with(&self, batch: &Batch, write: &Write) -> Result<Applied, Error> {
+    pub async fn apply_with(&self, batch: &Batch, retry: Retry) -> Result<Applied, Error> {
         let server = match &self.store {
             Store::Server(server) => server,
             Store::Cluster(_) => return Err(Fault::Store(StoreError::NoBatch).of_read()),
         };
-        match &write.retry {
+        match retry {
             Retry::Never => {
                 let applied = self.timed(server.apply(batch)).await;
                 applied.map_err(|fault| fault.of_write(None))
@@ -461,8 +461,7 @@ impl Client {
                 let applied = self.timed(server.apply_with(&mut token, batch)).await;
                 applied.map_err(|fault| fault.of_write(Some(token)))
             }
-            Retry::Of(token) => {
-                let mut token = token.clone();
+            Retry::Of(mut token) => {
                 let applied = self.timed(server.apply_with(&mut token, batch)).await;
                 applied.map_err(|fault| fault.of_retry(token))
             }

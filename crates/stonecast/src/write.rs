@@ -53,21 +53,46 @@ pub struct Write {
     pub(crate) lifetime: Lifetime,
 }
 
-/// The name of a write for its retries.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Retry {
-    /// The write has no name.
+/// The name of a write for its retries. A [`Write`] has one beside its other options, and a batch has nothing else: its
+/// conditions and lifetimes are those of its keys.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// use stonecast::{Batch, Effect, Retry};
+///
+/// let client = stonecast::blocking::connect(&url)?;
+/// let mut batch = Batch::new();
+/// batch.put(b"stock", b"6").delete(b"order 7");
+/// let mut retry = Retry::Fresh;
+/// let applied = loop {
+///     match client.apply_with(&batch, retry) {
+///         Ok(applied) => break applied,
+///         Err(error) => match error.effect() {
+///             Effect::Unknown { token: Some(token) } if !error.is_disconnected() => retry = Retry::Of(token),
+///             _ => return Err(error.into()),
+///         },
+///     }
+/// };
+/// assert!(matches!(applied, stonecast::Applied::Done(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Retry {
+    /// The write has no name: an unknown outcome stays unknown.
     #[default]
     Never,
-    /// A token that is made when the write is sent.
+    /// A token that is made when the write is sent, and that an error with an unknown outcome carries.
     Fresh,
-    /// The token of an earlier attempt.
+    /// The token of an earlier attempt. The write must be that of the attempt.
     Of(Token),
 }
 
 impl Retry {
     /// The token of an earlier attempt, if there was one.
-    pub fn into_token(self) -> Option<Token> {
+    pub(crate) fn into_token(self) -> Option<Token> {
         match self {
             Self::Never | Self::Fresh => None,
             Self::Of(token) => Some(token),

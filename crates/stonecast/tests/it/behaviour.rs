@@ -1,7 +1,8 @@
 //! The behaviour of the three clients, each against the same store.
 
 use stonecast::{
-    Applied, Batch, Condition, Effect, Entry, Expectation, Record, Write, Written, blocking, local,
+    Applied, Batch, Condition, Effect, Entry, Expectation, Record, Retry, Write, Written, blocking,
+    local,
 };
 
 use crate::support::{Place, block_on};
@@ -234,8 +235,7 @@ fn a_batch_is_done_as_a_whole_over_every_client() {
     let mut batch = Batch::new();
     batch.put(b"a", b"1").put(b"b", b"2");
     batch.expect(b"c", Expectation::Absent);
-    let retryable = Write::retryable();
-    let Applied::Done(versions) = client.apply_with(&batch, &retryable).unwrap() else {
+    let Applied::Done(versions) = client.apply_with(&batch, Retry::Fresh).unwrap() else {
         panic!("nobody has written c")
     };
     let found = client.multi_get(&["a", "b"]).unwrap();
