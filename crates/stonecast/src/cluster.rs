@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use stonecast_base::Nanoseconds;
 use stonecast_config_store::{Bounds, open_within};
-use stonecast_fabric::{BusyPoll, Device, Port};
+use stonecast_fabric::{Port, Runtime};
 use stonecast_kv::{
     CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions,
     Dial, Metrics, StoreError, Values, Written,
@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
 }
 
 /// Entries of the completion queues for all sessions: each shard has one primary, and as many sessions may be about to end.
-const COMPLETIONS: u32 = 2 * SHARDS_MAX * CLIENT_COMPLETIONS;
+pub(crate) const COMPLETIONS: u32 = 2 * SHARDS_MAX * CLIENT_COMPLETIONS;
 
 fn options(connector: &Connector) -> ClusterOptions {
     let defaults = ClusterOptions::default();
@@ -61,16 +61,13 @@ impl Cluster {
     /// Reads the configuration of the cluster, and connects to the first primary that answers. The client of the store keeps the time
     /// limit, and names the shard whose primary did not answer within it.
     pub async fn connect(
-        executor: &BusyPoll,
-        device: Rc<dyn Device>,
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
         store: &stonecast_config_store::Address,
         connector: &Connector,
     ) -> Result<Self, Error> {
         let store = open_within(store, Bounds::DEFAULT).map_err(ErrorKind::from)?;
-        let port = Rc::new(Port::new(device, COMPLETIONS)?);
-        executor.add_port(&port);
         let dial: Dial = Rc::new(move |_: &str| Ok(port.clone()));
-        let runtime = executor.runtime();
         let connecting = ClusterClient::connect(store, dial, runtime, options(connector));
         let client = connecting.await.map_err(|error| match error {
             ClusterError::Unanswered { .. } => Error::from(ErrorKind::Unanswered {

@@ -249,17 +249,17 @@ impl Connector {
     }
 
     /// Waits until the server has accepted, for as long as it may take.
-    pub(crate) async fn accepted<T>(
+    pub(crate) async fn accepted<T, E: From<Error>>(
         &self,
         runtime: &Rc<dyn Runtime>,
-        connecting: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
+        connecting: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let limit = self.connect_timeout;
         match runtime.within(nanoseconds(limit), connecting).await {
             Ok(connected) => connected,
             Err(_) => {
                 let address = self.address.to_string();
-                Err(ErrorKind::Unanswered { address, limit }.into())
+                Err(Error::from(ErrorKind::Unanswered { address, limit }).into())
             }
         }
     }

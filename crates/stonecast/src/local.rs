@@ -25,7 +25,7 @@ use stonecast_kv::{
 use stonecast_media::Durability;
 
 use crate::address::Place;
-use crate::cluster::Cluster;
+use crate::cluster::{self, Cluster};
 use crate::connector::{Connector, nanoseconds};
 use crate::entry::{Entry, Record};
 use crate::error::{Error, ErrorKind, Fault};
@@ -118,20 +118,19 @@ impl Connection {
     ///
     /// The same as [`Connector::connect`], with [`ErrorKind::Store`] in place of [`ErrorKind::Unreachable`].
     pub fn over(device: OpenDevice, connector: Connector) -> Result<Self, Error> {
-        let OpenDevice { device, park } = device;
-        let executor = BusyPoll::new(park, connector.spin_ns());
-        let client = match &connector.address.0 {
-            Place::Cluster(store) => {
-                let connected = Cluster::connect(&executor, device, store, &connector);
-                let cluster = Rc::new(executor.block_on(connected)?);
-                Client::of(Store::Cluster(cluster), executor.runtime(), &connector)
-            }
-            _ => {
-                let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
-                executor.add_port(&port);
-                executor.block_on(Client::connect(port, executor.runtime(), &connector))?
-            }
+        let store = match &connector.address.0 {
+            Place::Cluster(store) => Some(store),
+            _ => None,
         };
+        let completions = store.map_or(CLIENT_COMPLETIONS, |_| cluster::COMPLETIONS);
+        let (executor, port) = device.drive(connector.spin_ns(), completions)?;
+        let runtime = executor.runtime();
+        let client = executor.block_on(async {
+            match store {
+                Some(store) => Client::connect_to_cluster(store, port, runtime, &connector).await,
+                None => Client::connect(port, runtime, &connector).await,
+            }
+        })?;
         Ok(Self { executor, client })
     }
 
@@ -182,6 +181,20 @@ impl Client {
             runtime,
             limit,
         }
+    }
+
+    async fn connect_to_cluster(
+        store: &stonecast_config_store::Address,
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        connector: &Connector,
+    ) -> Result<Self, Error> {
+        let cluster = Cluster::connect(port, runtime.clone(), store, connector).await?;
+        Ok(Self::of(
+            Store::Cluster(Rc::new(cluster)),
+            runtime,
+            connector,
+        ))
     }
 
     async fn connect(

@@ -1,16 +1,14 @@
 //! An observer: asks one server for its counts, and reads and writes no key.
 
-use std::rc::Rc;
 use std::time::Duration;
 
-use stonecast_fabric::{BusyPoll, Port};
+use stonecast_fabric::BusyPoll;
 use stonecast_kv::{CLIENT_COMPLETIONS, Metrics};
 
 use crate::address::Place;
 use crate::connector::{Connector, nanoseconds};
 use crate::error::{Error, ErrorKind, Fault};
 use crate::knock::explained;
-use crate::open_device::OpenDevice;
 
 /// A connection that asks one server for its counts, and whose calls wait. It belongs to the thread that made it.
 ///
@@ -50,10 +48,8 @@ impl Observer {
             ))
             .into());
         }
-        let OpenDevice { device, park } = connector.open_device()?;
-        let executor = BusyPoll::new(park, connector.spin_ns());
-        let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
-        executor.add_port(&port);
+        let device = connector.open_device()?;
+        let (executor, port) = device.drive(connector.spin_ns(), CLIENT_COMPLETIONS)?;
         let (runtime, address) = (executor.runtime(), connector.address.to_string());
         let path = connector.options.path;
         let counts = stonecast_kv::Observer::connect(path, port, runtime.clone(), &address);

@@ -2,7 +2,10 @@
 
 use std::rc::Rc;
 
-use stonecast_fabric::{Device, Park};
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{BusyPoll, Device, Park, Port};
+
+use crate::error::Error;
 
 /// The device of a connection or a server, in two views: its operations, and the sleep of its thread.
 ///
@@ -36,5 +39,18 @@ impl OpenDevice {
             device: device.clone(),
             park: device,
         }
+    }
+
+    /// Opens a port with entries for `completions`, and makes the loop that drives it. The loop polls for `spin_ns` before
+    /// its thread sleeps.
+    pub(crate) fn drive(
+        self,
+        spin_ns: Nanoseconds,
+        completions: u32,
+    ) -> Result<(BusyPoll, Rc<Port>), Error> {
+        let executor = BusyPoll::new(self.park, spin_ns);
+        let port = Rc::new(Port::new(self.device, completions)?);
+        executor.add_port(&port);
+        Ok((executor, port))
     }
 }

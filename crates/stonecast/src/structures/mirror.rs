@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Port, Runtime};
+use stonecast_fabric::{Port, Runtime};
 use stonecast_media::Pool;
 use stonecast_structures::{
     AttachError, DetachError, FRONT_END_COMPLETIONS, FrontEndError, Medium, MirrorLink, MirrorLost,
@@ -160,10 +160,7 @@ pub fn promote_over(
     connector: Connector,
     limit: Duration,
 ) -> Result<u64, Error> {
-    let OpenDevice { device, park } = device;
-    let executor = BusyPoll::new(park, connector.spin_ns());
-    let port = Rc::new(Port::new(device, FRONT_END_COMPLETIONS)?);
-    executor.add_port(&port);
+    let (executor, port) = device.drive(connector.spin_ns(), FRONT_END_COMPLETIONS)?;
     let (runtime, text) = (executor.runtime(), connector.address.to_string());
     let promoting = stonecast_structures::promote(&port, &runtime, &text);
     let promoted = executor.block_on(runtime.within(nanoseconds(limit), promoting));

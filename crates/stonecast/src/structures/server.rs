@@ -193,10 +193,9 @@ impl Builder {
             }),
             _ => Err(error),
         })?;
-        let OpenDevice { device, park } = device(origin.description())?;
-        let executor = BusyPoll::new(park, SPIN_NS);
-        let port = Rc::new(Port::new(device.clone(), SERVICE_COMPLETIONS)?);
-        executor.add_port(&port);
+        let opened = device(origin.description())?;
+        let device = opened.device.clone();
+        let (executor, port) = opened.drive(SPIN_NS, SERVICE_COMPLETIONS)?;
         let addresses = match self.listen {
             named if !named.is_empty() => named,
             _ => vec![Address::of_pool(&wanted.data)],

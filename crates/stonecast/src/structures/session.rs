@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
-use stonecast_fabric::{BusyPoll, Port, Runtime};
+use stonecast_fabric::{BusyPoll, Runtime};
 use stonecast_structures::shapes::{Named, Structure};
 use stonecast_structures::{
     BackEnd, BackEndStat, DomainName, DomainStat, FRONT_END_COMPLETIONS, FrontEndError,
@@ -90,28 +90,20 @@ pub(super) fn connected(
     device: OpenDevice,
     connectors: &[Connector],
 ) -> Result<(BusyPoll, Vec<Session>), Error> {
-    let OpenDevice { device, park } = device;
     let spin_ns = connectors.iter().map(Connector::spin_ns).max();
-    let executor = BusyPoll::new(park, spin_ns.unwrap_or(0));
     let completions = FRONT_END_COMPLETIONS * connectors.len() as u32;
-    let port = Rc::new(Port::new(device, completions).map_err(crate::Error::from)?);
-    executor.add_port(&port);
+    let (executor, port) = device.drive(spin_ns.unwrap_or(0), completions)?;
     let runtime = executor.runtime();
     let mut sessions = Vec::with_capacity(connectors.len());
     for connector in connectors {
-        let limit = connector.connect_timeout;
-        let text = connector.address.to_string();
-        let connecting = BackEnd::connect(&port, &text);
-        let back_end = executor.block_on(runtime.within(nanoseconds(limit), connecting));
-        let back_end = match back_end {
-            Ok(Ok(back_end)) => back_end,
-            Ok(Err(error)) => return Err(not_connected(error, connector)),
-            Err(_) => {
-                let address = text;
-                let unanswered = crate::ErrorKind::Unanswered { address, limit };
-                return Err(crate::Error::from(unanswered).into());
-            }
+        let address = connector.address.to_string();
+        let connecting = BackEnd::connect(&port, &address);
+        let connecting = async {
+            connecting
+                .await
+                .map_err(|error| not_connected(error, connector))
         };
+        let back_end = executor.block_on(connector.accepted(&runtime, connecting))?;
         back_end.keep_time(runtime.clone());
         let tally = Tally::new(&back_end, &runtime);
         sessions.push(Session {
