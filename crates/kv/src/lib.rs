@@ -45,6 +45,6 @@ pub use server::{
     Verification, verify,
 };
 pub use stat::Stat;
-pub use stonecast_log::{Condition, Expiry, NoMoment};
+pub use stonecast_log::{Condition, Expiry, LedgerFull, NoMoment};
 pub use wire::Expectation;
 pub use wire::limits;

@@ -32,15 +32,24 @@ use crate::address::AddressError;
 use crate::server::NotANode;
 use crate::structures::MirrorError;
 
-/// The reason why the store of a cluster's configuration cannot be opened, under [`ErrorKind::ConfigStore`].
-pub use stonecast_config_store::OpenError;
+/// The damage of a pool, within [`MediaError`].
+pub use stonecast_base::Corruption;
+/// The facts within [`ClusterError`] and [`NotANode`]: why the configuration of a cluster is not read or not changed.
+pub use stonecast_cluster::{
+    ChangeError, DocumentError, Epoch, Inconsistency, InvalidName, NodeName, Nonce,
+    StoreError as ConfigStoreError,
+};
+/// The reason why the store of a cluster's configuration cannot be opened, under [`ErrorKind::ConfigStore`], and its facts.
+pub use stonecast_config_store::{InvalidAddress, OpenError, UnusableFile};
 /// The failure of a device: [`crate::Server::take_refusal`] returns one.
-pub use stonecast_fabric::DeviceError;
+pub use stonecast_fabric::{DeviceError, Status};
 /// The reasons why a cluster, a server's greeting, and a store fail: under [`ErrorKind::Cluster`], within
 /// [`StoreError::Refused`], and under [`ErrorKind::Store`].
-pub use stonecast_kv::{ClusterError, Refusal, StoreError};
+pub use stonecast_kv::{ClusterError, LedgerFull, Refusal, StoreError};
 /// The failure of a medium: [`crate::Server::take_trouble`] returns one.
-pub use stonecast_media::MediaError;
+pub use stonecast_media::{Content, MediaError, PersistError};
+/// The number of a pool or a cluster, within [`NotANode`].
+pub use uuid::Uuid;
 
 /// The reason why an operation failed. [`Error::effect`] tells what the failure means for the data, and [`Error::kind`]
 /// what happened.
@@ -189,12 +198,14 @@ impl Error {
     }
 
     /// The error of an operation of [`crate::local::Client::store`] that changes nothing.
+    #[doc(hidden)]
     #[cold]
     pub fn of_read(error: StoreError) -> Self {
         Self::nothing_done(ErrorKind::Store(error))
     }
 
     /// The error of a write of [`crate::local::Client::store`] without a token.
+    #[doc(hidden)]
     #[cold]
     pub fn of_write(error: StoreError) -> Self {
         Fault::Store(error).of_write(None)

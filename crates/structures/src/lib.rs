@@ -41,6 +41,8 @@ pub use mirror::{
 };
 pub use service::{SERVICE_COMPLETIONS, Service, ServiceError};
 pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};
+pub use stonecast_persist::execute::NoAgreement;
+pub use stonecast_session::{ConnectError, Mismatch};
 pub use survey::{SurveyedDomain, survey};
 pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
 pub use wire::{

@@ -98,8 +98,9 @@ pub use session::{Connection, DomainState, Listed, Metrics, Session, connect};
 pub use snapshot::Snapshot;
 pub use stonecast_structures::shapes::StructureKind;
 pub use stonecast_structures::{
-    AttachError, BackEndStat, DetachError, DomainName, DomainStat, MirrorLost, MirrorStat,
-    PromoteError, ReaderCounts, StandingError, SurveyedDomain,
+    AttachError, BackEndStat, ConnectError, DetachError, DomainName, DomainStat, FrontEndError,
+    MirrorLost, MirrorStat, Mismatch, NoAgreement, PromoteError, ReaderCounts, StandingError,
+    SurveyedDomain,
 };
 pub use types::{
     BTree, Entry, HashTable, Key, Keyed, MvBTree, Ordered, Queue, Sequence, Shape, Stack, Value,
