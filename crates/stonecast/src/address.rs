@@ -45,6 +45,12 @@ pub struct AddressError {
     pub reason: String,
 }
 
+/// The forms that this build takes.
+#[cfg(feature = "verbs")]
+const FORMS: &str = "an address is shm:PATH, verbs:HOST:PORT or cluster:URL";
+#[cfg(not(feature = "verbs"))]
+const FORMS: &str = "an address is shm:PATH or cluster:URL";
+
 #[cfg(not(feature = "verbs"))]
 const NO_VERBS: &str = "this build uses shared memory only (shm:PATH); a build with the feature `verbs` also uses RDMA between \
     machines";
@@ -122,10 +128,25 @@ impl FromStr for Address {
                     },
                 )
             }
-            _ => Err(refused(
-                "an address is shm:PATH, verbs:HOST:PORT or cluster:URL",
-            )),
+            _ => Err(of_no_form(text)),
         }
+    }
+}
+
+/// The error for a text of no known form. The text may be the URL of a configuration, and hold a password, which the
+/// error leaves out.
+fn of_no_form(text: &str) -> AddressError {
+    match text.parse::<stonecast_config_store::Address>() {
+        Ok(store) => AddressError {
+            reason: format!(
+                "it is the store of a configuration; write cluster:{store} for its cluster"
+            ),
+            text: store.to_string(),
+        },
+        Err(error) => AddressError {
+            text: error.found,
+            reason: FORMS.to_owned(),
+        },
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use stonecast::{Durability, Server};
+use stonecast::error::StoreError;
+use stonecast::{Durability, Effect, ErrorKind, KEY_SIZE_MAX, Server};
 
 /// An example, and the sign that it did its work.
 struct Example {
@@ -106,6 +107,28 @@ fn examples_that_bring_their_own_server_end_well() {
     for example in &ALONE {
         run(example, &[]);
     }
+}
+
+/// A match by fields, which a program writes with what the library exports.
+#[test]
+fn a_strangers_program_reads_the_facts_of_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::builder(folder.path().join("pool"))
+        .durability(Durability::Process)
+        .capacity(16 << 20)
+        .segment_size(1 << 20)
+        .serve()
+        .unwrap();
+    let client = stonecast::blocking::connect(&server.address().to_string()).unwrap();
+    let error = client.put(vec![b'k'; KEY_SIZE_MAX + 1], "value").unwrap_err();
+    let ErrorKind::Store(StoreError::KeySize { size, max }) = error.kind() else {
+        panic!("{error}");
+    };
+    assert_eq!((*size, *max), (KEY_SIZE_MAX + 1, KEY_SIZE_MAX));
+    assert_eq!(error.effect(), Effect::None);
+    client.put(vec![b'k'; *max], "value").unwrap();
+    client.close();
+    server.shutdown().unwrap();
 }
 
 #[test]

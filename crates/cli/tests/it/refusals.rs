@@ -1,12 +1,15 @@
 //! The refusals of a server, and their messages.
 
 use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
-use stonecast_fabric::{BusyPoll, ConnectionEvent, Device, Port, QueuePairOptions};
+use stonecast_fabric::{BusyPoll, ConnectionEvent, Device, Port, QueuePair, QueuePairOptions};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_kv::limits::PROTOCOL_VERSION;
 
-use crate::support::{Place, Server};
+use crate::support::{Place, Server, stonecast};
 
 const OPTIONS: [&str; 4] = ["--durability", "process", "--capacity", "64MiB"];
 
@@ -116,6 +119,67 @@ fn an_impossible_geometry_is_refused() {
     );
 }
 
+#[test]
+fn a_text_that_is_no_address_is_refused_with_the_forms_of_an_address() {
+    for (text, reason) in [
+        ("redis://localhost", "an address is shm:PATH"),
+        ("/run/stonecast", "an address is shm:PATH"),
+        ("", "an address is shm:PATH"),
+        ("shm:", "shm: needs a path after it"),
+        ("cluster:", "use file:PATH, or etcd://HOST:PORT"),
+        ("file:/var/lib/blue", "write cluster:file:/var/lib/blue"),
+    ] {
+        let output = stonecast(["get", "k", "--connect", text]);
+        let said = &output.stderr;
+        assert_eq!(output.code, Some(2), "{text:?}: {said}");
+        for fact in [&format!("'{text}'"), "--connect", reason] {
+            assert!(said.contains(fact), "{text:?}, {fact}: {said}");
+        }
+    }
+}
+
+/// The server accepts the client, but greets in another version.
+#[test]
+fn a_server_of_another_version_is_refused_with_both_versions() {
+    let place = Place::in_volatile_memory();
+    let address = format!("shm:{}/socket", place.path().display());
+    let version = PROTOCOL_VERSION + 1;
+    let (listening, is_listening) = mpsc::channel();
+    let (over, is_over) = mpsc::channel::<()>();
+    let listen = address.clone();
+    let server = thread::spawn(move || {
+        let (device, _executor, port, qp) = endpoint();
+        device.listen(&listen).expect("nobody listens there");
+        listening.send(()).expect("the test waits");
+        let mut welcome = greeting(version);
+        // The length of this version's welcome, so that only the number tells the two apart.
+        welcome.resize(80, 0);
+        let mut qp = Some(qp);
+        while is_over.recv_timeout(Duration::from_millis(1)) == Err(mpsc::RecvTimeoutError::Timeout)
+        {
+            while let Some(event) = device.poll_connection() {
+                if let (ConnectionEvent::Request { request, .. }, Some(qp)) = (event, qp.take()) {
+                    device.accept(request, qp, &welcome).expect("a request");
+                }
+            }
+        }
+        drop(port);
+    });
+    is_listening.recv().expect("the server lives");
+    let output = stonecast(["get", "k", "--connect", &address]);
+    drop(over);
+    server.join().expect("the server does not panic");
+    let said = output.refusal(4);
+    for fact in [
+        &format!("the server speaks protocol version {version} of the KV store"),
+        &format!("the client version {PROTOCOL_VERSION}"),
+        "use the same version of stonecast on both sides",
+        &address,
+    ] {
+        assert!(said.contains(fact), "{fact}: {said}");
+    }
+}
+
 /// Needs the version in the server's check of the first message.
 #[test]
 fn a_client_of_another_protocol_version_is_refused_and_told_why() {
@@ -135,6 +199,33 @@ fn a_client_of_another_protocol_version_is_refused_and_told_why() {
 
 /// Requests a connection as a client of `version` does. Returns the reason of a refusal.
 fn knock(server: &Server, version: u32) -> Option<String> {
+    let (device, executor, port, qp) = endpoint();
+    let mut hello = greeting(version);
+    hello.resize(16, 0);
+    device
+        .connect(qp, &server.address(), &hello)
+        .expect("the server listens");
+    executor.block_on(async {
+        loop {
+            port.activity().await;
+            match port.take_event() {
+                Some(ConnectionEvent::Established { .. }) => return None,
+                Some(ConnectionEvent::Rejected { reason, .. }) => return Some(reason),
+                _ => {}
+            }
+        }
+    })
+}
+
+/// The first bytes of both sides, in every version: the protocol, then the version.
+fn greeting(version: u32) -> Vec<u8> {
+    let mut said = b"stonecdk".to_vec();
+    said.extend_from_slice(&version.to_le_bytes());
+    said
+}
+
+/// A device of shared memory, with a loop that drives its port, and one queue pair.
+fn endpoint() -> (Rc<ShmDevice>, BusyPoll, Rc<Port>, QueuePair) {
     let device = ShmDevice::new(ShmOptions::default()).expect("a device");
     let executor = BusyPoll::new(device.clone(), 20_000);
     let port = Rc::new(Port::new(device.clone(), 64).expect("a port"));
@@ -150,20 +241,5 @@ fn knock(server: &Server, version: u32) -> Option<String> {
         rnr_retry_delay_ns: 1_000_000,
     });
     let qp = qp.expect("a queue pair");
-    // The first message: the protocol, then the version.
-    let mut hello = *b"stonecdk\0\0\0\0\0\0\0\0";
-    hello[8..12].copy_from_slice(&version.to_le_bytes());
-    device
-        .connect(qp, &server.address(), &hello)
-        .expect("the server listens");
-    executor.block_on(async {
-        loop {
-            port.activity().await;
-            match port.take_event() {
-                Some(ConnectionEvent::Established { .. }) => return None,
-                Some(ConnectionEvent::Rejected { reason, .. }) => return Some(reason),
-                _ => {}
-            }
-        }
-    })
+    (device, executor, port, qp)
 }

@@ -2,17 +2,65 @@
 
 use std::time::Duration;
 
+use stonecast::error::StoreError;
 use stonecast::{Connector, Durability, Effect, ErrorKind, Server, blocking};
 
 use crate::support::{Place, block_on};
 
 #[test]
-fn a_text_that_is_no_address_is_refused_with_the_form_of_an_address() {
-    for text in ["redis://localhost", "shm:", "socket", ""] {
+fn a_text_that_is_no_address_is_refused_with_the_text_and_the_forms_of_an_address() {
+    let forms = match cfg!(feature = "verbs") {
+        true => "an address is shm:PATH, verbs:HOST:PORT or cluster:URL",
+        false => "an address is shm:PATH or cluster:URL",
+    };
+    for (text, reason) in [
+        ("redis://localhost", forms),
+        ("socket", forms),
+        ("/run/stonecast", forms),
+        ("", forms),
+        ("shm:", "shm: needs a path after it"),
+        ("shm://", "shm: needs a path after it"),
+        ("cluster:", "use file:PATH, or etcd://HOST:PORT"),
+        ("cluster:etcd://10.0.0.1/blue", "a port is missing"),
+        ("file:/var/lib/blue", "write cluster:file:/var/lib/blue"),
+    ] {
         let error = blocking::connect(text).err().unwrap();
-        assert!(matches!(error.kind(), ErrorKind::Address(_)), "{error}");
-        assert!(error.to_string().contains("shm:"), "{error}");
+        let ErrorKind::Address(refused) = error.kind() else {
+            panic!("{error}");
+        };
+        assert_eq!(refused.text, text);
+        let said = error.to_string();
+        assert!(
+            said.contains(&format!("{text:?} is not an address")),
+            "{said}"
+        );
+        assert!(said.contains(reason), "{text}: {said}");
         assert_eq!(error.effect(), Effect::None);
+    }
+}
+
+#[cfg(not(feature = "verbs"))]
+#[test]
+fn a_build_without_rdma_offers_no_address_that_it_refuses() {
+    for text in ["verbs:", "verbs:192.0.2.7:7171"] {
+        let said = blocking::connect(text).err().unwrap().to_string();
+        assert!(said.contains("a build with the feature `verbs`"), "{said}");
+        assert!(said.contains("shm:PATH"), "{said}");
+    }
+    let said = blocking::connect("tcp://192.0.2.7").err().unwrap();
+    assert!(!said.to_string().contains("verbs:"), "{said}");
+}
+
+/// Needs the password to be left out of the text of the error.
+#[test]
+fn the_error_of_an_address_shows_no_password() {
+    for text in [
+        "etcd://ops:secret@10.0.0.1:2379/blue",
+        "redis://ops:secret@10.0.0.1:6379",
+        "cluster:etcd://ops:secret@10.0.0.1/blue",
+    ] {
+        let error = blocking::connect(text).err().unwrap();
+        assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
     }
 }
 
@@ -72,6 +120,23 @@ fn a_key_or_value_that_is_too_long_is_refused_and_nothing_is_done() {
         (vec![1], vec![0; stonecast::VALUE_SIZE_MAX + 1]),
     ] {
         let error = client.put(&key, &value).unwrap_err();
+        let (size, max, advice) = match error.kind() {
+            ErrorKind::Store(StoreError::KeySize { size: 0, max }) => (0, *max, "Name a key"),
+            ErrorKind::Store(StoreError::KeySize { size, max }) => (*size, *max, "Shorten the key"),
+            ErrorKind::Store(StoreError::ValueSize { size, max }) => {
+                (*size, *max, "Split the value")
+            }
+            _ => panic!("{error}"),
+        };
+        let said = error.to_string();
+        for fact in [
+            &size.to_string(),
+            &max.to_string(),
+            "nothing was done",
+            advice,
+        ] {
+            assert!(said.contains(fact), "{fact}: {said}");
+        }
         assert_eq!(error.effect(), Effect::None);
         assert!(!error.is_disconnected());
     }
@@ -82,7 +147,16 @@ fn a_key_or_value_that_is_too_long_is_refused_and_nothing_is_done() {
 fn a_pool_in_use_and_a_setting_that_differs_are_refused_by_name() {
     let mut place = Place::new();
     let in_use = place.builder().serve().err().unwrap();
-    assert!(in_use.to_string().contains("in use"), "{in_use}");
+    let said = in_use.to_string();
+    let (data, process) = (place.data(), std::process::id());
+    assert!(said.contains(&data.display().to_string()), "{said}");
+    assert!(
+        said.contains(&format!(
+            "in use by another process (process {process}); stop that server"
+        )),
+        "{said}"
+    );
+    assert_eq!(in_use.effect(), Effect::None);
     place.end();
     let other = place.builder().durability(Durability::Power).serve();
     let other = other.err().unwrap();
