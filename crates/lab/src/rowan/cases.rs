@@ -45,6 +45,7 @@ impl KvLoad {
             clients: CLIENTS,
             threads: CLIENT_THREADS,
             keys: Distribution::ScrambledZipfian,
+            learns: false,
             machines: Machines::PUBLISHED,
         }
     }

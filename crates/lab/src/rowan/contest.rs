@@ -25,6 +25,8 @@ const KEY_SIZE: usize = 8;
 const KEYS: u64 = 30_000;
 /// The time in which clients reach their steady pace.
 const WARM_UP_NS: Nanoseconds = 150_000;
+/// Operations ahead whose keys a client reads that learns: more than a client does in the whole run.
+const LEARNED: u32 = 200;
 /// The measured time after that.
 const MEASURED_NS: Nanoseconds = 300_000;
 
@@ -43,6 +45,8 @@ pub struct KvLoad {
     pub threads: u32,
     /// The frequencies of keys.
     pub keys: Distribution,
+    /// Whether each client reads the keys of its next operations before the measurement. A client of `kv` then knows their places.
+    pub learns: bool,
     /// The machines.
     pub machines: Machines,
 }
@@ -115,6 +119,8 @@ pub struct KvOutcome {
     pub write_amplification: f64,
     /// Bytes a second that a medium wrote, in GB.
     pub media_gb_s: f64,
+    /// Bytes that all media wrote.
+    pub written: u64,
     /// Part of the time that worker threads work.
     pub workers_busy: f64,
     /// Part of the time that a control thread works.
@@ -132,6 +138,11 @@ impl KvOutcome {
     /// The latency below which `part` of the PUTs ended, in microseconds; 0 if there were none.
     pub fn put_us(&self, part: f64) -> f64 {
         at(&self.puts_ns, part)
+    }
+
+    /// Bytes that all media wrote for each PUT.
+    pub fn written_a_put(&self) -> f64 {
+        self.written as f64 / self.puts_ns.len().max(1) as f64
     }
 
     /// The latency below which `part` of the GETs ended, in microseconds; 0 if there were none.
@@ -178,6 +189,9 @@ fn run<C: Contestant>(cluster: &C, load: &KvLoad) -> Result<KvOutcome, Contestan
         gets: RefCell::default(),
     });
     let threads = cluster.clients();
+    if load.learns {
+        learn(cluster, &shared, load.clients)?;
+    }
     for client in 0..load.clients {
         let (process, connected) = &threads[client as usize % threads.len()];
         let runtime = process.runtime();
@@ -206,7 +220,8 @@ fn run<C: Contestant>(cluster: &C, load: &KvLoad) -> Result<KvOutcome, Contestan
     let part = |used_ns: Nanoseconds, threads: u32| {
         used_ns as f64 / (duration_ns as f64 * servers * f64::from(threads.max(1)))
     };
-    let written = (after.medium.written - before.medium.written) as f64;
+    let bytes_written = after.medium.written - before.medium.written;
+    let written = bytes_written as f64;
     let received = (after.medium.received - before.medium.received) as f64;
     Ok(KvOutcome {
         operations: (puts_ns.len() + gets_ns.len()) as u64,
@@ -215,6 +230,7 @@ fn run<C: Contestant>(cluster: &C, load: &KvLoad) -> Result<KvOutcome, Contestan
         gets_ns,
         write_amplification: written / received.max(1.0),
         media_gb_s: written / duration_ns as f64 / servers,
+        written: bytes_written,
         workers_busy: part(after.workers_ns - before.workers_ns, after.workers),
         control_busy: part(after.control_ns - before.control_ns, 1),
         hash: cluster.world().hash(),
@@ -243,9 +259,52 @@ fn store_all<C: Contestant>(cluster: &C, objects: Objects) -> Result<(), Contest
     cluster.prepare(KEYS)
 }
 
+/// Has each client read the keys of the GETs that it does next.
+fn learn<C: Contestant>(
+    cluster: &C,
+    shared: &Rc<Shared>,
+    clients: u32,
+) -> Result<(), ContestantError> {
+    let crowd = Crowd::new();
+    let threads = cluster.clients();
+    for number in 0..clients {
+        let (process, client) = &threads[number as usize % threads.len()];
+        let (client, shared) = (client.clone(), shared.clone());
+        let mut random = random_from_seed(number.into());
+        crowd.spawn(&*process.runtime(), async move {
+            let mut found = Vec::new();
+            for _ in 0..LEARNED {
+                match shared.draw(&mut random) {
+                    Drawn::Put(..) => {}
+                    Drawn::Get(key) => _ = client.get(key, &mut found).await?,
+                }
+            }
+            Ok(())
+        });
+    }
+    let ends: Vec<Result<(), ContestantError>> = cluster.world().block_on(crowd.ends());
+    ends.into_iter().collect()
+}
+
 fn value(objects: Objects, random: &mut Random) -> Vec<u8> {
     let size = objects.draw(random) - KEY_SIZE;
     vec![random.random(); size]
+}
+
+/// The next operation of a client.
+enum Drawn {
+    Put(u64, Vec<u8>),
+    Get(u64),
+}
+
+impl Shared {
+    fn draw(&self, random: &mut Random) -> Drawn {
+        let key = self.chooser.next(random);
+        match random.random_range(0..100) < self.put_percent {
+            true => Drawn::Put(key, value(self.objects, random)),
+            false => Drawn::Get(key),
+        }
+    }
 }
 
 /// One operation after the other, forever.
@@ -257,20 +316,22 @@ async fn work<C: KvClient>(
 ) {
     let mut found = Vec::new();
     loop {
-        let key = shared.chooser.next(&mut random);
+        let drawn = shared.draw(&mut random);
         let begin = runtime.now();
-        if random.random_range(0..100) < shared.put_percent {
-            let value = value(shared.objects, &mut random);
-            let done = client.put(key, &value).await;
-            done.expect("nothing disturbs the servers");
-            shared.puts.borrow_mut().push(runtime.now() - begin);
-        } else {
-            let is_there = client.get(key, &mut found).await;
-            assert!(
-                is_there.expect("nothing disturbs the servers"),
-                "every key is loaded"
-            );
-            shared.gets.borrow_mut().push(runtime.now() - begin);
+        match drawn {
+            Drawn::Put(key, value) => {
+                let done = client.put(key, &value).await;
+                done.expect("nothing disturbs the servers");
+                shared.puts.borrow_mut().push(runtime.now() - begin);
+            }
+            Drawn::Get(key) => {
+                let is_there = client.get(key, &mut found).await;
+                assert!(
+                    is_there.expect("nothing disturbs the servers"),
+                    "every key is loaded"
+                );
+                shared.gets.borrow_mut().push(runtime.now() - begin);
+            }
         }
     }
 }

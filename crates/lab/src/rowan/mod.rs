@@ -23,6 +23,7 @@ mod contest;
 mod control;
 mod copies;
 mod kv;
+mod learned;
 mod load;
 mod mixes;
 mod others;

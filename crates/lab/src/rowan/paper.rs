@@ -5,7 +5,8 @@ use super::appends::{self, AMPLIFICATION, RATE, place};
 use super::causes::AS_PUBLISHED;
 use super::others::OTHERS;
 use super::{
-    batches, causes, cleaning, clients, control, copies, mixes, others, streams, threads, timelines,
+    batches, causes, cleaning, clients, control, copies, learned, mixes, others, streams, threads,
+    timelines,
 };
 use crate::papers::{Headline, PageText, Paper, Points};
 
@@ -24,6 +25,7 @@ pub static PAPER: Paper = Paper {
         &control::FIGURES,
         &cleaning::FIGURES,
         &threads::FIGURES,
+        &learned::FIGURES,
         &timelines::FIGURES,
     ],
     headlines,

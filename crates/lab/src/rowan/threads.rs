@@ -15,15 +15,16 @@ pub(super) const THROUGHPUT: &str = "rowan-threads-clients";
 pub(super) const PUT_MEDIAN: &str = "rowan-threads-put";
 pub(super) const PUT_P99: &str = "rowan-threads-put-p99";
 const CAUSES: &str = "rowan-threads-causes";
+const CAUSES_SERIES: [&str; 2] = ["rowan-kv", "kv"];
 /// Clients, one operation at a time each.
-const CLIENTS: [u32; 4] = [8, 24, 48, CLIENTS_OF_THREADS];
+pub(super) const CLIENTS: [u32; 4] = [8, 24, 48, CLIENTS_OF_THREADS];
 /// Percent of PUTs.
 const PUTS: [u32; 4] = [100, 50, 5, 0];
 /// Copies of an entry.
 const COPIES: [u32; 4] = [1, 2, 3, 5];
 
 /// The figures.
-pub(super) static FIGURES: [Figure; 10] = [
+pub(super) static FIGURES: [Figure; 12] = [
     Figure {
         axes: Axes {
             name: THROUGHPUT,
@@ -69,6 +70,16 @@ pub(super) static FIGURES: [Figure; 10] = [
             ..AXES
         },
         measure: Measure::Time(|runs| by_clients(runs, |outcome| outcome.write_amplification)),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: "rowan-threads-media",
+            title: "Bytes that the media of all servers wrote for each PUT, by clients; one worker thread for each server",
+            unit: "bytes",
+            ..AXES
+        },
+        measure: Measure::Time(|runs| by_clients(runs, KvOutcome::written_a_put)),
         ..FIGURE
     },
     Figure {
@@ -124,13 +135,26 @@ pub(super) static FIGURES: [Figure; 10] = [
             series: &["kv"],
             ..AXES
         },
-        measure: Measure::Time(by_causes),
+        measure: Measure::Time(ratios_by_causes),
+        picture: Picture::None,
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: "rowan-threads-causes-rates",
+            title: "The throughputs that these are the ratios of",
+            x_title: "changed",
+            unit: "Mop/s",
+            series: &CAUSES_SERIES,
+            ..AXES
+        },
+        measure: Measure::Time(rates_by_causes),
         picture: Picture::None,
         ..FIGURE
     },
 ];
 
-const AXES: Axes = Axes {
+pub(super) const AXES: Axes = Axes {
     name: "",
     title: "",
     x_title: "clients",
@@ -146,7 +170,7 @@ const AXES: Axes = Axes {
     ],
     published: nothing_published,
 };
-const FIGURE: Figure = Figure {
+pub(super) const FIGURE: Figure = Figure {
     axes: AXES,
     measure: Measure::Time(|_| Ok(Vec::new())),
     picture: Picture::Lines,
@@ -171,7 +195,7 @@ pub(super) fn of_rowan(points: &Points, figure: &str, clients: &str) -> f64 {
 }
 
 /// A published design whose servers have one worker thread each.
-fn published(replication: Replication, copies: u32) -> Store {
+pub(super) fn published(replication: Replication, copies: u32) -> Store {
     Store::Replicated(RowanOptions {
         workers: 1,
         digesters: 1,
@@ -230,7 +254,8 @@ const CHANGES: [Change; 4] = [
     }),
 ];
 
-fn by_causes(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+/// The throughputs of Rowan-KV and of `kv`, for each change.
+fn by_causes(runs: &mut Runs) -> Result<Vec<[f64; 2]>, FigureError> {
     let pair = |(_, nodes_each, change): &Change| {
         let kv = KvOptions {
             nodes_each: *nodes_each,
@@ -245,13 +270,31 @@ fn by_causes(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     };
     let loads: Vec<KvLoad> = CHANGES.iter().flat_map(pair).collect();
     let outcomes = outcomes(runs, &loads)?;
-    let sample = |((x, ..), outcomes): (&Change, &[KvOutcome])| Sample {
+    let rates = |pair: &[KvOutcome]| [0, 1].map(|index| pair[index].million_a_second());
+    Ok(outcomes.chunks(2).map(rates).collect())
+}
+
+fn ratios_by_causes(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let sample = |(&(x, ..), [rowan, kv]): (&Change, [f64; 2])| Sample {
         series: "kv",
-        x: (*x).to_owned(),
-        y: rounded(outcomes[1].million_a_second() / outcomes[0].million_a_second()),
+        x: x.to_owned(),
+        y: rounded(kv / rowan),
     };
-    let of_each = CHANGES.iter().zip(outcomes.chunks(2));
-    Ok(of_each.map(sample).collect())
+    Ok(CHANGES.iter().zip(by_causes(runs)?).map(sample).collect())
+}
+
+fn rates_by_causes(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let samples = |(&(x, ..), rates): (&Change, [f64; 2])| {
+        let of_each = CAUSES_SERIES.into_iter().zip(rates);
+        let sample = |(series, rate)| Sample {
+            series,
+            x: x.to_owned(),
+            y: rounded(rate),
+        };
+        of_each.map(sample).collect::<Vec<_>>()
+    };
+    let of_each = CHANGES.iter().zip(by_causes(runs)?);
+    Ok(of_each.flat_map(samples).collect())
 }
 
 fn by_copies(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
