@@ -43,7 +43,7 @@ const fn hunt(package: &'static str, name: &'static str) -> Hunt {
     }
 }
 
-const HUNTS: [Hunt; 17] = [
+const HUNTS: [Hunt; 18] = [
     hunt("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     hunt(
         "stonecast-fabric-sim",
@@ -65,6 +65,10 @@ const HUNTS: [Hunt; 17] = [
     hunt(
         "stonecast-kv",
         "every_seeded_bug_of_the_store_of_a_node_is_found",
+    ),
+    hunt(
+        "stonecast-kv",
+        "every_seeded_bug_of_a_resigned_primary_is_found",
     ),
     hunt(
         "stonecast-member",
@@ -181,12 +185,9 @@ mod tests {
 
     use super::*;
 
-    /// Hunts that no command runs, since their stories do not find all bugs: the open points of `docs/design/0037` and of `0047`
-    /// have the details.
-    const NOT_RUN: [&str; 2] = [
-        "every_seeded_bug_of_a_resigned_primary_is_found",
-        "every_seeded_bug_of_held_places_is_found",
-    ];
+    /// Hunts that no command runs, since their stories do not find all bugs: the open points of `docs/design/0047` have the
+    /// details.
+    const NOT_RUN: [&str; 1] = ["every_seeded_bug_of_held_places_is_found"];
 
     /// The names of the hunts in the Rust files of a folder and its folders.
     fn hunts_in(folder: &Path, names: &mut BTreeSet<String>) {

@@ -190,7 +190,6 @@ fn every_seeded_bug_of_the_store_of_a_node_is_found() {
     by_stories("kv/node", &STORIES_OF_NODES);
 }
 
-/// No command runs this hunt, which does not find its bug: the open points of `docs/design/0037` have the details.
 #[test]
 fn every_seeded_bug_of_a_resigned_primary_is_found() {
     let story = nodes::unsettled::a_key_whose_put_an_heir_has_settled_stays_deleted as fn();

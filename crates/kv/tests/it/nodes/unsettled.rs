@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use futures_util::future::{join, join_all};
+use rand::RngExt as _;
+use stonecast_base::random_from_seed;
 use stonecast_kv::ClusterClient;
 
 use super::lead_all;
@@ -13,8 +15,10 @@ use crate::world::key;
 const COLD: Range<u64> = 0..228;
 /// Keys whose put an heir settles.
 const DOOMED: Range<u64> = 1_000..1_004;
-/// Keys that are put and deleted until the cleaner has used every other segment again.
-const HOT: Range<u64> = 2_000..2_080;
+/// Long keys that are put and deleted.
+const LONG: Range<u64> = 300..560;
+/// Keys that are put until the cleaner has used every other segment again.
+const HOT: Range<u64> = 2_000..2_250;
 
 /// Puts the doomed keys, and lets the primary stand still for longer than its lease when their records are stamped.
 async fn put_while_the_primary_pauses(cluster: &Cluster, client: &ClusterClient) {
@@ -37,7 +41,7 @@ async fn put_while_the_primary_pauses(cluster: &Cluster, client: &ClusterClient)
 pub fn a_key_whose_put_an_heir_has_settled_stays_deleted() {
     let shape = Shape {
         shards: 1,
-        segments: 12,
+        segments: 24,
         ..Shape::THREE
     };
     Cluster::tell(shape, 30, async |cluster, client| {
@@ -49,13 +53,18 @@ pub fn a_key_whose_put_an_heir_has_settled_stays_deleted() {
         for n in DOOMED {
             client.delete(&key(n)).await.unwrap();
         }
-        for round in 0..40 {
-            for n in HOT {
-                client.put(&key(n), &[round; 2_000]).await.unwrap();
-            }
-            for n in HOT {
-                client.delete(&key(n)).await.unwrap();
-            }
+        // Tombstones of long keys fill the segment of those of the doomed keys.
+        for n in LONG {
+            let mut long = key(n);
+            long.resize(1_000, b'k');
+            client.put(&long, b"").await.unwrap();
+            client.delete(&long).await.unwrap();
+        }
+        // Each segment of these has live records for long.
+        let mut random = random_from_seed(30);
+        for _ in 0..1_500 {
+            let n = random.random_range(HOT);
+            client.put(&key(n), &[n as u8; 8_000]).await.unwrap();
         }
         // A killed node would be removed at once, and filled anew: its old records would not count.
         cluster.places[first].cut_power(&cluster.world);
