@@ -42,12 +42,14 @@ use crate::open_device::OpenDevice;
 /// # let url = server.address().to_string();
 /// use std::time::Duration;
 /// use stonecast::Connector;
+/// use stonecast::metrics::ClientPath;
 ///
 /// let connection = Connector::new(&url)?
 ///     .connect_timeout(Duration::from_secs(1))
 ///     .spin(Duration::from_millis(1)) // saves wake-ups, and keeps a processor busy
 ///     .remembered_places(1 << 18) // 4 MiB: over RDMA, such a key is read in one round trip
 ///     .publishing(false) // overwrites go through the server, even if it lets clients publish
+///     .counted_as(ClientPath::Gateway) // beside those of programs
 ///     .connect_local()?;
 /// connection.run(async |client| client.put(b"greeting", b"hello").await)?;
 /// connection.close();

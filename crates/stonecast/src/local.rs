@@ -65,6 +65,9 @@ pub fn connect(url: &str) -> Result<Connection, Error> {
 ///     while client.get(b"background").await?.is_none() {}
 ///     Ok::<(), stonecast::Error>(())
 /// })?;
+/// // The store's own client has calls for servers and benchmarks.
+/// assert!(connection.client().store().is_some() && connection.client().cluster().is_none());
+/// println!("{} ns since this machine started", connection.client().runtime().now());
 /// connection.close();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -46,6 +46,24 @@ use crate::lifetime::Lifetime;
 /// assert!(matches!(client.delete_with("job", Write::new().if_version(version))?, Written::Done(_)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+/// Conditions and lifetimes are also values, which a program passes on:
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// use std::time::Duration;
+/// use stonecast::{Condition, Lifetime, Write};
+///
+/// let client = stonecast::blocking::connect(&url)?;
+/// let hour = Lifetime::For(Duration::from_secs(3600));
+/// client.put_with("session", "ada", Write::new().on(Condition::Absent).living(hour))?;
+/// let end = client.get("session")?.and_then(|entry| entry.expires).expect("it lives for an hour");
+/// client.put_with("cart", "ada's", Write::new().expires_at(end))?; // both end at one moment
+/// assert_eq!(client.get("cart")?.and_then(|entry| entry.expires), Some(end));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Write {
     pub(crate) condition: Option<Condition>,

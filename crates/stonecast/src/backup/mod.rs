@@ -15,19 +15,27 @@
 //! # let server = stonecast::Server::builder(folder.path().join("pool"))
 //! #     .durability(stonecast::Durability::Process).serve()?;
 //! # let url = server.address().to_string();
-//! use stonecast::backup::{Chain, Plan, take};
+//! use stonecast::backup::{Chain, Plan, identity_of, take};
 //!
 //! let connection = stonecast::local::connect(&url)?;
-//! let path = folder.path().join("monday.backup");
+//! let [monday, tuesday] = ["monday", "tuesday"].map(|day| folder.path().join(day));
+//! let scratch = || tempfile::tempfile();
 //! connection.run(async |client| {
 //!     client.put(b"greeting", b"hello").await?;
-//!     let plan = Plan::full(std::fs::File::create_new(folder.path().join("scratch"))?);
-//!     let (file, taken) = take(client, plan, std::fs::File::create_new(&path)?, |_| {}).await?;
+//!     let plan = Plan::full(scratch()?).made_at_ms(1_750_000_000_000);
+//!     let (file, taken) = take(client, plan, std::fs::File::create_new(&monday)?, |_| {}).await?;
 //!     file.sync_all()?;
 //!     assert_eq!(taken.records, 1);
+//!
+//!     client.put(b"reply", b"hello").await?;
+//!     let plan = Plan::full(scratch()?).based_on(identity_of(&monday)?);
+//!     let (file, taken) = take(client, plan, std::fs::File::create_new(&tuesday)?, |_| {}).await?;
+//!     file.sync_all()?;
+//!     assert_eq!(taken.records, 1); // the record of Monday is retained by its version
 //!     Ok::<(), Box<dyn std::error::Error>>(())
 //! })?;
-//! let chain = Chain::open(&[path])?;
+//! let chain = Chain::open(&[monday, tuesday])?;
+//! assert_eq!(chain.identity().keys, 2);
 //! chain.verify()?;
 //! for record in chain.records()? {
 //!     assert_eq!(record?.value, b"hello");

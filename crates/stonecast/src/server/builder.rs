@@ -36,7 +36,7 @@ use crate::open_device::OpenDevice;
 /// A pool may be moved while no server runs on it, and a server may listen anywhere:
 ///
 /// ```
-/// use stonecast::server::Places;
+/// use stonecast::server::{Clients, Places};
 /// use stonecast::{Durability, PersistenceDomain, Server};
 ///
 /// # let folder = tempfile::tempdir()?;
@@ -54,6 +54,7 @@ use crate::open_device::OpenDevice;
 ///     .accept_copy() // serve the pool, even if it was copied under a server: then with the losses of the copy
 ///     .listen(format!("shm:{}", at("socket").display()).parse()?)
 ///     .places(Places { clients: 2, per_user: 2, per_process: 1 })
+///     .clients(Clients::Copying) // clients are not trusted to write into the log
 ///     .open()?;
 /// assert_eq!(server.addresses().len(), 1);
 /// assert!(server.opening().pool.data.ends_with("moved"));
@@ -143,6 +144,13 @@ impl Builder {
 
     /// Makes the server a node of the cluster whose configuration is in the store at `address`, as `stonecast cluster create` names it
     /// ([`Builder::node`]). The pool gets the shards of the cluster. The other nodes keep copies of what this node acknowledges.
+    ///
+    /// ```no_run
+    /// use stonecast::Server;
+    ///
+    /// let node = Server::builder("./n1").cluster("etcd://10.0.0.1:2379/blue").node("n1").serve()?;
+    /// # Ok::<(), stonecast::Error>(())
+    /// ```
     #[must_use]
     pub fn cluster(mut self, address: impl Into<String>) -> Self {
         self.cluster = Some(address.into());

@@ -55,6 +55,7 @@ pub(crate) use thread::Threaded;
 /// let end = Instant::now() + Duration::from_millis(10);
 /// server.run(&|| Instant::now() >= end)?;
 /// assert!(server.take_trouble().is_none(), "the medium had room");
+/// assert!(server.take_refusal().is_none(), "the device had room for each client");
 /// assert_eq!(server.close()?, Closing::Clean);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

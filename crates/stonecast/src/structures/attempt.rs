@@ -15,6 +15,36 @@ use stonecast_structures::Verb;
 ///
 /// The back-end keeps the results of the last updates with attempts, as many as an eighth of a slab takes, at most
 /// 4,096 in a lock domain. If an attempt is older than all of them, the update is refused ([`Error::Forgotten`]).
+/// ```
+/// use std::num::NonZeroU64;
+///
+/// use stonecast::structures::{self, Attempt, HashTable, Server};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let server = Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).capacity(32 << 20).serve()?;
+/// let connection = structures::connect(&server.address().to_string())?;
+/// connection.run(async |session| {
+///     let token = |number| NonZeroU64::new(number).expect("a token is not 0");
+///     let mut stock = session.writer::<HashTable<u64, u64>>("stock").await?;
+///     let attempt = stock.attempt(token(1));
+///     let note = (attempt.token(), attempt.since()); // kept where another process finds it
+///     assert!(!stock.once(attempt).insert(&1, &10).await?);
+///
+///     let again = Attempt::resumed(note.0, note.1);
+///     assert!(!stock.once(again).insert(&1, &10).await?); // the first answer again: it was done once
+///
+///     let (other, update, removal) = (token(2), token(3), token(4));
+///     let attempt = stock.attempt(other);
+///     assert!(stock.once(attempt).insert_if_absent(&1, &11).await?);
+///     let attempt = stock.attempt(update);
+///     assert!(stock.once(attempt).update(&1, &12).await?);
+///     let attempt = stock.attempt(removal);
+///     assert!(stock.once(attempt).remove(&1).await?);
+///     Ok::<(), structures::Error>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     pub(super) token: NonZeroU64,

@@ -246,6 +246,39 @@ impl Domain {
     }
 
     /// Does a transaction once, however often it is tried with the same attempt.
+    /// ```
+    /// use std::num::NonZeroU64;
+    ///
+    /// use stonecast::structures::{self, HashTable, Queue, Server, Transaction};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let server = Server::builder(folder.path().join("pool"))
+    /// #     .durability(stonecast::Durability::Process).capacity(32 << 20).serve()?;
+    /// let connection = structures::connect(&server.address().to_string())?;
+    /// connection.run(async |session| {
+    ///     let mut shop = session.domain("shop").await?;
+    ///     let stock = shop.structure::<HashTable<u64, u64>>("stock").await?;
+    ///     let jobs = shop.structure::<Queue<u64>>("jobs").await?;
+    ///     assert_eq!(stock.name(), "shop/stock");
+    ///     let mut order = Transaction::default();
+    ///     order.insert_if_absent(&stock, &1, &10);
+    ///     order.update(&stock, &1, &9);
+    ///     order.remove(&stock, &2);
+    ///     order.push(&jobs, &7);
+    ///     let next = order.pop(&jobs);
+    ///
+    ///     let attempt = shop.attempt(NonZeroU64::MIN);
+    ///     for _try in 0..2 {
+    ///         let outcome = shop.commit_once(attempt, &order).await?; // done by the first try
+    ///         assert_eq!(outcome.taken::<Queue<u64>>(next)?, Some(7));
+    ///     }
+    ///     shop.renew().await?;
+    ///     println!("tenure {} ends", shop.tenure());
+    ///     shop.release().await?;
+    ///     Ok::<(), structures::Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

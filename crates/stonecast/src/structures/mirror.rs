@@ -152,6 +152,18 @@ pub fn promote(connector: Connector, limit: Duration) -> Result<u64, Error> {
 
 /// Does the same as [`promote`], over a device of the caller.
 ///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use stonecast::{Connector, OpenDevice, structures};
+/// use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+///
+/// let device = OpenDevice::new(ShmDevice::new(ShmOptions::default())?);
+/// let mirror = Connector::new("shm:/run/second")?;
+/// let generation = structures::promote_over(device, mirror, Duration::from_secs(10))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
 /// The same as [`promote`].

@@ -87,6 +87,13 @@ pub fn verify(data: &Path, folder: &Path) -> Result<Vec<SurveyedDomain>, Error> 
 ///
 /// A crash leaves the pool detached or not.
 ///
+/// ```no_run
+/// // The server of the mirror is gone for good.
+/// let generation = stonecast::structures::detach("./stonecast-structures".as_ref())?;
+/// println!("the pool opens alone, as generation {generation}");
+/// # Ok::<(), stonecast::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// [`MirrorError::Detach`]: the pool has no mirror, or is one. The pool is in use, damaged, or not there.

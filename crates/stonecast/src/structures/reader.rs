@@ -18,6 +18,37 @@ use crate::connector::nanoseconds;
 
 /// A reader of a structure of type `S`. Any number of readers in any process read beside the writer; each answer is one that the structure gave at a moment
 /// of the call.
+/// ```
+/// use stonecast::structures::{self, BTree, Queue, Server};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let server = Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).capacity(32 << 20).serve()?;
+/// let connection = structures::connect(&server.address().to_string())?;
+/// connection.run(async |session| {
+///     let mut orders = session.writer::<BTree<u64, String>>("orders").await?;
+///     for (number, article) in [(1, "pins"), (2, "nails"), (3, "glue")] {
+///         orders.insert(&number, &article.to_owned()).await?;
+///     }
+///     // The reader caches 1 MiB of inner nodes.
+///     let mut seen = session.reader_caching::<BTree<u64, String>>("orders", 1 << 20).await?;
+///     assert_eq!(seen.first().await?, Some((1, "pins".to_owned())));
+///     let mut range = seen.range(..).reversed();
+///     assert_eq!(range.next().await?, Some((3, "glue".to_owned())));
+///     let rest = range.rest(); // plain data, from which this or another reader goes on
+///     let left = seen.resume(&rest).collect().await?;
+///     assert_eq!(left.into_iter().map(|(number, _)| number).collect::<Vec<_>>(), [2, 1]);
+///
+///     let mut jobs = session.writer::<Queue<u64>>("jobs").await?;
+///     jobs.push(&7).await?;
+///     jobs.push(&8).await?;
+///     let mut waiting = session.reader::<Queue<u64>>("jobs").await?;
+///     assert_eq!(waiting.peek().await?, Some(7));
+///     assert_eq!(waiting.values().await?, [7, 8]);
+///     Ok::<(), structures::Error>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Reader<S: Shape> {
     name: String,
     reader: StructureReader,

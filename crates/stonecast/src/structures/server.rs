@@ -34,6 +34,26 @@ const STOP_LOOK_NS: Nanoseconds = 20_000_000;
 
 /// The options of a back-end. [`Server::builder`] makes the default ones.
 ///
+/// ```
+/// use std::time::Duration;
+///
+/// use stonecast::Durability;
+/// use stonecast::structures::Server;
+///
+/// # let folder = tempfile::tempdir()?;
+/// let mut server = Server::builder(folder.path().join("pool"))
+///     .durability(Durability::Process)
+///     .capacity(32 << 20)
+///     .lease(Duration::from_secs(2)) // a silent writer is followed after two seconds
+///     .quota(8 << 20)
+///     .open()?;
+/// assert!(server.description().data.ends_with("pool"));
+/// assert!(!server.is_mirror());
+/// server.run(&|| true)?; // on this thread, until the closure says so
+/// server.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// If the pool exists, the settings that a pool is made with ([`Builder::durability`], [`Builder::platform`],
 /// [`Builder::capacity`]) must be those of the pool; settings that are not given are taken from the pool.
 #[derive(Clone, Debug)]

@@ -53,6 +53,29 @@ impl Connection {
 
     /// Does the same as [`Connection::open`], over a device of the caller.
     ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let server = structures::Server::builder(folder.path().join("pool"))
+    /// #     .durability(stonecast::Durability::Process).capacity(32 << 20).serve()?;
+    /// # let url = server.address().to_string();
+    /// use stonecast::structures::{self, Connection, Stack};
+    /// use stonecast::{Connector, OpenDevice};
+    /// use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+    ///
+    /// let device = OpenDevice::new(ShmDevice::new(ShmOptions::default())?);
+    /// let connection = Connection::over(device, Connector::new(&url)?)?;
+    /// let session = connection.session().clone(); // for tasks of the program
+    /// connection.spawn(async move {
+    ///     let mut undo = session.writer::<Stack<u64>>("undo").await.expect("the server runs");
+    ///     undo.push(&7).await.expect("the server runs");
+    /// });
+    /// connection.run(async |session| {
+    ///     while session.list().await?.is_empty() {}
+    ///     Ok::<(), structures::Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Error::Connect`].
@@ -173,6 +196,27 @@ pub struct Metrics {
 }
 
 /// The structures of a back-end. A clone is another handle of the same connection.
+/// ```
+/// use stonecast::structures::{self, HashTable, Server};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let server = Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).capacity(32 << 20).serve()?;
+/// let connection = structures::connect(&server.address().to_string())?;
+/// connection.run(async |session| {
+///     let mut stock = session.writer::<HashTable<u64, u64>>("shop/stock").await?;
+///     stock.insert(&1, &10).await?;
+///
+///     let all = session.list().await?;
+///     assert_eq!(all[0].name, "shop/stock");
+///     assert_eq!(session.contents("shop/stock").await?.len(), 1); // encoded, whatever the type
+///     assert_eq!(session.stat().await?[0].name, "shop"); // the lock domains
+///     let back_end = session.back_end_stat().await?;
+///     println!("{back_end:?}, and readers began again {} times", session.retries());
+///     Ok::<(), structures::Error>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Session {
     pub(super) back_end: Rc<BackEnd>,

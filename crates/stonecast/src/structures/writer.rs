@@ -28,6 +28,42 @@ const LOOK_AHEAD: usize = 512;
 /// | `stage` and the like | executed; durable when its [`Ticket`] ends, visible after [`Writer::publish`] |
 ///
 /// A lock domain whose structures have no room gets more memory of the pool.
+/// ```
+/// use stonecast::structures::{self, HashTable, Queue, Server};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let server = Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).capacity(32 << 20).serve()?;
+/// let connection = structures::connect(&server.address().to_string())?;
+/// connection.run(async |session| {
+///     let mut stock = session.writer::<HashTable<u64, u64>>("stock").await?;
+///     stock.insert_all([(&1, &10), (&2, &20)]).await?; // with one publication
+///     assert!(stock.insert_if_absent(&1, &11).await?); // it has a value, which stays
+///     assert!(stock.update(&1, &12).await?);
+///     assert!(stock.remove(&2).await?);
+///     assert_eq!(stock.get(&1).await?, Some(12));
+///
+///     stock.look_ahead([&1, &3]).await?; // updates of these keys need no further READ
+///     let (removed, added) = (stock.stage_remove(&1).await?, stock.stage(&3, &30).await?);
+///     assert_eq!(stock.staged(), 2);
+///     stock.flush().await?; // durable, so both tickets end
+///     removed.await?;
+///     added.await?;
+///     stock.publish().await?; // visible
+///     assert_eq!(stock.staged(), 0);
+///
+///     stock.renew().await?; // a writer without updates keeps its tenure
+///     println!("tenure {} ends", stock.tenure());
+///     stock.release().await?;
+///
+///     let mut jobs = session.writer::<Queue<u64>>("jobs").await?;
+///     let job = jobs.stage_push(&7).await?;
+///     jobs.publish().await?;
+///     job.await?;
+///     Ok::<(), structures::Error>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Writer<S: Shape> {
     pub(super) name: Rc<str>,
     pub(super) domain: Domain,

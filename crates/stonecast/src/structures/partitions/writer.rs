@@ -16,6 +16,38 @@ use crate::structures::writer::{Ticket, Writer};
 
 /// The writer of all partitions of a structure of type `S`. [`Sessions::writer`](super::Sessions::writer) makes it. Each partition has a tenure of its own: one
 /// that is over ([`Error::TenureOver`]) refuses its updates, and those of other partitions go on. Calls as those of [`Writer`] mean the same.
+/// ```
+/// use stonecast::structures::{self, HashTable, Server};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let serve = |name: &str| {
+/// #     let server = Server::builder(folder.path().join(name));
+/// #     server.durability(stonecast::Durability::Process).capacity(32 << 20).serve()
+/// # };
+/// let servers = [serve("first")?, serve("second")?];
+/// let urls: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+/// let connections = structures::connect_all(urls.iter().map(String::as_str))?;
+/// connections.run(async |sessions| {
+///     assert_eq!(sessions.each().len(), 2);
+///     let mut stock = sessions.writer::<HashTable<u64, u64>>("stock").await?;
+///     stock.insert_all([(&1, &10), (&2, &20), (&3, &30)]).await?; // one publication for each partition
+///     let ticket = stock.stage(&4, &40).await?;
+///     assert_eq!(stock.staged(), 1);
+///     stock.flush().await?;
+///     ticket.await?;
+///     stock.publish().await?;
+///
+///     let mut order = stock.transaction(); // all of its keys lie in one partition
+///     order.insert_if_absent(&1, &11);
+///     order.update(&1, &12);
+///     let removed = order.remove(&1);
+///     assert!(stock.commit(order).await?.existed(removed));
+///     stock.renew().await?;
+///     stock.release().await?;
+///     Ok::<(), structures::Error>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PartitionedWriter<S: Keyed> {
     name: String,
     hashing: Hashing,
