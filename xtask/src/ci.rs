@@ -17,7 +17,7 @@ use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, hand_on, of_budget};
 use crate::{
     design_index, doc_tables, example_lock, fresh, glossary, guest, layers, mutants, needs, python,
-    sim, source_rules,
+    shown, sim, source_rules,
 };
 
 /// The package with the binary, whose integration tests start real processes.
@@ -329,6 +329,7 @@ fn findings_in(metadata: &Metadata) -> Result<Vec<String>> {
     let mut findings = layers::findings(metadata);
     findings.extend(source_rules::findings(metadata)?);
     findings.extend(example_lock::findings(&metadata.workspace_root)?);
+    findings.extend(shown::findings(&metadata.workspace_root)?);
     Ok(findings)
 }
 

@@ -49,6 +49,7 @@ mod needs;
 mod packaging;
 mod python;
 mod selection;
+mod shown;
 mod sim;
 mod source_rules;
 mod step;

@@ -252,7 +252,7 @@ fn lines_with_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usi
 }
 
 /// Every `.rs` file under `folder`.
-fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {

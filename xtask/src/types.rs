@@ -203,7 +203,7 @@ fn implemented(code: &str) -> Vec<String> {
 }
 
 /// `header` without the generic parameters at its start.
-fn behind_generics(header: &str) -> &str {
+pub fn behind_generics(header: &str) -> &str {
     if !header.starts_with('<') {
         return header;
     }
