@@ -169,7 +169,7 @@ fn a_server_of_another_version_is_refused_with_both_versions() {
     let output = stonecast(["get", "k", "--connect", &address]);
     drop(over);
     server.join().expect("the server does not panic");
-    let said = output.refusal(4);
+    let said = output.refusal(1);
     for fact in [
         &format!("the server speaks protocol version {version} of the KV store"),
         &format!("the client version {PROTOCOL_VERSION}"),
