@@ -37,20 +37,16 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ),
     // A client of one thread, one that can be sent, and a blocking one have the same calls.
     ("stonecast", &["Client", "Entries"]),
-    // `stonecast::structures` mirrors the module of the KV store; a backup is written and read, too.
+    // `stonecast::structures` mirrors the module of the KV store.
     (
         "stonecast",
         &[
             "Builder",
             "Connection",
-            "End",
             "Entry",
             "Error",
-            "Part",
-            "Reader",
             "Server",
             "ServerHandle",
-            "Writer",
         ],
     ),
     // Each kind of structure has its own traversals and changes.

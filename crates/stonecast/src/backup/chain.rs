@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::BackupError;
 use super::format::Identity;
-use super::reader::{Part, Reader, identity_of};
+use super::reader::{FilePart, FileReader, identity_of};
 use crate::entry::Record;
 
 /// A full backup, and the incremental ones that follow it.
@@ -68,8 +68,12 @@ impl Chain {
     /// The errors of [`identity_of`]. The iterator gives those of [`Chain::verify`], and ends with the first of them.
     pub fn records(&self) -> Result<Records, BackupError> {
         let (last, _) = self.files.last().expect("a chain has a file");
-        let readers = self.files.iter().rev().map(|(file, _)| Reader::open(file));
-        let mut retained = Reader::open(last)?;
+        let readers = self
+            .files
+            .iter()
+            .rev()
+            .map(|(file, _)| FileReader::open(file));
+        let mut retained = FileReader::open(last)?;
         Ok(Records {
             next_retained: next_retained(&mut retained)?,
             retained,
@@ -82,18 +86,18 @@ impl Chain {
 /// The records of a chain.
 pub struct Records {
     /// The files that are not read yet, the first one at the end.
-    readers: Vec<Reader>,
+    readers: Vec<FileReader>,
     /// Reads what the last file retains.
-    retained: Reader,
+    retained: FileReader,
     next_retained: Option<u64>,
     has_failed: bool,
 }
 
 /// The next version that the file of `reader` retains.
-fn next_retained(reader: &mut Reader) -> Result<Option<u64>, BackupError> {
+fn next_retained(reader: &mut FileReader) -> Result<Option<u64>, BackupError> {
     Ok(match reader.next()? {
-        Some(Part::Retained(version)) => Some(version),
-        Some(Part::Record(_)) | None => None,
+        Some(FilePart::Retained(version)) => Some(version),
+        Some(FilePart::Record(_)) | None => None,
     })
 }
 
@@ -105,12 +109,12 @@ impl Records {
                 return Ok(None);
             };
             match reader.next()? {
-                Some(Part::Retained(_)) => {}
-                Some(Part::Record(record)) if is_last => {
+                Some(FilePart::Retained(_)) => {}
+                Some(FilePart::Record(record)) if is_last => {
                     self.check_all_retained()?;
                     return Ok(Some(record));
                 }
-                Some(Part::Record(record)) => match self.next_retained {
+                Some(FilePart::Record(record)) => match self.next_retained {
                     Some(version) if version == record.version => {
                         self.next_retained = next_retained(&mut self.retained)?;
                         return Ok(Some(record));

@@ -115,7 +115,7 @@ pub(super) struct RecordStart {
 /// The content of the last block.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub(super) struct End {
+pub(super) struct FileEnd {
     pub retained: U64,
     pub records: U64,
 }

@@ -11,7 +11,7 @@ use zerocopy::FromBytes as _;
 
 use super::BackupError;
 use super::format::{
-    BLOCK_HEADER_SIZE, BLOCK_MAX, BlockHeader, END, End, FILE_HEADER_SIZE, FORMAT, FileHeader,
+    BLOCK_HEADER_SIZE, BLOCK_MAX, BlockHeader, END, FILE_HEADER_SIZE, FORMAT, FileEnd, FileHeader,
     Identity, MAGIC, RETAINED, RecordStart, checksum,
 };
 use crate::entry::Record;
@@ -21,17 +21,17 @@ use crate::entry::Record;
 /// # Errors
 /// [`BackupError::Read`], [`BackupError::Format`], and [`BackupError::Corrupt`] for a file that is no backup.
 pub fn identity_of(file: &Path) -> Result<Identity, BackupError> {
-    Ok(Reader::open(file)?.identity)
+    Ok(FileReader::open(file)?.identity)
 }
 
 /// A part of a backup.
-pub(super) enum Part {
+pub(super) enum FilePart {
     Retained(u64),
     Record(Record),
 }
 
 /// Reads a backup from its begin to its end.
-pub(super) struct Reader {
+pub(super) struct FileReader {
     path: PathBuf,
     input: BufReader<File>,
     pub identity: Identity,
@@ -47,7 +47,7 @@ pub(super) struct Reader {
     records: u64,
 }
 
-impl Reader {
+impl FileReader {
     pub fn open(path: &Path) -> Result<Self, BackupError> {
         let read = |source| BackupError::Read {
             file: path.to_owned(),
@@ -105,15 +105,15 @@ impl Reader {
     }
 
     /// The next part; `None` at the end, after which the file has no further byte.
-    pub fn next(&mut self) -> Result<Option<Part>, BackupError> {
+    pub fn next(&mut self) -> Result<Option<FilePart>, BackupError> {
         while self.at == self.block.len() {
             if !self.next_block()? {
                 return Ok(None);
             }
         }
         match self.kind {
-            RETAINED => self.next_retained().map(|it| Some(Part::Retained(it))),
-            _ => self.next_record().map(|it| Some(Part::Record(it))),
+            RETAINED => self.next_retained().map(|it| Some(FilePart::Retained(it))),
+            _ => self.next_record().map(|it| Some(FilePart::Record(it))),
         }
     }
 
@@ -182,7 +182,7 @@ impl Reader {
 
     /// Compares the numbers of the last block with what was read.
     fn check_end(&self) -> Result<(), BackupError> {
-        let Ok(end) = End::read_from_bytes(&self.block) else {
+        let Ok(end) = FileEnd::read_from_bytes(&self.block) else {
             let found = format!("{} bytes", self.block.len());
             return Err(self.corrupt("end of a backup", &found, "two numbers"));
         };

@@ -8,7 +8,7 @@ use stonecast_kv::{HeldPart, StoreError};
 use super::BackupError;
 use super::format::Identity;
 use super::shelf::Shelf;
-use super::writer::Writer;
+use super::writer::FileWriter;
 use crate::error::Error;
 use crate::local::Client;
 
@@ -98,7 +98,7 @@ pub async fn take<W: Write>(
         records: 0,
         bytes: 0,
     };
-    let mut writer = Writer::new(output, &identity).map_err(BackupError::Write)?;
+    let mut writer = FileWriter::new(output, &identity).map_err(BackupError::Write)?;
     let (mut shelf, mut parts) = (Shelf::new(plan.scratch), Vec::new());
     loop {
         hold.next(&mut parts).await.map_err(of_store)?;
@@ -118,7 +118,7 @@ pub async fn take<W: Write>(
 }
 
 fn write_part<W: Write>(
-    writer: &mut Writer<W>,
+    writer: &mut FileWriter<W>,
     (shelf, taken): (&mut Shelf, &mut Taken),
     part: HeldPart,
 ) -> std::io::Result<()> {

@@ -7,12 +7,12 @@ use zerocopy::IntoBytes as _;
 use zerocopy::byteorder::little_endian::{U32, U64};
 
 use super::format::{
-    BLOCK_FULL, BLOCK_HEADER_SIZE, END, End, FILE_HEADER_SIZE, FileHeader, Identity, RECORDS,
+    BLOCK_FULL, BLOCK_HEADER_SIZE, END, FILE_HEADER_SIZE, FileEnd, FileHeader, Identity, RECORDS,
     RETAINED, RecordStart, checksum,
 };
 
 /// Writes a backup. First come all retained versions, and then all records, both in ascending order.
-pub(super) struct Writer<W> {
+pub(super) struct FileWriter<W> {
     output: W,
     of_file: u64,
     offset: u64,
@@ -25,7 +25,7 @@ pub(super) struct Writer<W> {
     records: u64,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> FileWriter<W> {
     pub fn new(mut output: W, identity: &Identity) -> io::Result<Self> {
         let header = FileHeader::of(identity);
         output.write_all(header.as_bytes())?;
@@ -76,7 +76,7 @@ impl<W: Write> Writer<W> {
     pub fn finish(mut self) -> io::Result<(W, u64)> {
         self.end_block()?;
         self.kind = END;
-        let end = End {
+        let end = FileEnd {
             retained: U64::new(self.retained),
             records: U64::new(self.records),
         };

@@ -20,7 +20,7 @@ use super::writer::Writer;
 use crate::connector::Connector;
 use crate::open_device::OpenDevice;
 
-use part::{Hashing, PARTITIONS_MAX, Part, State, check_name, judge};
+use part::{Hashing, NamedPart, PARTITIONS_MAX, State, check_name, judge};
 pub use reader::PartitionedReader;
 pub use writer::{KeyOnce, PartitionedTransaction, PartitionedWriter};
 
@@ -166,7 +166,7 @@ impl Sessions {
         };
         let mut readers = Vec::with_capacity(self.sessions.len());
         for (index, session) in self.sessions.iter().enumerate() {
-            let is_own = |part: &&Part| part.index == index && part.hashing == hashing;
+            let is_own = |part: &&NamedPart| part.index == index && part.hashing == hashing;
             let part = found[index].iter().find(is_own).expect("it was judged");
             let own = full_name(parsed.domain, &part.name(parsed.structure));
             readers.push(session.reader::<S>(&own).await?);
@@ -187,8 +187,8 @@ fn full_name(domain: DomainName, structure: &str) -> String {
 }
 
 /// The parts of the structure among the structures of a lock domain.
-fn parts_among<'a>(name: &Name<'_>, names: impl Iterator<Item = &'a str>) -> Vec<Part> {
-    let parts = names.filter_map(|other| Part::parse(name.structure, other));
+fn parts_among<'a>(name: &Name<'_>, names: impl Iterator<Item = &'a str>) -> Vec<NamedPart> {
+    let parts = names.filter_map(|other| NamedPart::parse(name.structure, other));
     parts.collect()
 }
 
@@ -197,7 +197,7 @@ async fn open_parts<S: Keyed>(
     name: &Name<'_>,
     domains: &mut [Domain],
 ) -> Result<(Hashing, Vec<u32>), Error> {
-    let found: Vec<Vec<Part>> = domains
+    let found: Vec<Vec<NamedPart>> = domains
         .iter()
         .map(|domain| {
             let rows = domain.roots().rows().iter();
@@ -219,7 +219,7 @@ async fn open_parts<S: Keyed>(
     };
     let mut numbers = Vec::with_capacity(domains.len());
     for (index, domain) in domains.iter_mut().enumerate() {
-        let part = |is_new| Part {
+        let part = |is_new| NamedPart {
             index,
             hashing,
             is_new,
@@ -241,10 +241,10 @@ async fn open_parts<S: Keyed>(
 async fn make_parts<S: Keyed>(
     name: &Name<'_>,
     domains: &mut [Domain],
-    (hashing, found): (Hashing, &[Vec<Part>]),
+    (hashing, found): (Hashing, &[Vec<NamedPart>]),
 ) -> Result<(), Error> {
     for (index, domain) in domains.iter_mut().enumerate() {
-        let own = Part {
+        let own = NamedPart {
             index,
             hashing,
             is_new: true,

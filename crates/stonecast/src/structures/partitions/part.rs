@@ -36,7 +36,7 @@ impl Hashing {
 
 /// A part of a structure, as its name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct NamedPart {
     /// From 0.
     pub index: usize,
     pub hashing: Hashing,
@@ -44,7 +44,7 @@ pub(super) struct Part {
     pub is_new: bool,
 }
 
-impl Part {
+impl NamedPart {
     /// The name of this part of the structure `base`.
     pub fn name(&self, base: &str) -> String {
         let Hashing { count, seed } = self.hashing;
@@ -79,7 +79,7 @@ impl Part {
 
 /// Whether a name leaves room for the facts.
 pub(super) fn check_name(name: &str, base: &str) -> Result<(), Error> {
-    let longest = Part {
+    let longest = NamedPart {
         index: PARTITIONS_MAX - 1,
         hashing: Hashing {
             count: PARTITIONS_MAX,
@@ -108,7 +108,7 @@ pub(super) enum State {
 ///
 /// # Errors
 /// [`Error::Partition`]: the structure has other back-ends, or another order of them.
-pub(super) fn judge(name: &str, found: &[Vec<Part>]) -> Result<State, Error> {
+pub(super) fn judge(name: &str, found: &[Vec<NamedPart>]) -> Result<State, Error> {
     let count = found.len();
     let refused = |index: usize, found: String| Error::Partition {
         name: name.to_owned(),
@@ -118,7 +118,7 @@ pub(super) fn judge(name: &str, found: &[Vec<Part>]) -> Result<State, Error> {
     };
     let Some(first) = found.iter().flatten().find(|part| !part.is_new) else {
         let is_fitting =
-            |(index, part): (usize, &Part)| part.index == index && part.hashing.count == count;
+            |(index, part): (usize, &NamedPart)| part.index == index && part.hashing.count == count;
         let each = found.iter().enumerate();
         let fitting = each.flat_map(|(index, parts)| parts.iter().map(move |part| (index, part)));
         let seed = fitting.clone().find(|place| is_fitting(*place));
@@ -127,7 +127,7 @@ pub(super) fn judge(name: &str, found: &[Vec<Part>]) -> Result<State, Error> {
     let seed = first.hashing.seed;
     for (index, parts) in found.iter().enumerate() {
         let expected = Hashing { count, seed };
-        let is_expected = |part: &&Part| part.index == index && part.hashing == expected;
+        let is_expected = |part: &&NamedPart| part.index == index && part.hashing == expected;
         if parts.iter().any(|part| is_expected(&part)) {
             continue;
         }
@@ -147,9 +147,9 @@ pub(super) fn judge(name: &str, found: &[Vec<Part>]) -> Result<State, Error> {
 mod tests {
     use super::*;
 
-    fn part(index: usize, count: usize, seed: u64, is_new: bool) -> Part {
+    fn part(index: usize, count: usize, seed: u64, is_new: bool) -> NamedPart {
         let hashing = Hashing { count, seed };
-        Part {
+        NamedPart {
             index,
             hashing,
             is_new,
@@ -160,7 +160,7 @@ mod tests {
     fn a_name_says_the_part_and_no_other_name_does() {
         for part in [part(0, 1, 0, false), part(255, 256, u64::MAX, true)] {
             let name = part.name("orders");
-            assert_eq!(Part::parse("orders", &name), Some(part), "{name}");
+            assert_eq!(NamedPart::parse("orders", &name), Some(part), "{name}");
         }
         for other in [
             "orders",
@@ -172,7 +172,7 @@ mod tests {
             "orders.1-of-3.0123456789abcdef.old",
             "stock.1-of-3.0123456789abcdef",
         ] {
-            assert_eq!(Part::parse("orders", other), None, "{other}");
+            assert_eq!(NamedPart::parse("orders", other), None, "{other}");
         }
         assert!(check_name("x", &"x".repeat(32)).is_ok());
         assert!(check_name("x", &"x".repeat(33)).is_err());
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn other_back_ends_and_another_order_are_refused_and_an_interrupted_beginning_goes_on() {
         let whole = |index| vec![part(index, 2, 7, false)];
-        let judged = |found: &[Vec<Part>]| judge("orders", found);
+        let judged = |found: &[Vec<NamedPart>]| judge("orders", found);
         let hashing = Hashing { count: 2, seed: 7 };
         assert_eq!(
             judged(&[whole(0), whole(1)]).unwrap(),
@@ -190,7 +190,7 @@ mod tests {
         );
         let renamed = [whole(0), vec![part(1, 2, 7, true)]];
         assert_eq!(judged(&renamed).unwrap(), State::Whole(hashing));
-        let refused = |found: &[Vec<Part>]| judged(found).unwrap_err().to_string();
+        let refused = |found: &[Vec<NamedPart>]| judged(found).unwrap_err().to_string();
         let words = refused(&[whole(1), whole(0)]);
         assert!(
             words.starts_with("back-end 1 of 2 has partition 2 of 2 of \"orders\""),
