@@ -40,7 +40,8 @@ const VERBS_PACKAGES: [&str; 7] = [
 /// The package with the gateway for Redis clients.
 const GATEWAY_PACKAGE: &str = "stonecast-gateway";
 
-/// Tests that run at once for each processor, in the step `tests`: many wait for leases, syncs and processes half of their time.
+/// Tests that run at once for each processor, in the step `tests`: many wait for leases, syncs and processes half of
+/// their time.
 const TESTS_FOR_EACH_PROCESSOR: usize = 2;
 
 /// Seconds for which each of the two fuzzers of the gateway runs: together a minute.
@@ -56,8 +57,8 @@ struct Step {
     place: Place,
 }
 
-/// The place of a step among others. Two processors are busy all the time only if steps that wait, for a network or for a guest, have
-/// others beside them.
+/// The place of a step among others. Two processors are busy all the time only if steps that wait, for a network or for
+/// a guest, have others beside them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// After the step in front.
@@ -337,8 +338,9 @@ fn format(at: &Surroundings) -> Result<Outcome> {
     check(at.cargo(&["fmt", "--all", "--", "--check"]))
 }
 
-/// Lints everything once: with the seeded bugs, and with the feature `verbs` where its tools are there, since two runs take twice
-/// the time. The code that stands in for the features is compiled by the steps `tests` and `fresh`, which build without them.
+/// Lints everything once: with the seeded bugs, and with the feature `verbs` where its tools are there, since two runs
+/// take twice the time. The code that stands in for the features is compiled by the steps `tests` and `fresh`, which
+/// build without them.
 fn lint(at: &Surroundings) -> Result<Outcome> {
     let mut command = at.cargo(&selection::linted());
     command.args(["--", "-D", "warnings"]);
@@ -370,8 +372,9 @@ fn unit_tests(at: &Surroundings) -> Result<Outcome> {
     tests(command, &at.not_run)
 }
 
-/// The feature needs a C toolchain, which the rest of the workspace does not. Where the tools are there, the steps `lint` and `tests`
-/// lint and run everything with the feature; without those steps, this one runs the tests of the provider.
+/// The feature needs a C toolchain, which the rest of the workspace does not. Where the tools are there, the steps
+/// `lint` and `tests` lint and run everything with the feature; without those steps, this one runs the tests of the
+/// provider.
 fn verbs(at: &Surroundings) -> Result<Outcome> {
     if let Err(missing) = needs::ensure("verbs") {
         let packages = VERBS_PACKAGES.map(|package| format!("{package} --features verbs"));
@@ -462,8 +465,8 @@ fn python_package(at: &Surroundings) -> Result<Outcome> {
     something(python::outcome(&at.metadata, &at.not_run)?)
 }
 
-/// Runs tests that are ignored otherwise, since they install software. The step `fresh` runs the same in a system in which nothing
-/// hides a missing step of an installation.
+/// Runs tests that are ignored otherwise, since they install software. The step `fresh` runs the same in a system in
+/// which nothing hides a missing step of an installation.
 fn conformance(at: &Surroundings) -> Result<Outcome> {
     if at.runs("fresh") && fresh::is_possible(&at.metadata) {
         println!("the step `fresh` does everything");

@@ -1,7 +1,8 @@
-//! Comments that say nothing: a reference to the documentation of the module, and a single word.
+//! Comments that say nothing, that is a reference to the documentation of the module or a single word, and lines that
+//! are too long.
 //!
-//! A comment states a fact that its item does not show, such as a unit or a reason. A word in backticks may stand alone, as
-//! the literal that the item stands for.
+//! A comment states a fact that its item does not show, such as a unit or a reason. A word in backticks may stand
+//! alone, as the literal that the item stands for.
 
 use std::path::Path;
 
@@ -11,12 +12,28 @@ const EMPTY_REFERENCES: &[&str] = &[
     "see the module's documentation",
 ];
 
-/// Returns every comment of `source` that says nothing, as `file:line: sentence`.
+/// The most columns of a line of comment. Diagrams and tables may be wider.
+const COLUMNS_MAX: usize = 120;
+
+/// Returns every comment of `source` that says nothing or is too wide, as `file:line: sentence`.
 pub fn findings(file: &Path, source: &str) -> Vec<String> {
     let texts: Vec<Option<&str>> = source.lines().map(comment).collect();
     let mut findings = Vec::new();
-    for (index, text) in texts.iter().enumerate() {
-        let Some(text) = text else { continue };
+    let mut is_diagram = false;
+    for (index, (line, text)) in source.lines().zip(&texts).enumerate() {
+        let Some(text) = text else {
+            is_diagram = false;
+            continue;
+        };
+        is_diagram ^= text.starts_with("```");
+        let is_wide = line.chars().count() > COLUMNS_MAX && text.contains(' ');
+        if is_wide && !is_diagram && !text.starts_with('|') {
+            let line = index + 1;
+            findings.push(format!(
+                "{}:{line}: the comment is wider than {COLUMNS_MAX} columns; break the line",
+                file.display()
+            ));
+        }
         let neighbours = [index.checked_sub(1), Some(index + 1)];
         let is_alone = !neighbours
             .into_iter()
@@ -73,6 +90,19 @@ mod tests {
             0
         );
         assert_eq!(found("let word = \"Bytes\"; // Bytes.\n"), 0, "beside code");
+    }
+
+    #[test]
+    fn a_wide_line_outside_diagrams_and_tables_is_found() {
+        let wide = "word ".repeat(30);
+        assert_eq!(found(&format!("/// {wide}\n")), 1);
+        assert_eq!(found(&format!("/// | {wide} |\n")), 0);
+        assert_eq!(found(&format!("/// ```text\n/// {wide}\n/// ```\n")), 0);
+        assert_eq!(
+            found(&format!("/// ```text\n/// a\n/// ```\n/// {wide}\n")),
+            1
+        );
+        assert_eq!(found(&format!("let words = \"{wide}\";\n")), 0);
     }
 
     #[test]

@@ -84,8 +84,9 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
-    /// Runs the long campaign: seeds of every scenario, 10 million crash states of the store, every seeded bug. Prints commit and totals in
-    /// the form of docs/testing.md. Takes hours; a part that is done is not run again at the same commit.
+    /// Runs the long campaign: seeds of every scenario, 10 million crash states of the store, every seeded bug. Prints
+    /// commit and totals in the form of docs/testing.md. Takes hours; a part that is done is not run again at the same
+    /// commit.
     Campaign {
         /// Percentage of the counts.
         #[arg(long, value_name = "PERCENT", default_value_t = 100.0)]
@@ -159,8 +160,8 @@ enum Command {
         #[arg(long)]
         verbs: bool,
     },
-    /// Builds packages into target/packaging: binary, manual, completions, unit and example configuration in one folder, as a
-    /// package of Debian, and as an image of a container.
+    /// Builds packages into target/packaging: binary, manual, completions, unit and example configuration in one
+    /// folder, as a package of Debian, and as an image of a container.
     Packaging {
         /// The binary [default: built with the profile `dist`].
         #[arg(long, value_name = "FILE")]

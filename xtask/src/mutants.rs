@@ -1,10 +1,10 @@
 //! The campaign that checks the checks: every seeded bug must be found, and no oracle may object to the unchanged
 //! store.
 //!
-//! The campaign itself is a test of `stonecast-check`, built with the feature that plants the bugs. The campaign
-//! uses every processor, and ends with the unchanged store, on the seeds that the bugs needed. Bugs below any store are
-//! hunted by tests of their crates, which this module starts with the same feature, two or more at once: a hunt uses one
-//! processor.
+//! The campaign itself is a test of `stonecast-check`, built with the feature that plants the bugs. The campaign uses
+//! every processor, and ends with the unchanged store, on the seeds that the bugs needed. Bugs below any store are
+//! hunted by tests of their crates, which this module starts with the same feature, two or more at once: a hunt uses
+//! one processor.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -118,8 +118,8 @@ pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
     Ok(good && beside && inside)
 }
 
-/// Builds the packages with hunts among `tests`, with the feature that plants bugs. One command builds the campaign and all tests beside the crates, so that each
-/// crate is compiled with one set of features alone.
+/// Builds the packages with hunts among `tests`, with the feature that plants bugs. One command builds the campaign and
+/// all tests beside the crates, so that each crate is compiled with one set of features alone.
 fn built(metadata: &Metadata, tests: &str, targets: &[&str]) -> Result<Vec<Executable>> {
     let mut packages: BTreeSet<&str> = hunts(tests).map(|hunt| hunt.package).collect();
     if tests == BESIDE {
@@ -185,8 +185,8 @@ mod tests {
 
     use super::*;
 
-    /// Hunts that no command runs, since their stories do not find all bugs: the open points of `docs/design/0047` have the
-    /// details.
+    /// Hunts that no command runs, since their stories do not find all bugs: the open points of `docs/design/0047` have
+    /// the details.
     const NOT_RUN: [&str; 1] = ["every_seeded_bug_of_held_places_is_found"];
 
     /// The names of the hunts in the Rust files of a folder and its folders.

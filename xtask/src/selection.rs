@@ -1,15 +1,15 @@
 //! Packages that several commands of cargo build alike.
 //!
-//! Cargo unites the features of the packages that one command names. Two commands that name different packages therefore build
-//! most of their common dependencies twice. A step that needs some packages of an earlier step names all packages of that step,
-//! and runs its own part.
+//! Cargo unites the features of the packages that one command names. Two commands that name different packages
+//! therefore build most of their common dependencies twice. A step that needs some packages of an earlier step names
+//! all packages of that step, and runs its own part.
 
 use std::sync::OnceLock;
 
 use crate::needs;
 
-/// The packages whose tests the step `tests` runs, all but the binaries, with the feature `verbs` where its tools are there:
-/// the guest needs the tests with it.
+/// The packages whose tests the step `tests` runs, all but the binaries, with the feature `verbs` where its tools are
+/// there: the guest needs the tests with it.
 pub fn tests() -> Vec<&'static str> {
     with_verbs(
         TESTS,
@@ -17,9 +17,9 @@ pub fn tests() -> Vec<&'static str> {
     )
 }
 
-/// The release build of both binaries and their tests, for the steps `simulate`, `end-to-end` and `guest`, with the feature
-/// `verbs` where its tools are there: the guest needs the binaries with it. The step `fresh` builds and runs the binary
-/// without it.
+/// The release build of both binaries and their tests, for the steps `simulate`, `end-to-end` and `guest`, with the
+/// feature `verbs` where its tools are there: the guest needs the binaries with it. The step `fresh` builds and runs
+/// the binary without it.
 pub fn programs() -> Vec<&'static str> {
     with_verbs(PROGRAMS, "stonecast-cli/verbs,stonecast-lab/verbs")
 }

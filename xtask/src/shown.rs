@@ -1,7 +1,8 @@
 //! The public functions of the library that no program shows.
 //!
-//! A program meets a type through the functions that take or return it, so functions and methods are counted, and types are not. A function is shown if a code
-//! block of the library's documentation, an example, or the stranger's program calls it: all of these are compiled by the whole test command.
+//! A program meets a type through the functions that take or return it, so functions and methods are counted, and types
+//! are not. A function is shown if a code block of the library's documentation, an example, or the stranger's program
+//! calls it: all of these are compiled by the whole test command.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -81,7 +82,8 @@ fn declared(code: &str) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|(before, after)| Some((before.trim(), words(after).next()?)))
 }
 
-/// The items of a file that programs can name: the public ones of a public module, and those that the module above names in a `pub use`.
+/// The items of a file that programs can name: the public ones of a public module, and those that the module above
+/// names in a `pub use`.
 fn exported<'s>(file: &Path, code: &'s str, library: &'s [(PathBuf, String)]) -> BTreeSet<&'s str> {
     let is_root = |file: &Path| file.ends_with("lib.rs");
     let public = || {
@@ -111,7 +113,8 @@ fn exported<'s>(file: &Path, code: &'s str, library: &'s [(PathBuf, String)]) ->
     of_module.flat_map(words).collect()
 }
 
-/// The public functions in `code`, with their lines: those of types that programs meet, and those that programs call by name.
+/// The public functions in `code`, with their lines: those of types that programs meet, and those that programs call by
+/// name.
 fn functions(code: &str, is_met: impl Fn(&str) -> bool) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut of_type = None;

@@ -12,8 +12,8 @@ use crate::tally::{NOT_RUN_VARIABLE, NotRunFile, Outcome, counts_of};
 
 /// The cargo that runs this program, in the workspace.
 ///
-/// The command does not inherit the variables that describe the package of this program. Build scripts of dependencies are executed
-/// again when such a variable changes, so a user's own command would build TLS and everything above again.
+/// The command does not inherit the variables that describe the package of this program. Build scripts of dependencies
+/// are executed again when such a variable changes, so a user's own command would build TLS and everything above again.
 pub fn cargo(workspace: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(workspace);

@@ -161,8 +161,8 @@ impl Tally {
             .all(|(_, _, outcome)| outcome.is_success())
     }
 
-    /// The table of steps, the tests not run, and the closing line. Some steps run beside others, so `taken`, the time of the
-    /// whole run, may be less than the sum of theirs.
+    /// The table of steps, the tests not run, and the closing line. Some steps run beside others, so `taken`, the time
+    /// of the whole run, may be less than the sum of theirs.
     pub fn report(&self, taken: Duration) -> String {
         let mut report = String::from("\n");
         for (step, (time, budget), outcome) in &self.steps {

@@ -1,7 +1,8 @@
 //! The names of types: a name that leaves its module stands for one type in a crate.
 //!
-//! A reader who meets `Batch` in two files of a crate takes both for one. A private type is read beside its definition, so it may share its name. Modules that mirror one
-//! another, as the kinds of structures or the scenarios of a campaign do, have types of the same parts; these families are listed.
+//! A reader who meets `Batch` in two files of a crate takes both for one. A private type is read beside its definition,
+//! so it may share its name. Modules that mirror one another, as the kinds of structures or the scenarios of a campaign
+//! do, have types of the same parts; these families are listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -69,8 +70,8 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("structures", &["Answer"]),
 ];
 
-/// Returns every name that stands for several types of the crate with the name `role`, as `file:1: sentence`, and every exception that the crate no longer needs. `sources` are the
-/// files of the crate, with their text.
+/// Returns every name that stands for several types of the crate with the name `role`, as `file:1: sentence`, and every
+/// exception that the crate no longer needs. `sources` are the files of the crate, with their text.
 pub fn findings(role: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
     let mut defined: BTreeMap<String, BTreeSet<&Path>> = BTreeMap::new();
     for (file, source) in sources {

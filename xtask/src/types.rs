@@ -1,7 +1,8 @@
 //! The size of types: the files over which the behaviour of a type is spread, and its fields.
 //!
-//! The behaviour of a type is in three files at most, and a struct has twelve fields at most. A component that outgrows this has parts with state of their own.
-//! Configuration, counters, reports and the formats of media and wire may have more fields. Only code counts, without tests.
+//! The behaviour of a type is in three files at most, and a struct has twelve fields at most. A component that outgrows
+//! this has parts with state of their own. Configuration, counters, reports and the formats of media and wire may have
+//! more fields. Only code counts, without tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -53,8 +54,8 @@ const MORE_FIELDS: &[(&str, &str)] = &[
     ("media", "HeaderBytes"),
 ];
 
-/// Returns every type of the crate with the name `role` that is too large, as `file:1: sentence`, and every exception that the crate no longer needs. `sources` are
-/// the files of the crate, with their text.
+/// Returns every type of the crate with the name `role` that is too large, as `file:1: sentence`, and every exception
+/// that the crate no longer needs. `sources` are the files of the crate, with their text.
 pub fn findings(role: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
     let mut types = Types::default();
     for (file, source) in sources {

@@ -12,8 +12,8 @@ impl Entries {
         Self(key)
     }
 
-    /// The header of an entry. `None`: these bytes are no entry of the pool; the memory may have changed since a search found an
-    /// entry there.
+    /// The header of an entry. `None`: these bytes are no entry of the pool; the memory may have changed since a search
+    /// found an entry there.
     pub fn header(&self, entry: &[u8]) -> Option<Header> {
         Header::read(&self.0, entry.first_chunk()?).ok()
     }

@@ -5,8 +5,8 @@
 //!   welcome   greeting 12    u64 number of the connection     16 bytes append key of the backup's pool
 //! ```
 //!
-//! The platform travels later, in the first notice: its description names the window that READs go to, and a backup opens that
-//! window only to an established connection.
+//! The platform travels later, in the first notice: its description names the window that READs go to, and a backup
+//! opens that window only to an established connection.
 
 use stonecast_cluster::{NodeName, Nonce};
 use stonecast_session::{Greeting, Mismatch, Protocol, Side};

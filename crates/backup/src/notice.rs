@@ -5,8 +5,8 @@
 //!   64  rows:  u32 shard    u32 standing, 0: reached, 1: closed    u64 term    u64 join    u64 version, of a closed stream 0
 //! ```
 //!
-//! Everything in a notice is a total or a fact that stays true, so the next notice may replace one that was never sent. At
-//! most one notice is under way at any time.
+//! Everything in a notice is a total or a fact that stays true, so the next notice may replace one that was never sent.
+//! At most one notice is under way at any time.
 
 use stonecast_cluster::Epoch;
 use stonecast_persist::execute::RECEIVING_SIZE;

@@ -2,8 +2,8 @@
 
 use stonecast_cluster::Term;
 
-/// The entries of a shard in one term, as one backup gets them. A node that leaves a shard and joins it again gets another
-/// stream: answers about the earlier stream do not count.
+/// The entries of a shard in one term, as one backup gets them. A node that leaves a shard and joins it again gets
+/// another stream: answers about the earlier stream do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamName {
     /// Number of the shard.

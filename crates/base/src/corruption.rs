@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 /// Bytes that failed a check: their place, their content, and the expected content.
 ///
-/// This type is for damage. Bytes that a crash may legitimately leave behind (a record that was never acknowledged) are not
-/// corruption. The code that can tell the two apart has a type of its own for such bytes.
+/// This type is for damage. Bytes that a crash may legitimately leave behind (a record that was never acknowledged) are
+/// not corruption. The code that can tell the two apart has a type of its own for such bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("corrupt {what} in {file} at offset {offset}: found {found}, expected {expected}")]
 pub struct Corruption {

@@ -27,7 +27,8 @@ pub fn objects(run: impl FnOnce()) -> bool {
 /// Plants each bug of `place`, and runs the story that `stories` names for the bug.
 ///
 /// # Panics
-/// If a story does not object to its bug or objects without the bug, or if `stories` does not name each bug of `place` once.
+/// If a story does not object to its bug or objects without the bug, or if `stories` does not name each bug of `place`
+/// once.
 pub fn by_stories(place: &str, stories: &[(Mutant, fn())]) {
     let found = hunt(place, |mutant| {
         let (_, story) = stories.iter().find(|(of, _)| *of == mutant)?;

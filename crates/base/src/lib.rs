@@ -2,8 +2,8 @@
 //! error for corrupt bytes.
 //!
 //! The crate has no input or output, no clock, no thread, and no global state. The feature `mutants` is for tests: they
-//! plant bugs and print how each bug was found. Everything else is a pure function of its arguments, so the simulated world
-//! and a real server compute the same bytes.
+//! plant bugs and print how each bug was found. Everything else is a pure function of its arguments, so the simulated
+//! world and a real server compute the same bytes.
 #![forbid(unsafe_code)]
 
 mod corruption;

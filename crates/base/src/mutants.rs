@@ -5,11 +5,11 @@
 //!                                         with it: whether this thread has planted this bug
 //! ```
 //!
-//! A campaign (`cargo xtask mutants`) plants one mutant after the other, and its checks must find each. A mutant that no oracle
-//! finds shows a weak oracle, or a guard that nothing needs.
+//! A campaign (`cargo xtask mutants`) plants one mutant after the other, and its checks must find each. A mutant that
+//! no oracle finds shows a weak oracle, or a guard that nothing needs.
 //!
-//! Invariants: without the feature no mutant, and no text about one, exists in the compiled program; with the feature at
-//! most one is planted per thread.
+//! Invariants: without the feature no mutant, and no text about one, exists in the compiled program; with the feature
+//! at most one is planted per thread.
 
 macro_rules! mutants {
     ($($(#[doc = $what:literal])+ $name:ident in $place:literal, $flaw:literal;)+) => {
@@ -35,10 +35,10 @@ macro_rules! mutants {
             }
 
             /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider,
-            /// `clocks` for the clocks of providers, `kv/backup` and `kv/hold` for backups of a serving pool, `kv/batches` for
-            /// several keys at once, `kv/expiry` for keys that expire, `power` for the ends of simulated machines,
-            /// `kv/cluster` for the store in a cluster, `persist/append` for the two sides of durable appends,
-            /// `replication/machines` for rules that the world of replication seldom shows.
+            /// `clocks` for the clocks of providers, `kv/backup` and `kv/hold` for backups of a serving pool,
+            /// `kv/batches` for several keys at once, `kv/expiry` for keys that expire, `power` for the ends of
+            /// simulated machines, `kv/cluster` for the store in a cluster, `persist/append` for the two sides of
+            /// durable appends, `replication/machines` for rules that the world of replication seldom shows.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
             }
@@ -331,7 +331,8 @@ mutants! {
     ServedEarly in "replication", "an heir settles what it found";
     /// An heir serves while its predecessor may hold a lease.
     LeasesNotAwaited in "replication", "one leader at a time";
-    /// A joiner gets the entries that are stamped from its join on, but not the earlier ones that are not published yet.
+    /// A joiner gets the entries that are stamped from its join on, but not the earlier ones that are not published
+    /// yet.
     UnpublishedLeftOut in "replication", "a joiner gets everything";
     /// A primary takes the report of an earlier join for that of the present one.
     EarlierPullCounts in "replication", "a joiner gets everything";
@@ -515,9 +516,11 @@ mutants! {
     RootBeforeTable in "structures", "rule 10: all roots change by one word";
     /// A block that nothing links any more is not marked as dead.
     DeadNotMarked in "structures", "rule 9: what is cached is noticed to be old";
-    /// A binary tree changes a node of the open transaction in place, although a reader may reach it before the rest is applied.
+    /// A binary tree changes a node of the open transaction in place, although a reader may reach it before the rest is
+    /// applied.
     NodeRotatedInPlace in "structures", "rule 9: a node that is replaced stays as it was";
-    /// A link of a skip list that changes in a block of the open transaction is a part of the first content of the block.
+    /// A link of a skip list that changes in a block of the open transaction is a part of the first content of the
+    /// block.
     LinksMerged in "structures", "rule 4: apply in listed order";
     /// A block that old snapshots reach is used again at once.
     RetiredAtOnce in "structures", "rule 6: deferred frees stand in a retire chain";

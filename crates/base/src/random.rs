@@ -3,8 +3,8 @@
 use rand::SeedableRng as _;
 pub use rand::seq::SliceRandom as SliceExt;
 
-/// The generator of the whole project: an algorithm with a name, so that a seed gives the same numbers in every version of
-/// the project.
+/// The generator of the whole project: an algorithm with a name, so that a seed gives the same numbers in every version
+/// of the project.
 pub type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The generator that starts from `seed`.

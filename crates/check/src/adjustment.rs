@@ -18,9 +18,10 @@ pub struct Adjustment {
     /// Examines a power cut at every moment instead of a few moments: finds the earliest one that
     /// fails.
     pub every_moment: bool,
-    /// Also demands a promise that no store keeps: that a write survives a power cut before it is answered. Every run that
-    /// examines a power cut then fails, which shows what a failure looks like. In runs with copies, clients make a mistake
-    /// instead: they take a completed write for a persisted one. Runs of replication must have one primary of each shard.
+    /// Also demands a promise that no store keeps: that a write survives a power cut before it is answered. Every run
+    /// that examines a power cut then fails, which shows what a failure looks like. In runs with copies, clients make a
+    /// mistake instead: they take a completed write for a persisted one. Runs of replication must have one primary of
+    /// each shard.
     pub canary: bool,
 }
 

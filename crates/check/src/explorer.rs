@@ -1,5 +1,6 @@
-//! Examines the states that a power cut of any machines at one moment may leave. The explorer recovers and judges each state that
-//! differs in the lines that a recovery reads, cuts the power again during that recovery, and once more after it.
+//! Examines the states that a power cut of any machines at one moment may leave. The explorer recovers and judges each
+//! state that differs in the lines that a recovery reads, cuts the power again during that recovery, and once more
+//! after it.
 
 use std::rc::Rc;
 
@@ -86,8 +87,9 @@ impl<S: Subject> Explorer<S> {
         finding.map(|finding| self.with_less_lost(wrecks, finding, judge))
     }
 
-    /// Random numbers for the choice of states. The numbers for the work on a state come from another source, which continues
-    /// from one exploration to the next: otherwise a run would cut the same few recoveries in each exploration.
+    /// Random numbers for the choice of states. The numbers for the work on a state come from another source, which
+    /// continues from one exploration to the next: otherwise a run would cut the same few recoveries in each
+    /// exploration.
     fn fork(&mut self) -> Random {
         random_from_seed(self.random.random())
     }
@@ -164,7 +166,8 @@ impl<S: Subject> Explorer<S> {
         Ok(Look::New)
     }
 
-    /// Recovers, and examines the states that a power cut at some moment of the recovery, and one after the recovery, leave.
+    /// Recovers, and examines the states that a power cut at some moment of the recovery, and one after the recovery,
+    /// leave.
     fn look_twice(
         &mut self,
         wrecks: &Wrecks,
@@ -207,8 +210,8 @@ impl<S: Subject> Explorer<S> {
         })
     }
 
-    /// Cuts the power in the middle of the next header, after a cut in the middle of the first one, and judges the remaining
-    /// state.
+    /// Cuts the power in the middle of the next header, after a cut in the middle of the first one, and judges the
+    /// remaining state.
     fn tear_again(
         &mut self,
         torn: &Bench<S>,

@@ -35,15 +35,15 @@ pub enum Look {
     Enough,
 }
 
-/// The most machines for which every selection is cut. Further machines are cut only together with all others, or in the random
-/// states.
+/// The most machines for which every selection is cut. Further machines are cut only together with all others, or in
+/// the random states.
 const MACHINES_MAX: usize = 8;
 
 /// The random search ends after this many known combinations for each new one.
 const TRIES_FOR_EACH: u64 = 8;
 
-/// Calls `look` with combinations of fates of the undecided units of `wrecks`, until `limit` states were examined or `look`
-/// returns [`Look::Enough`]. Returns the number of examined states.
+/// Calls `look` with combinations of fates of the undecided units of `wrecks`, until `limit` states were examined or
+/// `look` returns [`Look::Enough`]. Returns the number of examined states.
 pub fn each(
     wrecks: &Wrecks,
     limit: u64,
@@ -162,8 +162,8 @@ impl States<'_> {
         }
     }
 
-    /// Examines cuts of some machines but not all: of the cut machines, nothing or a prefix survives. There may be many such
-    /// cuts, so they take at most half of the remaining states.
+    /// Examines cuts of some machines but not all: of the cut machines, nothing or a prefix survives. There may be many
+    /// such cuts, so they take at most half of the remaining states.
     fn some_machines(&mut self, wrecks: &Wrecks, everything: &[Fate]) {
         let end = self.count + self.limit.saturating_sub(self.count) / 2;
         let is_cut = |chosen: u64, machine: usize| chosen >> machine & 1 == 1;

@@ -88,8 +88,8 @@ impl<C, A> History<C, A> {
             operation.answer.is_none(),
             "an operation is answered once: moment {now}"
         );
-        // An answer that arrives after the death of the operation's node belongs to an operation that took effect before the
-        // death.
+        // An answer that arrives after the death of the operation's node belongs to an operation that took effect
+        // before the death.
         if answer.is_some() && operation.answered == NEVER {
             operation.answered = now;
         }
@@ -108,8 +108,8 @@ impl<C, A> History<C, A> {
         operation.node = node;
     }
 
-    /// Notes the death of `node`. No pending operation of this node alone can take effect later. Operations on other nodes can,
-    /// and so can operations that may be on several nodes.
+    /// Notes the death of `node`. No pending operation of this node alone can take effect later. Operations on other
+    /// nodes can, and so can operations that may be on several nodes.
     pub fn crash(&mut self, node: NodeId) -> Moment {
         let now = self.tick();
         self.operations

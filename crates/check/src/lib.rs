@@ -1,8 +1,8 @@
 //! Runs the stores in the simulated world, ends processes and machines at any moment, and judges
 //! the result.
 //!
-//! A store is a *subject* (it serves, lives as a client, recovers) with a *model* (state, call, answer). Everything else knows
-//! no store:
+//! A store is a *subject* (it serves, lives as a client, recovers) with a *model* (state, call, answer). Everything
+//! else knows no store:
 //!
 //! ```text
 //!   run(scenario, seed) -> Report

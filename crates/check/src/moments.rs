@@ -20,8 +20,8 @@ impl Moments {
         Self { every, seen }
     }
 
-    /// Returns whether to examine the moment after this number of stores and answers. A moment without a new store or answer
-    /// has the same states as the one before.
+    /// Returns whether to examine the moment after this number of stores and answers. A moment without a new store or
+    /// answer has the same states as the one before.
     pub fn is_due(&mut self, stores_and_answers: (u64, u64), random: &mut Random) -> bool {
         let is_new = std::mem::replace(&mut self.seen, stores_and_answers) != stores_and_answers;
         is_new && (self.every || random.random_range(0..MOMENTS) == 0)

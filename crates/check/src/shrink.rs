@@ -204,8 +204,8 @@ mod tests {
         report
     }
 
-    /// Fails without the comparison of oracles: if any violation counted, the search would end at two operations of another
-    /// failure.
+    /// Fails without the comparison of oracles: if any violation counted, the search would end at two operations of
+    /// another failure.
     #[test]
     fn the_shortest_schedule_that_fails_in_the_same_way_is_found() {
         let adjustment = Adjustment::default();

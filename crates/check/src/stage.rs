@@ -259,7 +259,8 @@ impl<S: Subject> Stage<S> {
         Wrecks::new(wrecks.collect())
     }
 
-    /// Number of stores to the modules of all nodes. The number changes whenever the states that a power cut may leave change.
+    /// Number of stores to the modules of all nodes. The number changes whenever the states that a power cut may leave
+    /// change.
     pub fn stores(&self) -> u64 {
         self.nodes.iter().map(|node| node.module.stores()).sum()
     }

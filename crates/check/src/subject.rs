@@ -17,8 +17,8 @@ pub(crate) type Task<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// A store of one node or several. Each node is a machine with a module, on which processes start and end.
 ///
-/// Three verbs make a store a subject: `serve` is the life of a node from its start to its stop, `live` that of a client, and
-/// `recover` opens all nodes after everything has ended.
+/// Three verbs make a store a subject: `serve` is the life of a node from its start to its stop, `live` that of a
+/// client, and `recover` opens all nodes after everything has ended.
 pub(crate) trait Subject: 'static {
     /// A call of a client.
     type Call: 'static;

@@ -1,7 +1,7 @@
 //! A run for people: calls and answers of clients in the words of their store, and ends of processes.
 //!
-//! Moments of a history have no time, so the run notes the virtual time and the event of each moment. Text is made only when a
-//! report needs it.
+//! Moments of a history have no time, so the run notes the virtual time and the event of each moment. Text is made only
+//! when a report needs it.
 
 use std::fmt;
 

@@ -65,7 +65,8 @@ pub fn decode(bytes: &[u8]) -> Option<ValueId> {
     whole.then_some(id)
 }
 
-/// The `number`-th word of a value. The word differs in each value and at each place, so that no mixture of two values passes.
+/// The `number`-th word of a value. The word differs in each value and at each place, so that no mixture of two values
+/// passes.
 fn filler(id: ValueId, number: u32) -> u64 {
     (u64::from(id.0) << 32 | u64::from(number))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)

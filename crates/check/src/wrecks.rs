@@ -6,8 +6,8 @@
 //!   machine 2:  nothing undecided   common order
 //! ```
 //!
-//! A machine that keeps its power counts as a machine whose bytes all survive, so the states of all machines contain the cuts
-//! of any of them.
+//! A machine that keeps its power counts as a machine whose bytes all survive, so the states of all machines contain
+//! the cuts of any of them.
 
 use std::ops::Range;
 
@@ -131,8 +131,8 @@ mod tests {
         SimBacking::new(module).open_log(options).unwrap()
     }
 
-    /// Fails without one counter of the world that continues after the restart of a machine: with one counter for each memory,
-    /// the orders mix.
+    /// Fails without one counter of the world that continues after the restart of a machine: with one counter for each
+    /// memory, the orders mix.
     #[test]
     fn stores_to_several_machines_stand_in_one_order_even_after_one_machine_lost_its_power() {
         let world = World::new(1);

@@ -1,5 +1,5 @@
-//! The campaign that checks the checks: plants one seeded bug after the other and runs seeds until an oracle objects; then
-//! runs the same seeds of the unchanged store, in which no oracle may object.
+//! The campaign that checks the checks: plants one seeded bug after the other and runs seeds until an oracle objects;
+//! then runs the same seeds of the unchanged store, in which no oracle may object.
 //!
 //! ```text
 //!   mutants [--seeds N] [--control N] [NAME ...]

@@ -30,8 +30,8 @@ impl Writer {
         }
     }
 
-    /// Notes that the store has, or had, `configuration` under `revision`. The next change begins with it, which saves a request
-    /// to the store if it is still the newest.
+    /// Notes that the store has, or had, `configuration` under `revision`. The next change begins with it, which saves
+    /// a request to the store if it is still the newest.
     pub fn learn(&mut self, revision: Revision, configuration: &Configuration) {
         let is_newer = |(known, _): &(Revision, _)| *known < revision;
         if self.known.as_ref().is_none_or(is_newer) {
@@ -125,19 +125,19 @@ impl Patience {
     }
 }
 
-/// Changes the configuration of the cluster `nonce` in `store`: `decide` makes the next configuration, which is then stored.
-/// Returns the stored configuration.
+/// Changes the configuration of the cluster `nonce` in `store`: `decide` makes the next configuration, which is then
+/// stored. Returns the stored configuration.
 ///
 /// The change begins with the configuration that the writer knows, if any. If that configuration is not the newest, or
 /// needs no change, the change reads the store. A change of the known configuration needs one request to the store, and
 /// every other change at least two.
 ///
-/// `decide` is called again whenever another writer was faster, and after an attempt of unknown outcome, so it must decide only
-/// by its argument. `Ok(None)`: nothing is left to do, and the configuration stays as it is. An attempt of unknown outcome is
-/// recognised by its number when the store is read.
+/// `decide` is called again whenever another writer was faster, and after an attempt of unknown outcome, so it must
+/// decide only by its argument. `Ok(None)`: nothing is left to do, and the configuration stays as it is. An attempt of
+/// unknown outcome is recognised by its number when the store is read.
 ///
-/// If the store does not answer, the function asks a dozen times, in some three seconds. A dropped future leaves an attempt of
-/// unknown outcome behind.
+/// If the store does not answer, the function asks a dozen times, in some three seconds. A dropped future leaves an
+/// attempt of unknown outcome behind.
 pub fn change<'a>(
     store: &'a dyn ConfigStore,
     runtime: &'a Rc<dyn Runtime>,

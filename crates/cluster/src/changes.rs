@@ -421,9 +421,9 @@ impl Configuration {
         })
     }
 
-    /// Takes `node` out of this group, because its copy lacks versions that were on all copies, as `reason` says. If `node`
-    /// led the group, another node in sync leads it. The pool of `node` may have gone back to an earlier state: its start
-    /// found nothing missing.
+    /// Takes `node` out of this group, because its copy lacks versions that were on all copies, as `reason` says. If
+    /// `node` led the group, another node in sync leads it. The pool of `node` may have gone back to an earlier state:
+    /// its start found nothing missing.
     ///
     /// # Errors
     /// [`Refusal::SoleCopy`]: no other node is in sync, so none has more.

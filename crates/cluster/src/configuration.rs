@@ -53,8 +53,8 @@ pub struct Policy {
     pub lease: Timing,
     /// Silence after which a copy is removed from every group, in nanoseconds.
     pub remove_after_ns: Nanoseconds,
-    /// The seed by which all nodes hash keys. Every client of the cluster knows the seed; a party without it can guess no
-    /// keys of one shard. `None`: the cluster keeps no keys.
+    /// The seed by which all nodes hash keys. Every client of the cluster knows the seed; a party without it can guess
+    /// no keys of one shard. `None`: the cluster keeps no keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash_seed: Option<HashSeed>,
 }

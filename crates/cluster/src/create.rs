@@ -46,12 +46,12 @@ pub enum CreateError {
     },
 }
 
-/// Creates the cluster `nonce` in `store`, with no node and no group. Returns its configuration, which another writer may have
-/// changed since.
+/// Creates the cluster `nonce` in `store`, with no node and no group. Returns its configuration, which another writer
+/// may have changed since.
 ///
-/// A store keeps any value that it has. If the store refuses, the function does not ask again. After an attempt of unknown
-/// outcome, the function reads the store and tries again, a dozen times: each creation draws its own nonce, which shows whose
-/// cluster is there. A dropped future leaves an attempt of unknown outcome behind.
+/// A store keeps any value that it has. If the store refuses, the function does not ask again. After an attempt of
+/// unknown outcome, the function reads the store and tries again, a dozen times: each creation draws its own nonce,
+/// which shows whose cluster is there. A dropped future leaves an attempt of unknown outcome behind.
 pub async fn create(
     store: &dyn ConfigStore,
     runtime: &Rc<dyn Runtime>,

@@ -5,8 +5,8 @@
 //!   { "nonce": …, "epoch": …, … }\n                            JSON, for people to read
 //! ```
 //!
-//! Format 3 lacks the seed of the hashes of keys, and is read as the configuration of a cluster that keeps no keys. Format 2
-//! also lacks copies that leave, and is read as a configuration in which none does. Its tag has no seed.
+//! Format 3 lacks the seed of the hashes of keys, and is read as the configuration of a cluster that keeps no keys.
+//! Format 2 also lacks copies that leave, and is read as a configuration in which none does. Its tag has no seed.
 //!
 //! The tag finds accidents, not attackers: a program that may write to the store may write a configuration.
 

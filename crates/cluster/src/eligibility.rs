@@ -1,7 +1,7 @@
 //! The judgement on the pool of a node that starts: for each group, whether the pool is a copy.
 //!
-//! The change that registers the start decides ([`Configuration::register`]), so no configuration names a start whose copies
-//! are in doubt.
+//! The change that registers the start decides ([`Configuration::register`]), so no configuration names a start whose
+//! copies are in doubt.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,9 @@ pub struct FoundCopy {
 pub struct Found {
     /// The worst event that the pool had to survive.
     pub survived: Survived,
-    /// The groups that have a record in the pool. A node persists that record before its first entry of a group. If a group
-    /// has no record, no write to the group was acknowledged while this node was in sync. Such a copy is empty, and whole.
+    /// The groups that have a record in the pool. A node persists that record before its first entry of a group. If a
+    /// group has no record, no write to the group was acknowledged while this node was in sync. Such a copy is empty,
+    /// and whole.
     pub copies: BTreeMap<Subject, FoundCopy>,
 }
 

@@ -53,8 +53,8 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// A copy that starts at `now` in `epoch`. `longest` is the longest lease that the configurations known to this node ever
-    /// allowed: leases of an earlier policy may still run.
+    /// A copy that starts at `now` in `epoch`. `longest` is the longest lease that the configurations known to this
+    /// node ever allowed: leases of an earlier policy may still run.
     pub fn new(longest: Timing, timing: Timing, epoch: Epoch, now: Nanoseconds) -> Self {
         let forgotten_over_at = match mutant!(GrantForgotten) {
             true => 0,
@@ -80,8 +80,8 @@ impl Grants {
         self.timing = timing;
     }
 
-    /// Gives the lease of `subject` to `holder`, primary in `term`, at `now`. Returns the time for which the holder may count on
-    /// the lease, from the moment at which it sent the request of `epoch`.
+    /// Gives the lease of `subject` to `holder`, primary in `term`, at `now`. Returns the time for which the holder may
+    /// count on the lease, from the moment at which it sent the request of `epoch`.
     pub fn grant(
         &mut self,
         subject: &Subject,
@@ -130,15 +130,15 @@ impl Grants {
         }
     }
 
-    /// The end of every lease of `subject` that this copy has given, on the copy's clock. After that moment the copy may stand
-    /// for heir.
+    /// The end of every lease of `subject` that this copy has given, on the copy's clock. After that moment the copy
+    /// may stand for heir.
     pub fn over_at(&self, subject: &Subject) -> Nanoseconds {
         let last = self.last.get(subject).map_or(0, |grant| grant.over_at);
         last.max(self.forgotten_over_at)
     }
 
-    /// Returns whether this copy gave its last lease of `subject` to `holder` in `term`. The consent of a predecessor is no
-    /// lease: the holder still gets the time for its first one.
+    /// Returns whether this copy gave its last lease of `subject` to `holder` in `term`. The consent of a predecessor
+    /// is no lease: the holder still gets the time for its first one.
     pub fn has_granted(&self, subject: &Subject, holder: &NodeName, term: Term) -> bool {
         let last = self.last_of(subject, holder, term);
         last.is_some_and(|grant| grant.over_at > 0)

@@ -21,9 +21,9 @@
 //!   eligibility     the decision whether the pool of a node that starts is a copy
 //! ```
 //!
-//! The crate knows no record and no store: a group is a range of key hashes, or a back-end by name. The crate has no clock, no
-//! thread and no socket: every function takes the time from its caller, and a [`ConfigStore`] brings its own input and output.
-//! The simulated world and real processes therefore run the same code.
+//! The crate knows no record and no store: a group is a range of key hashes, or a back-end by name. The crate has no
+//! clock, no thread and no socket: every function takes the time from its caller, and a [`ConfigStore`] brings its own
+//! input and output. The simulated world and real processes therefore run the same code.
 //!
 //! `docs/design/0032-membership.md` has the decisions.
 #![forbid(unsafe_code)]

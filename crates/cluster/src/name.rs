@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Size of the longest name in bytes.
 const SIZE_MAX: usize = 64;
 
-/// The name of a node: 1 to 64 letters, digits, dots, dashes and underscores of ASCII, the first of them a letter or a digit.
+/// The name of a node: 1 to 64 letters, digits, dots, dashes and underscores of ASCII, the first of them a letter or a
+/// digit.
 ///
 /// ```
 /// # use stonecast_cluster::NodeName;

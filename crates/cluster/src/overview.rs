@@ -1,5 +1,5 @@
-//! The state of a cluster, derived from its configuration: the copies of each node, the failures that an acknowledgement
-//! survives, and the needs of the cluster.
+//! The state of a cluster, derived from its configuration: the copies of each node, the failures that an
+//! acknowledgement survives, and the needs of the cluster.
 //!
 //! A configuration says nothing about the present moment: it still names a node that failed a moment ago.
 
@@ -18,7 +18,8 @@ pub struct Overview<'a> {
     pub held: BTreeMap<&'a NodeName, Held>,
     /// The groups, gathered by their copies. Groups that lack the most copies come first.
     pub placements: Vec<Placement<'a>>,
-    /// The failures that every acknowledged write survives: the promise of the weakest copy in sync. `None` without a group.
+    /// The failures that every acknowledged write survives: the promise of the weakest copy in sync. `None` without a
+    /// group.
     pub survives: Option<Durability>,
     /// The nodes in sync that promise no more than `survives`, if others promise more.
     pub weakest: BTreeSet<&'a NodeName>,

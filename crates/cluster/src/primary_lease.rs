@@ -20,7 +20,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// A request to `copy` at `now` in `epoch`, before it is sent. One request may ask for the leases of any number of groups.
+    /// A request to `copy` at `now` in `epoch`, before it is sent. One request may ask for the leases of any number of
+    /// groups.
     pub fn new(copy: NodeName, epoch: Epoch, now: Nanoseconds) -> Self {
         Self {
             copy,
@@ -46,8 +47,8 @@ pub struct PrimaryLease {
     ends: BTreeMap<NodeName, Nanoseconds>,
     /// Ends of the grants of joiners that the lease does not need yet.
     joining: BTreeMap<NodeName, Nanoseconds>,
-    /// The latest end of this lease before a joiner was included: until that moment, readers may count on a lease that no joiner
-    /// has granted.
+    /// The latest end of this lease before a joiner was included: until that moment, readers may count on a lease that
+    /// no joiner has granted.
     promised: Nanoseconds,
 }
 
@@ -69,8 +70,8 @@ impl PrimaryLease {
         }
     }
 
-    /// Enters `epoch`, in which the group has the same term and the copies of `group`. Grants stay valid. A node in sync that was
-    /// not asked before has granted nothing. An included joiner stays included while it joins.
+    /// Enters `epoch`, in which the group has the same term and the copies of `group`. Grants stay valid. A node in
+    /// sync that was not asked before has granted nothing. An included joiner stays included while it joins.
     pub fn enter(&mut self, epoch: Epoch, group: &Group) {
         let ends = std::mem::take(&mut self.ends);
         let joining = std::mem::take(&mut self.joining);
@@ -117,8 +118,8 @@ impl PrimaryLease {
         counts.then(|| Asked::new(copy.clone(), self.epoch, now))
     }
 
-    /// Notes that the copy granted the request for `held_ns`, counted from sending. An answer of another epoch, or one that comes
-    /// after a later answer, changes nothing.
+    /// Notes that the copy granted the request for `held_ns`, counted from sending. An answer of another epoch, or one
+    /// that comes after a later answer, changes nothing.
     pub fn granted(&mut self, asked: &Asked, held_ns: Nanoseconds) {
         if asked.epoch != self.epoch {
             return;

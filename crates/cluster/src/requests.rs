@@ -1,4 +1,5 @@
-//! The requests of an operator. A request changes the configuration and moves no byte: the nodes act on the new configuration.
+//! The requests of an operator. A request changes the configuration and moves no byte: the nodes act on the new
+//! configuration.
 //!
 //! ```text
 //!   request    the copy that is to come joins, the copy that is to go leaves     one change
@@ -19,8 +20,8 @@ use crate::placement::NotPlaced;
 type Loads = BTreeMap<NodeName, usize>;
 
 impl Configuration {
-    /// Lets `node` take copies from here on: first copies that groups lack, then copies of the nodes that keep most, up to
-    /// the share of `node`. A draining node that is added keeps the copies that it still has.
+    /// Lets `node` take copies from here on: first copies that groups lack, then copies of the nodes that keep most, up
+    /// to the share of `node`. A draining node that is added keeps the copies that it still has.
     pub fn add(&self, node: &NodeName) -> Result<Self, Refusal> {
         if self.node(node)?.state == NodeState::Member {
             return Err(in_state(node, NodeState::Member));
@@ -30,8 +31,8 @@ impl Configuration {
         for group in &mut next.groups {
             group.leaving.remove(node);
             while group.kept().count() > usize::from(self.policy.replicas) {
-                // The last joiner was to replace the copy of `node`. A group without joiners has all of its copies in sync,
-                // and keeps them.
+                // The last joiner was to replace the copy of `node`. A group without joiners has all of its copies in
+                // sync, and keeps them.
                 if group.joining.pop_last().is_none() {
                     break;
                 }
@@ -42,7 +43,8 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// Asks for all copies of `node` to go to other nodes. The request is refused unless enough members remain for all copies.
+    /// Asks for all copies of `node` to go to other nodes. The request is refused unless enough members remain for all
+    /// copies.
     pub fn drain(&self, node: &NodeName) -> Result<Self, Refusal> {
         if self.node(node)?.state == NodeState::Draining {
             return Err(in_state(node, NodeState::Draining));
@@ -63,10 +65,11 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// Takes `node` out of the cluster. The request is refused if a group would have fewer copies in sync than writes need.
-    /// Other members are filled in place of `node`, if there are any.
+    /// Takes `node` out of the cluster. The request is refused if a group would have fewer copies in sync than writes
+    /// need. Other members are filled in place of `node`, if there are any.
     ///
-    /// `node` need not consent: it leaves all groups at once, so its peers fence it. If `node` starts again, it is a new node.
+    /// `node` need not consent: it leaves all groups at once, so its peers fence it. If `node` starts again, it is a
+    /// new node.
     pub fn dismiss(&self, node: &NodeName) -> Result<Self, Refusal> {
         for group in self.groups_of(node) {
             self.spare_copy(group, node)?;
@@ -77,9 +80,9 @@ impl Configuration {
         Ok(next.checked())
     }
 
-    /// Asks for a copy of `subject` to move to `to`, a member. The copy comes from `from`. Without `from` it comes from a
-    /// node whose leave costs the group no power zone, if possible, and among these from the node that keeps most copies. A
-    /// group that lacks copies gives none away unless `from` is given.
+    /// Asks for a copy of `subject` to move to `to`, a member. The copy comes from `from`. Without `from` it comes from
+    /// a node whose leave costs the group no power zone, if possible, and among these from the node that keeps most
+    /// copies. A group that lacks copies gives none away unless `from` is given.
     pub fn move_copy(
         &self,
         subject: &Subject,
@@ -119,9 +122,9 @@ impl Configuration {
         self.missing_on(node).next().is_some()
     }
 
-    /// Lets `node`, which is there, take copies that groups lack and that no node joins for: the share of `node`, if other
-    /// nodes may take some, too. A spare that takes copies is a member from here on. `None`: no copies are missing for
-    /// `node`, or `node` drains.
+    /// Lets `node`, which is there, take copies that groups lack and that no node joins for: the share of `node`, if
+    /// other nodes may take some, too. A spare that takes copies is a member from here on. `None`: no copies are
+    /// missing for `node`, or `node` drains.
     ///
     /// The other nodes may not be there. A node that repeats the change takes the copies that they leave
     /// in a few changes.
@@ -166,7 +169,8 @@ impl Configuration {
             .map(|(index, _)| index)
     }
 
-    /// The groups that `node` is to leave and can leave now: as many other nodes are in sync and stay as the policy asks for.
+    /// The groups that `node` is to leave and can leave now: as many other nodes are in sync and stay as the policy
+    /// asks for.
     pub fn relieved<'a>(&'a self, node: &'a NodeName) -> impl Iterator<Item = &'a Group> {
         let replicas = usize::from(self.policy.replicas);
         let leaves = self
@@ -231,7 +235,8 @@ impl Configuration {
         loads
     }
 
-    /// Lets leaving copies of members stay, and begins joins, until no group lacks copies or no member is left for them.
+    /// Lets leaving copies of members stay, and begins joins, until no group lacks copies or no member is left for
+    /// them.
     fn fill(&mut self) {
         let mut loads = self.loads();
         for index in 0..self.groups.len() {
@@ -251,8 +256,8 @@ impl Configuration {
         }
     }
 
-    /// The member for the next copy of `group`. A member in a power zone without a copy is best, and then a member with few
-    /// copies.
+    /// The member for the next copy of `group`. A member in a power zone without a copy is best, and then a member with
+    /// few copies.
     fn best_for(&self, group: &Group, loads: &Loads) -> Option<NodeName> {
         let zones: BTreeSet<_> = group.kept().filter_map(|name| self.zone_of(name)).collect();
         let open = self.members().filter(|name| !group.has_copy(name));
@@ -284,8 +289,8 @@ impl Configuration {
         }
     }
 
-    /// The node whose copy `group` gives away for a copy on `to`. A node whose leave costs no power zone is best, then a
-    /// node that keeps most copies, then a backup.
+    /// The node whose copy `group` gives away for a copy on `to`. A node whose leave costs no power zone is best, then
+    /// a node that keeps most copies, then a backup.
     fn dispensable(&self, group: &Group, to: &NodeName, loads: &Loads) -> Option<NodeName> {
         let staying = group.in_sync.difference(&group.leaving);
         let worth = |name: &&NodeName| {

@@ -54,9 +54,9 @@ pub enum StoreError {
 
 /// One value that is changed by compare-and-set.
 ///
-/// A store may answer late, twice or not at all, but its answers never contradict each other: revisions ascend, and a read after
-/// a finished compare-and-set returns that value or a later one. Every future may be dropped at any time: a dropped
-/// compare-and-set has an unknown outcome.
+/// A store may answer late, twice or not at all, but its answers never contradict each other: revisions ascend, and a
+/// read after a finished compare-and-set returns that value or a later one. Every future may be dropped at any time: a
+/// dropped compare-and-set has an unknown outcome.
 pub trait ConfigStore {
     /// The name of the store for people: an address, or a path.
     fn name(&self) -> &str;

@@ -9,16 +9,17 @@
 //!   ConfigService    starts the seats; the driver of the world lets it fail over                      service.rs
 //! ```
 //!
-//! Messages travel over the simulated network, so delays, partitions and the deaths of machines reach the service as they reach
-//! everything else. [`ServiceFaults`] adds the faults that belong to a service: answers that are lost or late, compare-and-sets
-//! that take effect after their callers gave up, and the service's own failover ([`ConfigService::fail_over`]).
+//! Messages travel over the simulated network, so delays, partitions and the deaths of machines reach the service as
+//! they reach everything else. [`ServiceFaults`] adds the faults that belong to a service: answers that are lost or
+//! late, compare-and-sets that take effect after their callers gave up, and the service's own failover
+//! ([`ConfigService::fail_over`]).
 //!
-//! The agreement protocol of the seats is not simulated. The seats share one state, as if each decision took one moment, and a
-//! failover decides by the seed which of the undecided compare-and-sets the next leader has. The seats therefore never contradict
-//! each other, and a partition between them has no effect.
+//! The agreement protocol of the seats is not simulated. The seats share one state, as if each decision took one
+//! moment, and a failover decides by the seed which of the undecided compare-and-sets the next leader has. The seats
+//! therefore never contradict each other, and a partition between them has no effect.
 //!
-//! Invariants: one seat at most leads; a value is read, and a compare-and-set decided, by the seat that leads at that moment, so
-//! the store is linearizable under every fault.
+//! Invariants: one seat at most leads; a value is read, and a compare-and-set decided, by the seat that leads at that
+//! moment, so the store is linearizable under every fault.
 #![forbid(unsafe_code)]
 
 mod council;

@@ -48,7 +48,8 @@ struct Conversation {
 }
 
 impl Seat {
-    /// Starts seat `number`, which listens at `address` in a process of its own. A round between the seats takes `round_ns`.
+    /// Starts seat `number`, which listens at `address` in a process of its own. A round between the seats takes
+    /// `round_ns`.
     pub fn start(
         number: usize,
         address: &str,
@@ -127,8 +128,8 @@ impl Seat {
         Request::decode(&message)
     }
 
-    /// Executes a request, if this seat leads. `None`: the caller gets no answer. A compare-and-set is decided even if its caller
-    /// is gone; a watch ends with its caller.
+    /// Executes a request, if this seat leads. `None`: the caller gets no answer. A compare-and-set is decided even if
+    /// its caller is gone; a watch ends with its caller.
     async fn answer(&self, request: Request, conversation: &Conversation) -> Option<Answer> {
         if !self.council.leads(self.number) {
             if self.council.leader().is_none() {

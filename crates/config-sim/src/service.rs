@@ -15,8 +15,8 @@ use crate::store::SimConfigStore;
 /// The properties of a service without faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceOptions {
-    /// Time between the arrival of a compare-and-set and its decision: a message to another seat and back, and a sync of its log.
-    /// An assumption.
+    /// Time between the arrival of a compare-and-set and its decision: a message to another seat and back, and a sync
+    /// of its log. An assumption.
     pub round_ns: Nanoseconds,
     /// Time for which a caller waits for an answer.
     pub patience_ns: Nanoseconds,
@@ -85,7 +85,8 @@ impl ConfigService {
         }))
     }
 
-    /// A caller's side of the service, on a port of the caller's process. Each waiting call takes one completion of both kinds.
+    /// A caller's side of the service, on a port of the caller's process. Each waiting call takes one completion of
+    /// both kinds.
     pub fn store(&self, port: &Rc<Port>, runtime: &Rc<dyn Runtime>) -> SimConfigStore {
         let seats = 0..self.seats.borrow().len();
         SimConfigStore::new(
@@ -112,8 +113,8 @@ impl ConfigService {
         self.council.leader()
     }
 
-    /// Lets the service fail over: no seat leads for a while, and then the next running seat does. Each undecided compare-and-set
-    /// takes effect before that seat leads, or never.
+    /// Lets the service fail over: no seat leads for a while, and then the next running seat does. Each undecided
+    /// compare-and-set takes effect before that seat leads, or never.
     pub fn fail_over(self: &Rc<Self>) {
         let outage = self.council.election(self.options.election_ns_min);
         self.fail_over_for(outage);

@@ -13,7 +13,8 @@ use stonecast_session::{Endpoint, ReceiveBuffers};
 use crate::seat::QUEUES;
 use crate::wire::{Answer, MESSAGE_SIZE_MAX, Request};
 
-/// A configuration store behind the network of a world. Each call connects to the last known leader, and then to the other seats.
+/// A configuration store behind the network of a world. Each call connects to the last known leader, and then to the
+/// other seats.
 pub struct SimConfigStore {
     name: String,
     /// Addresses of the seats.
@@ -60,8 +61,8 @@ impl SimConfigStore {
         }
     }
 
-    /// Asks one seat after the other. A request that changes the value is not sent to a second seat if the first may have taken
-    /// it.
+    /// Asks one seat after the other. A request that changes the value is not sent to a second seat if the first may
+    /// have taken it.
     async fn ask(&self, request: &Request) -> Result<Answer, Silence> {
         let changes = matches!(request, Request::CompareAndSet { .. });
         let message = request.encode();

@@ -2,10 +2,10 @@
 //!
 //! Invariants:
 //! - The thread polls only while a task waits.
-//! - No task sleeps through a value: a registering task states the value that it has seen, and is not put to sleep if the
-//!   thread has seen a later one.
-//! - After a failure the thread pauses before it wakes any task, so that no task asks in a loop, whether the failure passes
-//!   or has to be repaired.
+//! - No task sleeps through a value: a registering task states the value that it has seen, and is not put to sleep if
+//!   the thread has seen a later one.
+//! - After a failure the thread pauses before it wakes any task, so that no task asks in a loop, whether the failure
+//!   passes or has to be repaired.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;

@@ -1,7 +1,7 @@
 //! A store as its users see it: futures in front, and three threads behind them.
 //!
-//! Reads, changes and watches have a thread each, so none of them waits for a call of another kind. Changes take turns: of
-//! two changes that expect the same revision the second could only conflict. One read answers all waiting reads.
+//! Reads, changes and watches have a thread each, so none of them waits for a call of another kind. Changes take turns:
+//! of two changes that expect the same revision the second could only conflict. One read answers all waiting reads.
 
 use std::io;
 use std::ops::RangeInclusive;

@@ -11,9 +11,9 @@
 //!     etcd/     etcd's JSON gateway over HTTP
 //! ```
 //!
-//! Stores have clocks and threads, as providers of verbs have: all waiting for disks and networks happens in three threads
-//! of each store, and an answer wakes the caller's task from there. `docs/cluster.md` has the facts that an operator has to
-//! know, and `docs/design/0032-membership.md` the reasons.
+//! Stores have clocks and threads, as providers of verbs have: all waiting for disks and networks happens in three
+//! threads of each store, and an answer wakes the caller's task from there. `docs/cluster.md` has the facts that an
+//! operator has to know, and `docs/design/0032-membership.md` the reasons.
 #![forbid(unsafe_code)]
 
 use std::rc::Rc;
@@ -63,10 +63,10 @@ pub enum OpenError {
 /// `etcds://HOST:PORT,HOST:PORT/NAME?cacert=FILE&cert=FILE&key=FILE`. `USER:PASSWORD@` may precede the hosts; or
 /// `USER@`, if `password_file=FILE` is among the options.
 ///
-/// The files of TLS are read at once, and again after a connection fails because of them, so renewed certificates need no
-/// restart. A file with a password is read at once, and again for each login. The store itself is not read yet: a missing
-/// directory, or an etcd that does not answer, is an error of the first call. The store's threads end with it; a thread that
-/// waits for etcd ends some seconds later.
+/// The files of TLS are read at once, and again after a connection fails because of them, so renewed certificates need
+/// no restart. A file with a password is read at once, and again for each login. The store itself is not read yet: a
+/// missing directory, or an etcd that does not answer, is an error of the first call. The store's threads end with it;
+/// a thread that waits for etcd ends some seconds later.
 ///
 /// ```
 /// use stonecast_config_store::{OpenError, open};

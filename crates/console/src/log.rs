@@ -15,10 +15,11 @@ use tracing_subscriber::registry::LookupSpan;
 /// The form of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// The message, after its level unless that is `info`. The journal of systemd, which notes the time, gets the level as a
-    /// priority (`sd-daemon(3)`).
+    /// The message, after its level unless that is `info`. The journal of systemd, which notes the time, gets the level
+    /// as a priority (`sd-daemon(3)`).
     Plain,
-    /// An object with the fields `timestamp` (UTC), `level`, `target` (the module), `message`, and the facts of the message.
+    /// An object with the fields `timestamp` (UTC), `level`, `target` (the module), `message`, and the facts of the
+    /// message.
     Json,
 }
 
@@ -44,8 +45,8 @@ pub fn start(format: Format, level: Level) {
     debug_assert!(started.is_ok(), "a process has one log");
 }
 
-/// Emits a message that is not an event of the log, as the error for which a process ends, if the log is for programs: then
-/// every line is an object. Returns whether it is.
+/// Emits a message that is not an event of the log, as the error for which a process ends, if the log is for programs:
+/// then every line is an object. Returns whether it is.
 pub(crate) fn takes(message: &impl Display, is_error: bool) -> bool {
     if FORMAT.get() != Some(&Format::Json) {
         return false;

@@ -6,8 +6,8 @@
 //! *Reading* accepts any JSON with exactly this meaning: any white space, any order of the two fields, any escapes.
 //! Reading is strict about the meaning. Each of these is an error that names the line, and nothing of that line is
 //! returned: a field that is missing, unknown or given twice, another type, bytes that are not UTF-8, half a surrogate
-//! pair, base64 that is not canonical, a key or value that the store would refuse, a moment of 0. A field `version`, which `get
-//! --json` prints, is ignored, since a store assigns versions itself. Lines of only white space are skipped.
+//! pair, base64 that is not canonical, a key or value that the store would refuse, a moment of 0. A field `version`,
+//! which `get --json` prints, is ignored, since a store assigns versions itself. Lines of only white space are skipped.
 //!
 //! *Writing* gives the canonical form, one of many with the same meaning: `key` first, no white space, a string if the
 //! bytes are UTF-8 and base64 if they are not; in strings `\"` and `\\`, for U+0000 to U+001F `\b \t \n \f \r` or
@@ -34,7 +34,8 @@ pub struct Entry {
     pub key: Vec<u8>,
     /// 0 to [`VALUE_SIZE_MAX`] bytes.
     pub value: Vec<u8>,
-    /// The moment from which on the key is absent, in milliseconds since 1970 in UTC, not 0; `None`: the key does not expire.
+    /// The moment from which on the key is absent, in milliseconds since 1970 in UTC, not 0; `None`: the key does not
+    /// expire.
     pub expires: Option<u64>,
 }
 

@@ -9,9 +9,10 @@
 //!     leave: word += 1 (now even), release
 //! ```
 //!
-//! One of the two full fences comes first. If the requester's does, the owner sees the odd word and waits; if the owner's
-//! does, the requester sees the verdict and changes nothing. A word that has changed at all shows that the operation in
-//! question is over; a later operation would have seen the verdict. One announcement covers a whole posted batch.
+//! One of the two full fences comes first. If the requester's does, the owner sees the odd word and waits; if the
+//! owner's does, the requester sees the verdict and changes nothing. A word that has changed at all shows that the
+//! operation in question is over; a later operation would have seen the verdict. One announcement covers a whole posted
+//! batch.
 //!
 //! A requester that dies inside leaves the word odd forever; the owner learns of the death by other means and stops
 //! waiting.
@@ -96,8 +97,8 @@ mod models {
     const VERDICT: u64 = 8;
     const TARGET: u64 = 16;
 
-    /// The owner revokes and then uses the memory for other data; a requester writes twice if it may. The owner's own bytes
-    /// must survive.
+    /// The owner revokes and then uses the memory for other data; a requester writes twice if it may. The owner's own
+    /// bytes must survive.
     fn revocation(weakness: Weakness) {
         loom::model(move || {
             let memory = Arc::new(Words::weakened(24, weakness));
@@ -152,8 +153,8 @@ mod models {
         revocation(Weakness::Load(WORD));
     }
 
-    /// A reader copies, then checks the verdict again. If it may still read, its copy is older than the data that the owner
-    /// stored after the revocation.
+    /// A reader copies, then checks the verdict again. If it may still read, its copy is older than the data that the
+    /// owner stored after the revocation.
     fn validated_read(weakness: Weakness, fenced: bool) {
         loom::model(move || {
             let memory = Arc::new(Words::weakened(24, weakness));

@@ -103,8 +103,8 @@ mod tests {
         Bell::new(KeyTable::new().unwrap().memory().clone()).unwrap()
     }
 
-    /// Needs the change of the futex word in `ring`: without it the wake-up finds no sleeper and the sleep takes its full
-    /// time.
+    /// Needs the change of the futex word in `ring`: without it the wake-up finds no sleeper and the sleep takes its
+    /// full time.
     #[test]
     fn a_ring_between_the_last_check_and_the_sleep_is_not_lost() {
         let bell = bell();

@@ -5,7 +5,8 @@
 use rustix::time::{ClockId, clock_gettime};
 use stonecast_base::Nanoseconds;
 
-/// Nanoseconds since some moment before the processes of this host began, without the time in which the host was suspended.
+/// Nanoseconds since some moment before the processes of this host began, without the time in which the host was
+/// suspended.
 #[inline]
 pub(crate) fn now() -> Nanoseconds {
     let time = clock_gettime(ClockId::Monotonic);

@@ -18,8 +18,8 @@ use crate::queue_pair::{Phase, QueuePairState, Surroundings};
 use crate::revocation::Zombie;
 use crate::socket;
 
-/// Descriptors that a caller needs: socket, connection area, the peer's key table and bell, and later some of its regions,
-/// when a lack of descriptors can no longer be reported.
+/// Descriptors that a caller needs: socket, connection area, the peer's key table and bell, and later some of its
+/// regions, when a lack of descriptors can no longer be reported.
 const CONNECTION_FILES: usize = 8;
 
 /// A request that was neither accepted nor rejected yet.
@@ -197,8 +197,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes a queue pair apart. The peer finds the end of its socket; if the peer is in the middle of an operation, the
-    /// socket ends as soon as the peer is not.
+    /// Takes a queue pair apart. The peer finds the end of its socket; if the peer is in the middle of an operation,
+    /// the socket ends as soon as the peer is not.
     pub(crate) fn destroy_queue_pair(&mut self, qp: QueuePair) -> Result<(), DeviceError> {
         self.queue_pair(qp)?;
         let mut state = self.qps.remove(qp.0).expect("just looked up");

@@ -168,8 +168,8 @@ impl Prepared {
 }
 
 impl Connection {
-    /// Checks and maps the offer of a peer: `hello` and `descriptors` (without the area). `is_caller` tells which side this
-    /// is.
+    /// Checks and maps the offer of a peer: `hello` and `descriptors` (without the area). `is_caller` tells which side
+    /// this is.
     pub(crate) fn prepare(
         area: MappedRegion,
         is_caller: bool,
@@ -295,8 +295,8 @@ impl Connection {
         self.inside()
     }
 
-    /// Closes the connection, or checks again the requester that was inside at the close. `None`: no request of the peer
-    /// lands from this point.
+    /// Closes the connection, or checks again the requester that was inside at the close. `None`: no request of the
+    /// peer lands from this point.
     pub(crate) fn quiesce(&mut self) -> Option<Quiescing> {
         let mut quiescing = self.end.quiescing.unwrap_or_else(|| Quiescing {
             since: clock::now(),
@@ -332,8 +332,8 @@ impl Connection {
         self.end.is_gone = true;
     }
 
-    /// Whether the peer is in the middle of an operation. A verdict and a full fence come before. A quiet peer that enters
-    /// again finds the connection closed and touches nothing, however long it stays.
+    /// Whether the peer is in the middle of an operation. A verdict and a full fence come before. A quiet peer that
+    /// enters again finds the connection closed and touches nothing, however long it stays.
     pub(crate) fn inside(&self) -> Option<Inside> {
         self.may_land()
             .then(|| look(&*self.area, self.inward.announcement()))

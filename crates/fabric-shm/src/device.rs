@@ -129,8 +129,8 @@ impl ShmDevice {
         }))
     }
 
-    /// The mapping that READs of `qp` at `remote` copy from, and the offset in it; `None` before the first such READ. Meant
-    /// for yardsticks: this call does not check whether the key is still valid.
+    /// The mapping that READs of `qp` at `remote` copy from, and the offset in it; `None` before the first such READ.
+    /// Meant for yardsticks: this call does not check whether the key is still valid.
     pub fn peer_memory(
         &self,
         qp: QueuePair,
@@ -146,8 +146,8 @@ impl ShmDevice {
             .read_mapping(remote)
     }
 
-    /// Hangs up every socket, as the death of this process would, without a goodbye. Meant for tests of higher layers: no
-    /// peer can tell the difference.
+    /// Hangs up every socket, as the death of this process would, without a goodbye. Meant for tests of higher layers:
+    /// no peer can tell the difference.
     pub fn abandon(&self) {
         self.state.borrow().control.abandon();
     }

@@ -13,8 +13,8 @@
 //! One of the two full fences comes first: either the sleeper sees the work at its last check, or the peer sees that it
 //! sleeps. The bell changes before the futex is woken, so a wake-up before the wait is not lost.
 //!
-//! Only the sleeper can write the `sleeping` word, so no peer can keep another from waking it. Every peer of the same user
-//! can write the bell; peers of other users ask the sleeper's control thread instead.
+//! Only the sleeper can write the `sleeping` word, so no peer can keep another from waking it. Every peer of the same
+//! user can write the bell; peers of other users ask the sleeper's control thread instead.
 
 use crate::primitive::Memory;
 
@@ -26,8 +26,8 @@ pub(crate) const ACKNOWLEDGEMENTS: u64 = 2;
 /// The device takes messages in its multi-packet queues. One without a waiter for them sleeps on.
 pub(crate) const APPENDS: u64 = 4;
 
-/// Announces that the sleeper may sleep from this point, to be woken for `reasons`. The sleeper then checks for work once
-/// more.
+/// Announces that the sleeper may sleep from this point, to be woken for `reasons`. The sleeper then checks for work
+/// once more.
 pub(crate) fn announce_sleep(memory: &impl Memory, sleeping: u64, reasons: u64) {
     memory.store(sleeping, reasons);
     memory.full_fence();

@@ -2,14 +2,14 @@
 //!
 //! Rules:
 //! - A peer gets a descriptor of a region only while a key that the peer may use opens some of it.
-//! - The descriptor is open for reading only, unless such a key grants writing or atomics and one of these holds: the peer
-//!   runs as the same user (and could open the file anyway), or the region is memory of this device alone and the key
-//!   covers all of it, so that the mapping opens nothing beyond the key.
+//! - The descriptor is open for reading only, unless such a key grants writing or atomics and one of these holds: the
+//!   peer runs as the same user (and could open the file anyway), or the region is memory of this device alone and the
+//!   key covers all of it, so that the mapping opens nothing beyond the key.
 //! - Buffers of a multi-packet queue are opened for writing to peers of the same user.
 //! - Memory that is sealed against writing is opened for writing to no one.
 //!
-//! A descriptor cannot be taken back. A peer that bypasses this library keeps its mappings until it dies; the library in
-//! the peer enforces the other rights, bounds and revocation.
+//! A descriptor cannot be taken back. A peer that bypasses this library keeps its mappings until it dies; the library
+//! in the peer enforces the other rights, bounds and revocation.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

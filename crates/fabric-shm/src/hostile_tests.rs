@@ -1,5 +1,5 @@
-//! Peers that write nonsense into the memory that they share with a device. The device ends that connection with an error;
-//! other connections of the same device never notice, and nothing panics.
+//! Peers that write nonsense into the memory that they share with a device. The device ends that connection with an
+//! error; other connections of the same device never notice, and nothing panics.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -406,8 +406,8 @@ fn nonsense_in_the_append_queue_ends_the_connections_that_use_it() {
     scene.assert_contained();
 }
 
-/// A file that its owner can truncate is mapped only if this side made the call, or for its own user: touching a truncated
-/// part would kill this process. Needs `trusts_files`.
+/// A file that its owner can truncate is mapped only if this side made the call, or for its own user: touching a
+/// truncated part would kill this process. Needs `trusts_files`.
 #[test]
 fn memory_that_a_stranger_can_truncate_is_not_mapped() {
     let stage = stage();

@@ -11,8 +11,8 @@
 //! An rkey is the index of its key (bits 0-15) and a generation (bits 16-31). Invariants:
 //! - The first word is stored last when a key is made and first when it is revoked, and a valid key never changes. So a
 //!   reader that finds the same first word before and after has read one key, which was valid in between.
-//! - An index is reused only after its key was revoked and no peer can be inside, as late as possible, and with the next
-//!   generation.
+//! - An index is reused only after its key was revoked and no peer can be inside, as late as possible, and with the
+//!   next generation.
 
 use std::collections::VecDeque;
 use std::io;

@@ -19,11 +19,12 @@
 //!   knows which requesters to wait for (`announcement`).
 //! - A peer is gone when the kernel has closed its socket. Only the device's thread closes its end of a socket, when it
 //!   is not inside the peer's memory.
-//! - Ring, append queue, announcement and doorbell are written against words (`primitive`) that are a mapping in production
-//!   and loom's in the model checks: `RUSTFLAGS="--cfg loom" cargo test -p stonecast-fabric-shm --release --lib loom`.
+//! - Ring, append queue, announcement and doorbell are written against words (`primitive`) that are a mapping in
+//!   production and loom's in the model checks: `RUSTFLAGS="--cfg loom" cargo test -p stonecast-fabric-shm --release
+//!   --lib loom`.
 //!
-//! A crash at any instruction leaves memory that the kernel frees with its last mapping, and a socket file that the next
-//! server replaces.
+//! A crash at any instruction leaves memory that the kernel frees with its last mapping, and a socket file that the
+//! next server replaces.
 #![forbid(unsafe_code)]
 
 mod announcement;

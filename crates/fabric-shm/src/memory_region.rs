@@ -35,8 +35,8 @@ pub(crate) fn local(regions: &Table<LocalRegion>, span: LocalSpan) -> Option<&dy
         .then_some(&*region.memory)
 }
 
-/// Copies `size` bytes between regions. Aligned words of `to` are copied whole, and so are aligned words of `from` if both
-/// sides have the same alignment.
+/// Copies `size` bytes between regions. Aligned words of `to` are copied whole, and so are aligned words of `from` if
+/// both sides have the same alignment.
 pub(crate) fn copy(
     from: &dyn Region,
     from_offset: u64,

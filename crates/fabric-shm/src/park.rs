@@ -1,8 +1,8 @@
 //! Puts the device to sleep when there is nothing to do.
 //!
-//! The device announces that it sleeps, checks everything once more, and waits on its bell. Peers that put an entry into a
-//! ring or take one out, and the control thread, ring the bell. Events without a ring bound the sleep: counting refusals of
-//! messages that find no buffer, and peers that a revocation waits for.
+//! The device announces that it sleeps, checks everything once more, and waits on its bell. Peers that put an entry
+//! into a ring or take one out, and the control thread, ring the bell. Events without a ring bound the sleep: counting
+//! refusals of messages that find no buffer, and peers that a revocation waits for.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -15,8 +15,8 @@ use crate::device::{ShmDevice, State};
 use crate::doorbell;
 use crate::shared_receive_queue::{Buffers, MultiPacket};
 
-/// Longest sleep while a task waits for a revocation that waits for a peer to leave: such a wait is over in microseconds,
-/// or not at all.
+/// Longest sleep while a task waits for a revocation that waits for a peer to leave: such a wait is over in
+/// microseconds, or not at all.
 const REVOCATION_SLEEP_NS: Nanoseconds = 200_000;
 
 impl Park for ShmDevice {

@@ -1,12 +1,12 @@
 //! The memory that a peer's keys open: its key table, and mappings of its regions, made on first use.
 //!
-//! A region is mapped read-only as a whole. Writing goes through a second mapping of just the pages that a key covers, so
-//! that the MMU catches a stray store elsewhere. All data from the peer (keys, sizes) are checked against the actual
+//! A region is mapped read-only as a whole. Writing goes through a second mapping of just the pages that a key covers,
+//! so that the MMU catches a stray store elsewhere. All data from the peer (keys, sizes) are checked against the actual
 //! mapping. Memory that can be shortened under a mapping is accepted only with explicit permission.
 //!
-//! A key that was looked up once is kept with the piece of a mapping that it leads to: the bytes that the key opens and the
-//! region has. The kept key is valid as long as the first word in the peer's table is unchanged, which costs one load of
-//! one cache line.
+//! A key that was looked up once is kept with the piece of a mapping that it leads to: the bytes that the key opens and
+//! the region has. The kept key is valid as long as the first word in the peer's table is unchanged, which costs one
+//! load of one cache line.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -108,8 +108,8 @@ impl Readable<'_> {
         self.piece.read(self.skip(read)?, read.into).then_some(())
     }
 
-    /// Whether the key has been valid since it was looked up. Checked behind a read fence after bytes were copied out: if
-    /// so, the copy came before any revocation.
+    /// Whether the key has been valid since it was looked up. Checked behind a read fence after bytes were copied out:
+    /// if so, the copy came before any revocation.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         self.known.is_valid()
@@ -171,8 +171,8 @@ impl PeerMemory {
         (known.rkey == rkey && known.is_valid()).then_some(known)
     }
 
-    /// The place of `size` bytes at `remote` for a requester that needs `right` and has announced itself, if the key was
-    /// used for such a change before and nothing must be fetched.
+    /// The place of `size` bytes at `remote` for a requester that needs `right` and has announced itself, if the key
+    /// was used for such a change before and nothing must be fetched.
     #[inline]
     pub(crate) fn changeable(
         &self,
@@ -195,8 +195,8 @@ impl PeerMemory {
         (skip <= piece.span().size).then(|| (piece.mapping().clone(), piece.span().offset + skip))
     }
 
-    /// Whether the key has been valid since it was resolved. Checked behind a read fence after bytes were copied out: if
-    /// so, the copy came before any revocation.
+    /// Whether the key has been valid since it was resolved. Checked behind a read fence after bytes were copied out:
+    /// if so, the copy came before any revocation.
     #[inline]
     pub(crate) fn is_current(&self, rkey: Rkey) -> bool {
         let known = self

@@ -256,7 +256,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes the messages that were appended to the multi-packet queues. Adds the wakers of tasks that wait for messages to `woken`.
+    /// Takes the messages that were appended to the multi-packet queues. Adds the wakers of tasks that wait for
+    /// messages to `woken`.
     pub(crate) fn progress_appends(&mut self, woken: &mut Vec<Waker>) {
         let mut broken = Vec::new();
         let Self {
@@ -318,9 +319,9 @@ impl QueuePairState {
 
     /// Executes READs into memory of the caller, at once or not at all. Nothing here allocates or waits.
     ///
-    /// All reads are looked up and prefetched first (a single read is not: its copy loads it), so that the memory works on
-    /// all of them concurrently; then they are copied; then their keys are checked once more. Any unusual case is left to
-    /// posted READs, which report its cause.
+    /// All reads are looked up and prefetched first (a single read is not: its copy loads it), so that the memory works
+    /// on all of them concurrently; then they are copied; then their keys are checked once more. Any unusual case is
+    /// left to posted READs, which report its cause.
     #[inline]
     pub(crate) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> Option<Status> {
         if !self.has_nothing_under_way() {
@@ -345,8 +346,8 @@ impl QueuePairState {
 }
 
 impl QueuePairState {
-    /// Executes changes of the peer's memory from memory of the caller, at once or not at all. Nothing here allocates or
-    /// waits.
+    /// Executes changes of the peer's memory from memory of the caller, at once or not at all. Nothing here allocates
+    /// or waits.
     ///
     /// All keys are checked between the announcement and its end, before anything is changed: a batch that cannot be
     /// executed at this moment changes nothing. Any unusual case is left to posted operations, which report its cause.

@@ -1,14 +1,14 @@
 //! The words that the shared structures are made of.
 //!
-//! Ring, append queue, announcements and doorbell are written once, against [`Memory`]. In production that is a mapping; in
-//! model checks it is a handful of loom atomics, so the checked code is the code that runs.
+//! Ring, append queue, announcements and doorbell are written once, against [`Memory`]. In production that is a
+//! mapping; in model checks it is a handful of loom atomics, so the checked code is the code that runs.
 
 use stonecast_media::{MappedRegion, Region};
 
 /// Memory that two parties use at once. Offsets are bytes; offsets of whole words are multiples of 8.
 ///
-/// `load` acquires, `store` releases, `compare_exchange` does both. `copy_in` and `copy_out` order nothing: a later `store`
-/// publishes their bytes, and an earlier `load` covers them.
+/// `load` acquires, `store` releases, `compare_exchange` does both. `copy_in` and `copy_out` order nothing: a later
+/// `store` publishes their bytes, and an earlier `load` covers them.
 pub(crate) trait Memory {
     /// Loads a word.
     fn load(&self, offset: u64) -> u64;
@@ -52,8 +52,8 @@ impl Memory for MappedRegion {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Words on the heap: std's for ordinary tests, loom's for model checks. One ordering can be removed, so that a model
-    //! can show that it would notice.
+    //! Words on the heap: std's for ordinary tests, loom's for model checks. One ordering can be removed, so that a
+    //! model can show that it would notice.
 
     use super::Memory;
     #[cfg(loom)]

@@ -5,8 +5,8 @@
 //!     ^---------'  rejected
 //! ```
 //!
-//! Requests are executed in order, as far as the order of effects allows; they complete from the front. A failed request
-//! stops the execution, and when it has reached the front the queue pair fails with its status.
+//! Requests are executed in order, as far as the order of effects allows; they complete from the front. A failed
+//! request stops the execution, and when it has reached the front the queue pair fails with its status.
 
 use std::collections::VecDeque;
 
@@ -132,8 +132,8 @@ impl QueuePairState {
         refused.into_iter().chain(append_refused).min()
     }
 
-    /// Ends the connection and completes every outstanding request with an error: the oldest send with `first`, all others
-    /// as flushed. `goodbye` is the message to the peer.
+    /// Ends the connection and completes every outstanding request with an error: the oldest send with `first`, all
+    /// others as flushed. `goodbye` is the message to the peer.
     pub(crate) fn fail(
         &mut self,
         around: &mut Surroundings,

@@ -1,10 +1,11 @@
 //! Executes posts: the requester's processor does the work of its NIC.
 //!
-//! READ, WRITE and atomics copy right here. SEND and WRITE_WITH_IMM go into the ring, or into the append queue of the peer.
-//! All of this happens between an announcement and its end, and becomes visible to the peer with one store of the tail.
+//! READ, WRITE and atomics copy right here. SEND and WRITE_WITH_IMM go into the ring, or into the append queue of the
+//! peer. All of this happens between an announcement and its end, and becomes visible to the peer with one store of the
+//! tail.
 //!
-//! The peer places the payload of a SEND when it polls. So requests that touch the peer's memory after a SEND wait until
-//! the SEND was taken; a WRITE_WITH_IMM has nothing left to place and delays no request.
+//! The peer places the payload of a SEND when it polls. So requests that touch the peer's memory after a SEND wait
+//! until the SEND was taken; a WRITE_WITH_IMM has nothing left to place and delays no request.
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{Access, LocalSpan, Operation, QueuePairOptions, RemoteAddress, Status};
@@ -36,7 +37,8 @@ struct Visit {
     executed: usize,
 }
 
-/// The most messages that are appended with one reservation. A receiver reaches them only after the last of them is copied.
+/// The most messages that are appended with one reservation. A receiver reaches them only after the last of them is
+/// copied.
 const RUN_MAX: usize = 64;
 
 impl QueuePairState {
@@ -119,8 +121,8 @@ impl QueuePairState {
                         Verdict::Invalid => Status::RemoteInvalidRequest,
                         Verdict::NoBuffer => Status::RnrRetryExceeded,
                     };
-                    // The verdict concerns the first entry that was not taken, and the head was stored after the decision;
-                    // check again which entry that is.
+                    // The verdict concerns the first entry that was not taken, and the head was stored after the
+                    // decision; check again which entry that is.
                     let connection = self
                         .connection
                         .as_mut()
@@ -389,9 +391,9 @@ fn reserve(
     )
 }
 
-/// Copies the messages of a run into the peer's buffer and publishes them. Returns their number, which is smaller than the
-/// run if a region was deregistered since the reservation; the receiver skips the rest as the hole of a dead requester.
-/// `None` if the buffer does not lie in `memory`.
+/// Copies the messages of a run into the peer's buffer and publishes them. Returns their number, which is smaller than
+/// the run if a region was deregistered since the reservation; the receiver skips the rest as the hole of a dead
+/// requester. `None` if the buffer does not lie in `memory`.
 fn place_run<'a>(
     connection: &Connection,
     memory: &MappedRegion,
@@ -555,8 +557,8 @@ fn enter(connection: &mut Connection, visit: &mut Visit) -> bool {
     !connection.peer_has_closed()
 }
 
-/// Lets `change` modify the peer's memory at `remote` if `right` is granted there; the change is announced before the key
-/// is checked.
+/// Lets `change` modify the peer's memory at `remote` if `right` is granted there; the change is announced before the
+/// key is checked.
 fn reach(
     connection: &mut Connection,
     visit: &mut Visit,

@@ -1,5 +1,5 @@
-//! Revokes keys: first the key opens nothing for later requests, then every requester that had checked it earlier must have
-//! left. See [`crate::announcement`] for the argument.
+//! Revokes keys: first the key opens nothing for later requests, then every requester that had checked it earlier must
+//! have left. See [`crate::announcement`] for the argument.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -12,14 +12,14 @@
 //! ```
 //!
 //! Invariants:
-//! - Only the producer stores the tail, after the bytes below it (release); only the consumer stores the head, after it has
-//!   copied the bytes below it (release). So head <= tail <= head + capacity for honest parties.
-//! - Each party keeps its own position in private memory and reads only the other's position, which it checks against its
-//!   own before use. Headers are read once.
+//! - Only the producer stores the tail, after the bytes below it (release); only the consumer stores the head, after it
+//!   has copied the bytes below it (release). So head <= tail <= head + capacity for honest parties.
+//! - Each party keeps its own position in private memory and reads only the other's position, which it checks against
+//!   its own before use. Headers are read once.
 //! - The head is the acknowledgement: entries below it have had their effect at the consumer.
 //!
-//! A producer that dies between writing an entry and publishing the tail leaves bytes that no one reads. A consumer that
-//! dies leaves entries that stay in place until the memory is released.
+//! A producer that dies between writing an entry and publishing the tail leaves bytes that no one reads. A consumer
+//! that dies leaves entries that stay in place until the memory is released.
 
 use crate::primitive::Memory;
 
@@ -167,8 +167,8 @@ impl Producer {
         self.head >= end || memory.load(self.layout.head) >= end
     }
 
-    /// Writes an entry behind the others, not yet visible. Returns the position of its end, or `None` if there is no room
-    /// at this moment.
+    /// Writes an entry behind the others, not yet visible. Returns the position of its end, or `None` if there is no
+    /// room at this moment.
     pub(crate) fn push(
         &mut self,
         memory: &impl Memory,
@@ -384,8 +384,8 @@ mod tests {
         assert_eq!(consumer.peek(&memory), Ok(Some(send(8))));
     }
 
-    /// Needs each of the checks in `peek` and `from_bytes`: without one of them, the line for that check panics or finds an
-    /// entry.
+    /// Needs each of the checks in `peek` and `from_bytes`: without one of them, the line for that check panics or
+    /// finds an entry.
     #[test]
     fn a_hostile_producer_is_detected() {
         let hostile = |tail: u64, header: [u8; 16]| {
@@ -472,8 +472,8 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod models {
-    //! Model checks of every interleaving of a producer and a consumer on a ring of two lines. Each weakened twin fails,
-    //! which shows that the model sees the purpose of the ordering.
+    //! Model checks of every interleaving of a producer and a consumer on a ring of two lines. Each weakened twin
+    //! fails, which shows that the model sees the purpose of the ordering.
 
     use super::*;
     use crate::primitive::testing::{Weakness, Words};

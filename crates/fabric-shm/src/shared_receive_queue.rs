@@ -103,8 +103,8 @@ impl MultiPacket {
         is_followed && !self.is_broken && !self.queue.is_held_up()
     }
 
-    /// Takes the arrivals. `Err` if the memory holds a value that no honest peer writes: then none of its content can be
-    /// trusted. Returns whether there were any arrivals.
+    /// Takes the arrivals. `Err` if the memory holds a value that no honest peer writes: then none of its content can
+    /// be trusted. Returns whether there were any arrivals.
     pub(crate) fn take_arrivals(
         &mut self,
         users: &[User],

@@ -119,8 +119,8 @@ pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether a server listens at `path`; the error gives the reason why no connection is made. Never waits: if a server takes
-/// no one from its full backlog, the error is [`io::ErrorKind::WouldBlock`].
+/// Whether a server listens at `path`; the error gives the reason why no connection is made. Never waits: if a server
+/// takes no one from its full backlog, the error is [`io::ErrorKind::WouldBlock`].
 pub fn knock(path: &Path) -> io::Result<()> {
     connect(path).map(drop)
 }
@@ -203,7 +203,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
     match connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(unlink(path)?),
-        // This includes a full backlog, a socket of another type, and one without access: each belongs to another process.
+        // This includes a full backlog, a socket of another type, and one without access: each belongs to another
+        // process.
         Ok(_) | Err(_) => Err(io::Error::new(
             io::ErrorKind::AddrInUse,
             "another process listens there; stop it or choose another path",

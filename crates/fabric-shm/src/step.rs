@@ -5,7 +5,8 @@
 #[inline(always)]
 pub(crate) fn step(_name: &'static str) {}
 
-/// Marks a point between two effects on shared memory: the process kills or stops itself there if the test asked for it.
+/// Marks a point between two effects on shared memory: the process kills or stops itself there if the test asked for
+/// it.
 #[cfg(all(test, not(loom)))]
 pub(crate) fn step(name: &'static str) {
     testing::reached(name);

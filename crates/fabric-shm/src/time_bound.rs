@@ -5,13 +5,14 @@
 //!   else                               the clock is read, and a new sample taken
 //! ```
 //!
-//! [`boot_time`] orders its reading behind all earlier loads, so the processor can't begin the loads of the next GET before
-//! those of the present one have ended. The processor's counter of time stamps, read alone, has no order. Its value may be
-//! older than the end of earlier loads, but only by the time for which an instruction is under way: an interrupt ends
-//! instructions that have not retired, and retirement is in order.
+//! [`boot_time`] orders its reading behind all earlier loads, so the processor can't begin the loads of the next GET
+//! before those of the present one have ended. The processor's counter of time stamps, read alone, has no order. Its
+//! value may be older than the end of earlier loads, but only by the time for which an instruction is under way: an
+//! interrupt ends instructions that have not retired, and retirement is in order.
 //!
-//! The kernel decides whether the counter can be trusted. If the counter is not the kernel's own clock source, every bound is a
-//! reading of the clock. A sample counts only if the counter made at least a tick in a nanosecond since the sample before.
+//! The kernel decides whether the counter can be trusted. If the counter is not the kernel's own clock source, every
+//! bound is a reading of the clock. A sample counts only if the counter made at least a tick in a nanosecond since the
+//! sample before.
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
-//! The cost of a core's memory accesses: a table of recently accessed lines, large enough to tell a hot line from a cold
-//! one. The table decides only times, never contents.
+//! The cost of a core's memory accesses: a table of recently accessed lines, large enough to tell a hot line from a
+//! cold one. The table decides only times, never contents.
 
 use std::ops::RangeInclusive;
 

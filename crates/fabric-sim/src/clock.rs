@@ -85,8 +85,8 @@ mod tests {
         assert_eq!([95, 200].map(|time| suspensions.until(time)), [45, 50]);
     }
 
-    /// Needs the rounding up in `when`: rounded down, a sleeper wakes too early, notices that, and sleeps for no time at
-    /// all.
+    /// Needs the rounding up in `when`: rounded down, a sleeper wakes too early, notices that, and sleeps for no time
+    /// at all.
     #[test]
     fn a_clock_shows_a_moment_at_the_predicted_time() {
         for drift_ppm in [0, 1, -1, 50, -50, 999_999, -999_000] {

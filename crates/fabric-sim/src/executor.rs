@@ -1,5 +1,5 @@
-//! Threads of simulated processes: each thread runs its tasks on a core of its machine, one poll of a task after the other,
-//! and polls its ports in between.
+//! Threads of simulated processes: each thread runs its tasks on a core of its machine, one poll of a task after the
+//! other, and polls its ports in between.
 //!
 //! ```text
 //!   completion, event ---> thread looks at its ports ---> wakes tasks ---> polls one ---> core busy for its cost

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! A class has one field with its unit in its name. Classes that hardware draws by itself have a rate. Classes that the
-//! driver of a run causes (the end of a process, a partition) have a count, and the driver reports them: [`World::hit`]. A
-//! class counts only when its consequence occurred, not when it was tried.
+//! driver of a run causes (the end of a process, a partition) have a count, and the driver reports them:
+//! [`World::hit`]. A class counts only when its consequence occurred, not when it was tried.
 //!
-//! Invariants: a rate of 0 draws no random number, so a world without faults runs as if there were none; the draws depend
-//! on the seed of the world alone.
+//! Invariants: a rate of 0 draws no random number, so a world without faults runs as if there were none; the draws
+//! depend on the seed of the world alone.
 //!
 //! [`World::hit`]: crate::World::hit
 
@@ -125,12 +125,13 @@ faults! {
     QueueExhausted = 15, "queue_exhausted", queue_exhausted_per_million: "of a million arrivals" in 300..=6000, Reach::Direct,
     /// A shared receive queue runs empty for all of its queue pairs, or a completion queue overruns.
     Partition = 16, "partition", partitions: "times" in 1..=3, Reach::Direct,
-    /// The network drops all messages between two machines, in both directions or in one, or to and from one machine, or on
-    /// links that fail and recover in turn.
+    /// The network drops all messages between two machines, in both directions or in one, or to and from one machine,
+    /// or on links that fail and recover in turn.
     ConnectionTimeout = 17, "connection_timeout", connection_lost_per_million: "of a million handshake messages" in 30_000..=400_000, Reach::Direct,
     /// Messages of the connection manager are lost or late, and many clients connect at once.
     NicReset = 18, "nic_reset", nic_resets: "times" in 1..=2, Reach::Direct,
-    /// A NIC is reset. Messages that it has acknowledged and not placed are lost, its queue pairs break, and the machine goes on.
+    /// A NIC is reset. Messages that it has acknowledged and not placed are lost, its queue pairs break, and the
+    /// machine goes on.
     SlowNic = 19, "slow_nic", slow_nic_factor: "times slower" in 10..=1000, Reach::Direct,
     /// A NIC is slow for a limited time.
     ReadFromCache = 20, "read_from_cache", undeclared_ddio_flag: "0 or 1" in 1..=1, Reach::Direct,
@@ -170,7 +171,8 @@ faults! {
     AllocationFailure = 37, "allocation_failure", allocation_failures_per_thousand: "of a thousand allocations" in 5..=100, Reach::Direct,
     /// The pool is full, or the device refuses to register memory.
     ManagerFailover = 38, "manager_failover", manager_failovers: "times" in 1..=3, Reach::Cluster,
-    /// The configuration store fails over. It has no leader for a while, and unanswered changes take effect or are lost.
+    /// The configuration store fails over. It has no leader for a while, and unanswered changes take effect or are
+    /// lost.
     OtherVersion = 39, "other_version", other_version_clients: "clients" in 1..=2, Reach::Direct,
     /// A client of another version connects.
     HostileClient = 40, "hostile_client", hostile_clients: "clients" in 1..=2, Reach::Direct,
@@ -209,8 +211,8 @@ impl Fault {
 }
 
 impl Faults {
-    /// A random subset of the classes with random rates: each class with a chance of `percent` in a hundred. Every subset
-    /// hides other failures than the whole set does.
+    /// A random subset of the classes with random rates: each class with a chance of `percent` in a hundred. Every
+    /// subset hides other failures than the whole set does.
     pub fn swarm(random: &mut Random, percent: u32) -> Self {
         let mut faults = Self::default();
         for (class, field) in Fault::CLASSES.iter().zip(faults.fields()) {

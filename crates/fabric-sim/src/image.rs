@@ -1,7 +1,7 @@
 //! Bytes of a memory: sparse pages that clones share until one of them writes.
 //!
-//! Untouched memory costs nothing, so a gigabyte that is registered and never used is free. The clone of an image costs one
-//! counter per touched page: crash exploration makes thousands of clones per second.
+//! Untouched memory costs nothing, so a gigabyte that is registered and never used is free. The clone of an image costs
+//! one counter per touched page: crash exploration makes thousands of clones per second.
 
 use std::rc::Rc;
 

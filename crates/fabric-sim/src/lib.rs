@@ -1,5 +1,5 @@
-//! The simulated world: a provider of verbs in which machines, NICs, links and memories are models, time is virtual, and
-//! everything follows from one seed.
+//! The simulated world: a provider of verbs in which machines, NICs, links and memories are models, time is virtual,
+//! and everything follows from one seed.
 //!
 //! ```text
 //!   World          events in the order of virtual time       world.rs  queue.rs  time.rs
@@ -12,8 +12,8 @@
 //!     MachineProfile      durations of each part, with sources                    profile.rs
 //! ```
 //!
-//! Protocol code runs on it unchanged, with many processes in one thread. `docs/simulator.md` lists the modelled parts and
-//! the omissions; `docs/design/0005-the-simulated-world.md` has the reasons.
+//! Protocol code runs on it unchanged, with many processes in one thread. `docs/simulator.md` lists the modelled parts
+//! and the omissions; `docs/design/0005-the-simulated-world.md` has the reasons.
 //!
 //! Invariants: the same seed and the same calls give the same events, in the same order, at the same times
 //! ([`World::hash`]); no clock, no thread and no random source but the seed.

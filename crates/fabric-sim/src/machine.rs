@@ -27,8 +27,8 @@ const COMMON_PLATFORM: DeclaredPlatform = DeclaredPlatform {
 pub enum Transport {
     /// InfiniBand and RoCE: when the responder's NIC has acknowledged it.
     InfiniBand,
-    /// iWARP: when the reliable transport of its own machine has it, perhaps before anything was sent (taxonomy, section
-    /// 3.2). A message that finds no receive buffer ends the connection; there are no retries.
+    /// iWARP: when the reliable transport of its own machine has it, perhaps before anything was sent (taxonomy,
+    /// section 3.2). A message that finds no receive buffer ends the connection; there are no retries.
     Iwarp,
 }
 
@@ -94,8 +94,8 @@ pub struct MachineOptions {
     pub platform: DeclaredPlatform,
     /// The transport of its NIC. Both ends of a connection use the same.
     pub transport: Transport,
-    /// Longest time that an inbound write waits inside the machine for room on its way to memory, as behind other traffic.
-    /// The seed decides the wait of each write; 0: none waits.
+    /// Longest time that an inbound write waits inside the machine for room on its way to memory, as behind other
+    /// traffic. The seed decides the wait of each write; 0: none waits.
     pub inbound_stall_ns_max: Nanoseconds,
     /// Longest time that the NIC's transport holds a message back before it leaves: a closed window, a retransmission.
     /// Drawn in the same way; 0: none is held back.

@@ -1,8 +1,8 @@
 //! Future events in the order of virtual time; events of the same moment in the order in which they were decided.
 //!
-//! Time does not go back, so no event is compared with another one. A moment is a number of digits of [`BITS`] bits, and an
-//! event lies at the highest digit in which its moment differs from the current one, in the list for the value of that
-//! digit there:
+//! Time does not go back, so no event is compared with another one. A moment is a number of digits of [`BITS`] bits,
+//! and an event lies at the highest digit in which its moment differs from the current one, in the list for the value
+//! of that digit there:
 //!
 //! ```text
 //!   level     list of the events of
@@ -11,12 +11,12 @@
 //!     2       0..4096  ...
 //! ```
 //!
-//! The next event is in the first list of the lowest level that has any. If that is not level 0, time goes to the start of
-//! the list's moments, which spreads the list over the levels below. Most events are some microseconds away, so an event
-//! is moved once or twice.
+//! The next event is in the first list of the lowest level that has any. If that is not level 0, time goes to the start
+//! of the list's moments, which spreads the list over the levels below. Most events are some microseconds away, so an
+//! event is moved once or twice.
 //!
-//! Invariant: events of one moment are in one list, in the order in which they were decided, because a list is spread only
-//! when the levels below have nothing.
+//! Invariant: events of one moment are in one list, in the order in which they were decided, because a list is spread
+//! only when the levels below have nothing.
 
 use stonecast_base::Nanoseconds;
 

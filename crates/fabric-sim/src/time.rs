@@ -1,8 +1,8 @@
 //! Virtual time: the next event, timers, and the cost of a handler's work.
 //!
-//! A handler (a poll of a task) runs in one piece at the moment of its event, and adds up the time that its work would take
-//! on its core: [`Time::charge`]. The handler's clock advances with it; the core is busy until then, and the handler's
-//! posts leave at that clock. Hardware is not charged: its times are decided when an event is pushed.
+//! A handler (a poll of a task) runs in one piece at the moment of its event, and adds up the time that its work would
+//! take on its core: [`Time::charge`]. The handler's clock advances with it; the core is busy until then, and the
+//! handler's posts leave at that clock. Hardware is not charged: its times are decided when an event is pushed.
 //!
 //! Invariants: time never goes back; a charge outside a handler has no effect, so a core, a NIC or a test can touch the
 //! same memory.
@@ -41,8 +41,8 @@ pub(crate) struct Time {
     poison: Cell<bool>,
 }
 
-/// Requested wake-ups. The entry of a slot in the queue is kept when its timer is cancelled and serves the next timer of
-/// the slot, so that tasks that set and cancel a timer a million times a second leave nothing behind.
+/// Requested wake-ups. The entry of a slot in the queue is kept when its timer is cancelled and serves the next timer
+/// of the slot, so that tasks that set and cancel a timer a million times a second leave nothing behind.
 #[derive(Default)]
 struct Timers {
     slots: Vec<Slot>,

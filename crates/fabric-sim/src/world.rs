@@ -170,8 +170,8 @@ impl World {
 
     /// The possible states of `module`, which is in `machine`, after a power cut at this moment. Changes nothing.
     pub fn wreck(&self, machine: Machine, module: &Rc<Module>) -> Wreck {
-        // Caches save data that were placed, and a queue pair's writes are placed in order: of the data inside the NIC only
-        // the next write can be in progress. Memory controllers take writes in any order.
+        // Caches save data that were placed, and a queue pair's writes are placed in order: of the data inside the NIC
+        // only the next write can be in progress. Memory controllers take writes in any order.
         let next_only = module.platform.persistence_domain == PersistenceDomain::Mhp;
         Wreck::new(
             module,
@@ -264,13 +264,14 @@ impl World {
             .block(from, to, start, start + duration_ns);
     }
 
-    /// Resets the NIC of `machine`: messages that it had taken and not placed are gone, and all its queue pairs are broken.
+    /// Resets the NIC of `machine`: messages that it had taken and not placed are gone, and all its queue pairs are
+    /// broken.
     pub fn reset_nic(&self, machine: Machine) {
         self.shared.change(|net| net.reset(machine.0));
     }
 
-    /// Suspends `machine` for a while: its threads stand still, and nothing reaches or leaves its NIC. Its clock goes on,
-    /// and timers that became due meanwhile fire afterwards.
+    /// Suspends `machine` for a while: its threads stand still, and nothing reaches or leaves its NIC. Its clock goes
+    /// on, and timers that became due meanwhile fire afterwards.
     pub fn suspend(&self, machine: Machine, duration_ns: Nanoseconds) {
         let until = self.now() + duration_ns;
         self.block(Some(machine), None, 0, duration_ns);
@@ -323,8 +324,8 @@ impl World {
         self.shared.step().is_some()
     }
 
-    /// Executes events until `done`, which is asked every `look` nanoseconds, or for `duration` at most. Returns whether it
-    /// was done.
+    /// Executes events until `done`, which is asked every `look` nanoseconds, or for `duration` at most. Returns
+    /// whether it was done.
     pub fn step_until(
         &self,
         duration: Nanoseconds,
@@ -493,13 +494,14 @@ impl Shared {
 }
 
 impl Process {
-    /// Opens the NIC of the process's machine: a device of its own, to which handles of the process's other devices mean
-    /// nothing.
+    /// Opens the NIC of the process's machine: a device of its own, to which handles of the process's other devices
+    /// mean nothing.
     pub fn open_device(&self) -> Rc<SimDevice> {
         self.open_device_at(RootPort::default())
     }
 
-    /// Like [`Process::open_device`], for a NIC in another slot of the machine: at a root port with settings of its own.
+    /// Like [`Process::open_device`], for a NIC in another slot of the machine: at a root port with settings of its
+    /// own.
     pub fn open_device_at(&self, root_port: RootPort) -> Rc<SimDevice> {
         let shared = &self.shared;
         let machine = self.group.machine.0;
@@ -601,8 +603,8 @@ impl Process {
         });
     }
 
-    /// Sets the wall clock of the process, ahead or back, to `wall` since the begin of 1970. It goes on at the pace of the clock
-    /// of the process.
+    /// Sets the wall clock of the process, ahead or back, to `wall` since the begin of 1970. It goes on at the pace of
+    /// the clock of the process.
     pub fn set_wall_clock(&self, wall: Nanoseconds) {
         self.shared.executor.set_wall_clock(self.thread, wall);
     }
@@ -627,8 +629,8 @@ impl Process {
     }
 
     /// Ends the process as `kill -9` would, with all its threads: no goodbye, and its later actions have no effect. The
-    /// messages that its NIC has taken are still placed, and its memory belongs to the machine until the last peer has let
-    /// go.
+    /// messages that its NIC has taken are still placed, and its memory belongs to the machine until the last peer has
+    /// let go.
     pub fn kill(&self) {
         self.shared.end(&self.group);
     }

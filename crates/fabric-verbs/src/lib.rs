@@ -12,8 +12,8 @@
 //! feature `verbs` the crate holds only the control plane, which needs no RDMA device and no C toolchain.
 //!
 //! Invariants:
-//! - Before a peer has proven that it holds the shared key, it learns neither a queue pair number nor a key nor an address,
-//!   and its messages are not used.
+//! - Before a peer has proven that it holds the shared key, it learns neither a queue pair number nor a key nor an
+//!   address, and its messages are not used.
 //! - A dead peer is detected by its lease, not by the retries of the transport.
 
 mod address;

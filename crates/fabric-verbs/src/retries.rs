@@ -6,8 +6,8 @@
 //!   hardware, responder         min_rnr_timer: one of 32 pauses, told to the requester in each RNR NAK
 //! ```
 //!
-//! The requester sends its wait to the responder when they connect; both compute the same pair from it: the full number of
-//! hardware retries, with the shortest pause that covers the wait.
+//! The requester sends its wait to the responder when they connect; both compute the same pair from it: the full number
+//! of hardware retries, with the shortest pause that covers the wait.
 
 /// The most retries that the hardware counts; the next number means "forever".
 const HARDWARE_RETRIES_MAX: u8 = 6;
@@ -61,8 +61,8 @@ pub(crate) struct ReceiverNotReady {
 }
 
 impl ReceiverNotReady {
-    /// The hardware's terms for `count` retries after `delay_ns` each. They wait at least that long, up to the hardware's
-    /// limit of 3.9 seconds.
+    /// The hardware's terms for `count` retries after `delay_ns` each. They wait at least that long, up to the
+    /// hardware's limit of 3.9 seconds.
     pub fn new(count: u32, delay_ns: u64) -> Self {
         let retry_count = u8::try_from(count)
             .unwrap_or(u8::MAX)

@@ -15,7 +15,8 @@ pub fn boot_time() -> Nanoseconds {
         .saturating_add(time.tv_nsec as u64)
 }
 
-/// Nanoseconds since the begin of 1970 in UTC, by the clock of the host. Programs and operators set that clock, ahead and back.
+/// Nanoseconds since the begin of 1970 in UTC, by the clock of the host. Programs and operators set that clock, ahead
+/// and back.
 pub(crate) fn wall_time() -> Nanoseconds {
     let time = clock_gettime(ClockId::Realtime);
     u64::try_from(time.tv_sec)

@@ -15,8 +15,8 @@ pub struct PeerIdentity {
     pub user: String,
     /// The process number, if the peer is a process of this host that the provider can identify.
     pub process: Option<u32>,
-    /// Whether the peer runs with the rights of this process anyway, so that write access to files of this process gives it
-    /// nothing new. False if the provider cannot know.
+    /// Whether the peer runs with the rights of this process anyway, so that write access to files of this process
+    /// gives it nothing new. False if the provider cannot know.
     pub same_user: bool,
 }
 
@@ -56,12 +56,12 @@ pub enum ConnectionEvent {
         qp: QueuePair,
         /// The reason, for people.
         reason: String,
-        /// Whether the system at the address has said that no process listens there. `false` if a process refused, and if nothing is
-        /// known of the other side.
+        /// Whether the system at the address has said that no process listens there. `false` if a process refused, and
+        /// if nothing is known of the other side.
         nobody_listens: bool,
     },
-    /// The connection ended. Its outstanding work requests complete with an error; its queue pair stays in the error state
-    /// until it is destroyed. Reported once.
+    /// The connection ended. Its outstanding work requests complete with an error; its queue pair stays in the error
+    /// state until it is destroyed. Reported once.
     Disconnected {
         /// The queue pair of the connection.
         qp: QueuePair,

@@ -26,9 +26,9 @@ pub struct Capabilities {
     /// Memory windows.
     pub memory_windows: bool,
     /// The device makes windows out of protection domains, one for each queue pair that was made for windows
-    /// ([`QueuePairOptions::windows`]). Only such a queue pair can have windows; keys of regions may open nothing to its
-    /// peer; and the queue pair cannot take its receive buffers from a shared queue. If this is false, no queue pair has
-    /// these limits.
+    /// ([`QueuePairOptions::windows`]). Only such a queue pair can have windows; keys of regions may open nothing to
+    /// its peer; and the queue pair cannot take its receive buffers from a shared queue. If this is false, no queue
+    /// pair has these limits.
     pub protection_domains: bool,
     /// FLUSH with global visibility.
     pub flush_global: bool,
@@ -38,15 +38,15 @@ pub struct Capabilities {
     pub atomic_write: bool,
     /// READs are executed in the call unless something unusual prevents it: [`Device::read_now`].
     pub read_now: bool,
-    /// A READ takes microseconds, and its result arrives while the posting thread does nothing but wait for it: waiting in
-    /// the call costs less than letting others run. [`Device::read_soon`].
+    /// A READ takes microseconds, and its result arrives while the posting thread does nothing but wait for it: waiting
+    /// in the call costs less than letting others run. [`Device::read_soon`].
     pub read_soon: bool,
     /// Atomics of peers and those of the owner's processor on the same word are atomic with each other.
     pub atomic_with_processor: bool,
 }
 
-/// The agent that puts the bytes of SENDs, WRITEs and atomics into the responder's memory. A processor leaves the bytes in
-/// one of its caches, regardless of the place to which the responder's NICs write (DDIO).
+/// The agent that puts the bytes of SENDs, WRITEs and atomics into the responder's memory. A processor leaves the bytes
+/// in one of its caches, regardless of the place to which the responder's NICs write (DDIO).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placing {
     /// The responder's NIC.
@@ -85,9 +85,9 @@ pub enum DeviceError {
         /// The missing capability.
         capability: &'static str,
     },
-    /// The request is invalid whatever the peer holds: a FLUSH of no bytes, an atomic whose local span is not 8 bytes, a
-    /// receive buffer or a window outside its region, own receive buffers for a queue pair that takes from a shared queue,
-    /// a send on a queue pair that was never connected, the deregistration of a region that keys still open.
+    /// The request is invalid whatever the peer holds: a FLUSH of no bytes, an atomic whose local span is not 8 bytes,
+    /// a receive buffer or a window outside its region, own receive buffers for a queue pair that takes from a shared
+    /// queue, a send on a queue pair that was never connected, the deregistration of a region that keys still open.
     #[error("malformed request: {reason}")]
     Malformed {
         /// The fault of the request.
@@ -107,8 +107,8 @@ pub enum DeviceError {
         /// Cause and remedy, for people.
         reason: String,
     },
-    /// A NIC would write pages that only a sync makes durable. The kernel does not learn which pages a NIC has changed, so
-    /// a sync may leave them out.
+    /// A NIC would write pages that only a sync makes durable. The kernel does not learn which pages a NIC has changed,
+    /// so a sync may leave them out.
     #[error(
         "{device} may not write {size} bytes of an ordinary file that only a sync makes durable, because a sync does not cover what a \
          device has written: let the device write other memory and copy from there, or put the file on persistent memory (devdax)"
@@ -135,8 +135,8 @@ pub enum DeviceError {
         /// The largest number allowed.
         limit: u64,
     },
-    /// The key is revoked, or the connection ended, but a peer that stopped in the middle of a write may still finish that
-    /// write. The memory must not be reused until that peer is gone.
+    /// The key is revoked, or the connection ended, but a peer that stopped in the middle of a write may still finish
+    /// that write. The memory must not be reused until that peer is gone.
     #[error("peer {peer} has not left the memory; do not reuse it before that peer is gone")]
     Unquiesced {
         /// The peer.
@@ -181,9 +181,10 @@ pub struct SharedReceiveQueueOptions {
     pub capacity: u32,
     /// Each buffer takes many messages, placed by the requester's NIC without the responder's CPU. SENDs only.
     pub multi_packet: Option<MultiPacketOptions>,
-    /// The device never reposts a buffer by itself. A buffer that the device had taken for a request that it then refused
-    /// (a WRITE_WITH_IMM with a wrong key) is used up, and completes with [`Status::WorkRequestFlushed`]. Otherwise the
-    /// device may repost such a buffer behind all others, so that a later message lies at an earlier place.
+    /// The device never reposts a buffer by itself. A buffer that the device had taken for a request that it then
+    /// refused (a WRITE_WITH_IMM with a wrong key) is used up, and completes with [`Status::WorkRequestFlushed`].
+    /// Otherwise the device may repost such a buffer behind all others, so that a later message lies at an earlier
+    /// place.
     pub in_order: bool,
 }
 
@@ -192,12 +193,12 @@ pub struct SharedReceiveQueueOptions {
 pub struct MultiPacketOptions {
     /// Each message begins at the next multiple of this many bytes.
     pub stride: u32,
-    /// Whether each message makes a completion. A receiver that finds messages by reading its memory needs no completions:
-    /// then arrivals take no room in completion queues, so no completion queue can overrun, and no one has to poll while
-    /// buffers last.
+    /// Whether each message makes a completion. A receiver that finds messages by reading its memory needs no
+    /// completions: then arrivals take no room in completion queues, so no completion queue can overrun, and no one has
+    /// to poll while buffers last.
     pub completions: bool,
-    /// Strides that all posted buffers together may have; `None` for the number that the device has by default. A device
-    /// that cannot have so many refuses the queue.
+    /// Strides that all posted buffers together may have; `None` for the number that the device has by default. A
+    /// device that cannot have so many refuses the queue.
     pub strides: Option<u64>,
 }
 
@@ -281,66 +282,68 @@ pub enum ChangeNow<'a> {
 ///
 /// Every provider makes these promises (the contract suite, [`crate::contract`], has a case for each):
 ///
-/// *Ordering, per queue pair.* Operations take effect at the responder in the order in which they were posted, except that
-/// a posted operation may overtake earlier *non-posted* ones unless it carries the fence flag. READ, CAS, FAA, FLUSH and
-/// ATOMIC_WRITE take effect after everything before them. Completions come in posting order. There is no promise across
-/// queue pairs. Within one WRITE the order of bytes is unspecified; aligned 8-byte words are whole.
+/// *Ordering, per queue pair.* Operations take effect at the responder in the order in which they were posted, except
+/// that a posted operation may overtake earlier *non-posted* ones unless it carries the fence flag. READ, CAS, FAA,
+/// FLUSH and ATOMIC_WRITE take effect after everything before them. Completions come in posting order. There is no
+/// promise across queue pairs. Within one WRITE the order of bytes is unspecified; aligned 8-byte words are whole.
 ///
-/// *Without the responder's CPU.* WRITE, READ, CAS, FAA, FLUSH, ATOMIC_WRITE, and SENDs into a multi-packet queue that has
-/// room, make progress whether or not the responder polls.
+/// *Without the responder's CPU.* WRITE, READ, CAS, FAA, FLUSH, ATOMIC_WRITE, and SENDs into a multi-packet queue that
+/// has room, make progress whether or not the responder polls.
 ///
-/// *Refusal.* A post that is malformed on its face is refused whole and has no effect: an operation that the device lacks
-/// ([`DeviceError::Unsupported`]), a SEND longer than the device sends ([`DeviceError::Limit`]), a request that
+/// *Refusal.* A post that is malformed on its face is refused whole and has no effect: an operation that the device
+/// lacks ([`DeviceError::Unsupported`]), a SEND longer than the device sends ([`DeviceError::Limit`]), a request that
 /// [`DeviceError::Malformed`] lists. Private data that is too long is a [`DeviceError::Limit`].
 ///
 /// *Failure.* The first failed operation completes with its status and puts the queue pair into the error state. Every
-/// later or outstanding work request of that queue pair, receives included, completes with [`Status::WorkRequestFlushed`],
-/// in posting order. Buffers of a shared receive queue stay there, unless the queue has another option
-/// ([`SharedReceiveQueueOptions::in_order`]). Posts to a failed queue pair are accepted and flushed. A failed operation has
-/// not changed memory outside the bytes that it named, and no memory at all for [`Status::RemoteAccess`],
-/// [`Status::RemoteInvalidRequest`] and [`Status::LocalProtection`]. The connection ends: with
-/// [`DisconnectCause::QueuePairError`](crate::DisconnectCause::QueuePairError) on the side that failed, and on the other
-/// side with the same cause or [`DisconnectCause::Requested`](crate::DisconnectCause::Requested), as far as that side can
-/// tell.
+/// later or outstanding work request of that queue pair, receives included, completes with
+/// [`Status::WorkRequestFlushed`], in posting order. Buffers of a shared receive queue stay there, unless the queue has
+/// another option ([`SharedReceiveQueueOptions::in_order`]). Posts to a failed queue pair are accepted and flushed. A
+/// failed operation has not changed memory outside the bytes that it named, and no memory at all for
+/// [`Status::RemoteAccess`], [`Status::RemoteInvalidRequest`] and [`Status::LocalProtection`]. The connection ends:
+/// with [`DisconnectCause::QueuePairError`](crate::DisconnectCause::QueuePairError) on the side that failed, and on the
+/// other side with the same cause or [`DisconnectCause::Requested`](crate::DisconnectCause::Requested), as far as that
+/// side can tell.
 ///
 /// *Receives.* Buffers are used in the order in which they were posted. A SEND or WRITE_WITH_IMM that finds none waits
 /// (RNR) for the number of retries of its queue pair and then fails with [`Status::RnrRetryExceeded`]; requests posted
 /// after it wait with it. A SEND that is longer than its buffer ends with [`Status::LocalLength`] at the responder and
 /// [`Status::RemoteInvalidRequest`] at the requester.
 ///
-/// *Multi-packet receives.* A message takes the strides that it needs, and at least one, directly behind the message before
-/// it; a message that does not fit the rest of a buffer goes to the next buffer. Messages of one sender lie in posting
-/// order. Messages of several senders become visible in any order, so a message may lie behind a place that is still empty.
-/// The queue gives each buffer back once ([`Device::poll_consumed`]), when all its messages are in memory and their
-/// completions can be polled, whatever became of the senders and their queue pairs. A message longer than a whole buffer is
-/// a [`Status::RemoteInvalidRequest`]. Only SENDs go there; a WRITE_WITH_IMM is a [`Status::RemoteInvalidRequest`].
+/// *Multi-packet receives.* A message takes the strides that it needs, and at least one, directly behind the message
+/// before it; a message that does not fit the rest of a buffer goes to the next buffer. Messages of one sender lie in
+/// posting order. Messages of several senders become visible in any order, so a message may lie behind a place that is
+/// still empty. The queue gives each buffer back once ([`Device::poll_consumed`]), when all its messages are in memory
+/// and their completions can be polled, whatever became of the senders and their queue pairs. A message longer than a
+/// whole buffer is a [`Status::RemoteInvalidRequest`]. Only SENDs go there; a WRITE_WITH_IMM is a
+/// [`Status::RemoteInvalidRequest`].
 ///
 /// *Queues.* A work request leaves the send queue when it completes; an unsignalled request leaves by itself once it is
 /// done and the device is polled. A batch that does not fit is refused whole with [`DeviceError::QueueFull`].
 ///
-/// *Completion queues* are bounded. A completion queue that overruns loses completions and puts every queue pair that uses
-/// it into the error state. It never overruns while its capacity holds the send and receive capacities of all its queue
-/// pairs, each stride of a multi-packet queue counted.
+/// *Completion queues* are bounded. A completion queue that overruns loses completions and puts every queue pair that
+/// uses it into the error state. It never overruns while its capacity holds the send and receive capacities of all its
+/// queue pairs, each stride of a multi-packet queue counted.
 ///
 /// *Empty operations* (size 0) within a valid range succeed and change nothing. Whether they check key and range is
 /// unspecified.
 ///
-/// *Revocation.* Once [`Device::poll_invalidate`] has returned `Ready(Ok)`, no request that a peer posts or has posted can
-/// read or change memory through that key. A key number does not come back with the next binding or registration.
+/// *Revocation.* Once [`Device::poll_invalidate`] has returned `Ready(Ok)`, no request that a peer posts or has posted
+/// can read or change memory through that key. A key number does not come back with the next binding or registration.
 ///
-/// *Quiescing.* The revocation of a key stops no SEND. Once [`Device::poll_quiesce`] has returned `Ready(Ok)`, no request
-/// that the peer of that queue pair posts or has posted there changes memory, and the buffers for its messages can be
-/// reused. Every completion of that queue pair, of its own receive buffers too, can be polled then, and none comes later.
-/// Only completions that an overrun or the failure of a device lost are missing. Other queue pairs are unharmed.
+/// *Quiescing.* The revocation of a key stops no SEND. Once [`Device::poll_quiesce`] has returned `Ready(Ok)`, no
+/// request that the peer of that queue pair posts or has posted there changes memory, and the buffers for its messages
+/// can be reused. Every completion of that queue pair, of its own receive buffers too, can be polled then, and none
+/// comes later. Only completions that an overrun or the failure of a device lost are missing. Other queue pairs are
+/// unharmed.
 ///
-/// *End of a connection.* [`ConnectionEvent::Disconnected`] comes once on each side that did not destroy its queue pair,
-/// and outstanding requests complete with an error: [`Status::WorkRequestFlushed`], or [`Status::RetryExceeded`] if a peer
-/// died.
+/// *End of a connection.* [`ConnectionEvent::Disconnected`] comes once on each side that did not destroy its queue
+/// pair, and outstanding requests complete with an error: [`Status::WorkRequestFlushed`], or [`Status::RetryExceeded`]
+/// if a peer died.
 pub trait Device {
     /// The capabilities of the device.
     fn capabilities(&self) -> &Capabilities;
-    /// The agent that puts the posts of peers into the memory of this side. [`Placing::RequesterProcessor`] holds in both
-    /// directions, because such a device reaches only devices of its kind. Fixed for the life of the device.
+    /// The agent that puts the posts of peers into the memory of this side. [`Placing::RequesterProcessor`] holds in
+    /// both directions, because such a device reaches only devices of its kind. Fixed for the life of the device.
     fn placing(&self) -> Placing;
 
     /// Allocates and registers private volatile memory of `size` bytes, zeroed.
@@ -358,8 +361,8 @@ pub trait Device {
     fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError>;
     /// The memory behind a registration, for use by this side.
     fn memory(&self, region: MemoryRegion) -> Rc<dyn Region>;
-    /// Opens `size` bytes from `offset` of a region to the peer of one connected queue pair (type 2 memory window), which
-    /// should have been made for windows ([`QueuePairOptions::windows`]).
+    /// Opens `size` bytes from `offset` of a region to the peer of one connected queue pair (type 2 memory window),
+    /// which should have been made for windows ([`QueuePairOptions::windows`]).
     fn bind_window(
         &self,
         qp: QueuePair,
@@ -368,8 +371,8 @@ pub trait Device {
         size: u64,
         access: Access,
     ) -> Result<Rkey, DeviceError>;
-    /// Revokes a key of a window or of a region. Idempotent. `Ready(Ok)` is the moment after which the key opens nothing.
-    /// `Ready(Err(Unquiesced))` means that a stopped peer may still be inside.
+    /// Revokes a key of a window or of a region. Idempotent. `Ready(Ok)` is the moment after which the key opens
+    /// nothing. `Ready(Err(Unquiesced))` means that a stopped peer may still be inside.
     fn poll_invalidate(
         &self,
         rkey: Rkey,
@@ -377,11 +380,11 @@ pub trait Device {
     ) -> Poll<Result<(), DeviceError>>;
 
     /// Ends the influence of the peer of `qp` on this side. An existing connection ends first, as by
-    /// [`Device::disconnect`]. `Ready(Ok)` is the moment after which no request posted at the other end lands: no byte of a
-    /// SEND, a WRITE or an atomic. `Ready(Err(Unquiesced))` means that a peer that stopped in the middle of a request may
-    /// still finish it; its receive buffers must not be reused until a later call returns `Ready(Ok)`, at the latest when
-    /// that peer is gone. Idempotent, and possible after the connection has ended by itself; such an end alone promises
-    /// none of this. A queue pair that was never connected is refused ([`DeviceError::Malformed`]).
+    /// [`Device::disconnect`]. `Ready(Ok)` is the moment after which no request posted at the other end lands: no byte
+    /// of a SEND, a WRITE or an atomic. `Ready(Err(Unquiesced))` means that a peer that stopped in the middle of a
+    /// request may still finish it; its receive buffers must not be reused until a later call returns `Ready(Ok)`, at
+    /// the latest when that peer is gone. Idempotent, and possible after the connection has ended by itself; such an
+    /// end alone promises none of this. A queue pair that was never connected is refused ([`DeviceError::Malformed`]).
     fn poll_quiesce(
         &self,
         qp: QueuePair,
@@ -397,7 +400,8 @@ pub trait Device {
     ) -> Result<SharedReceiveQueue, DeviceError>;
     /// Makes a queue pair, not yet connected.
     fn create_queue_pair(&self, options: QueuePairOptions) -> Result<QueuePair, DeviceError>;
-    /// Disconnects if connected, and frees the queue pair and its windows. None of its completions is delivered afterwards.
+    /// Disconnects if connected, and frees the queue pair and its windows. None of its completions is delivered
+    /// afterwards.
     fn destroy_queue_pair(&self, qp: QueuePair) -> Result<(), DeviceError>;
 
     /// Starts accepting connections at `address`.
@@ -405,7 +409,8 @@ pub trait Device {
     /// Starts connecting `qp`; [`ConnectionEvent::Established`] or [`ConnectionEvent::Rejected`] follows.
     fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8])
     -> Result<(), DeviceError>;
-    /// Connects `qp` to the peer that asked; [`ConnectionEvent::Established`] follows. Receives should be posted before.
+    /// Connects `qp` to the peer that asked; [`ConnectionEvent::Established`] follows. Receives should be posted
+    /// before.
     fn accept(
         &self,
         request: ConnectionRequest,
@@ -430,19 +435,22 @@ pub trait Device {
     /// Appends up to `limit` completions to `into`, and returns their number. Makes progress for the device.
     fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize;
 
-    /// Appends to `into` the `wr_id` of each buffer of a multi-packet queue that has taken its last message, oldest first,
-    /// and returns their number. No further message lands in such a buffer; it belongs to its owner until it is posted
-    /// again. Makes progress for the device. Other queues return no buffers.
+    /// Appends to `into` the `wr_id` of each buffer of a multi-packet queue that has taken its last message, oldest
+    /// first, and returns their number. No further message lands in such a buffer; it belongs to its owner until it is
+    /// posted again. Makes progress for the device. Other queues return no buffers.
     fn poll_consumed(&self, queue: SharedReceiveQueue, into: &mut Vec<u64>) -> usize {
         let _ = (queue, into);
         0
     }
 
-    /// Appends to `into` the messages of a multi-packet queue without completions that have arrived since the last call, oldest first. Returns whether
-    /// these are all messages that have arrived. `false`: the device does not follow messages, as devices do not by default; or a sender stands still in the middle of
-    /// one, so that later ones cannot be named; or this is the first call, and messages before it were not noted. Their reader finds such messages in memory.
+    /// Appends to `into` the messages of a multi-packet queue without completions that have arrived since the last
+    /// call, oldest first. Returns whether these are all messages that have arrived. `false`: the device does not
+    /// follow messages, as devices do not by default; or a sender stands still in the middle of one, so that later ones
+    /// cannot be named; or this is the first call, and messages before it were not noted. Their reader finds such
+    /// messages in memory.
     ///
-    /// `waiter` is woken when the next message arrives. Without a waiter, messages do not wake a device at rest. Makes progress for the device.
+    /// `waiter` is woken when the next message arrives. Without a waiter, messages do not wake a device at rest. Makes
+    /// progress for the device.
     fn poll_appended(
         &self,
         queue: SharedReceiveQueue,
@@ -453,18 +461,18 @@ pub trait Device {
         false
     }
 
-    /// Executes READs in the call if the provider can (peer memory is reachable by loads), with the same ordering, checks and
-    /// costs as one posted batch of signalled READs. `None`: impossible at this moment; post the READs instead.
-    /// `Some(status)`: the first failure, or success. After a failure the queue pair is in the error state and the
-    /// destinations hold unspecified bytes.
+    /// Executes READs in the call if the provider can (peer memory is reachable by loads), with the same ordering,
+    /// checks and costs as one posted batch of signalled READs. `None`: impossible at this moment; post the READs
+    /// instead. `Some(status)`: the first failure, or success. After a failure the queue pair is in the error state and
+    /// the destinations hold unspecified bytes.
     fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {
         let _ = (qp, reads);
         None
     }
 
-    /// Posts READs (into own memory) as one batch, the last of them signalled, and polls up to `looks` times for their end.
-    /// True: all have succeeded, and no completion is handed out. False: they have not succeeded yet, or one of them
-    /// failed; completions with this `wr_id` report the outcome, as if the READs had just been posted. Only with
+    /// Posts READs (into own memory) as one batch, the last of them signalled, and polls up to `looks` times for their
+    /// end. True: all have succeeded, and no completion is handed out. False: they have not succeeded yet, or one of
+    /// them failed; completions with this `wr_id` report the outcome, as if the READs had just been posted. Only with
     /// [`Capabilities::read_soon`].
     fn read_soon(
         &self,
@@ -481,9 +489,9 @@ pub trait Device {
         })
     }
 
-    /// Executes changes in the call if the provider can (peer memory is reachable by stores), in their order, with the same
-    /// ordering and checks as one posted batch. False: impossible at this moment, and nothing was done; post the changes
-    /// instead, which reports the reason if they fail.
+    /// Executes changes in the call if the provider can (peer memory is reachable by stores), in their order, with the
+    /// same ordering and checks as one posted batch. False: impossible at this moment, and nothing was done; post the
+    /// changes instead, which reports the reason if they fail.
     fn change_now(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>]) -> bool {
         let _ = (qp, changes);
         false

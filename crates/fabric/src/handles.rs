@@ -26,8 +26,8 @@ pub struct MemoryRegion {
     pub address: u64,
     /// Length in bytes.
     pub size: u64,
-    /// The remote key of the region. It grants the rights of the registration; [`Access::NONE`] makes a region that only
-    /// memory windows open.
+    /// The remote key of the region. It grants the rights of the registration; [`Access::NONE`] makes a region that
+    /// only memory windows open.
     pub rkey: Rkey,
 }
 

@@ -9,8 +9,8 @@
 //!   dyn Device  post, poll, connection events            <- fabric-sim, fabric-shm, fabric-verbs
 //! ```
 //!
-//! Ordering and completion follow the reliable connection of the InfiniBand specification (see [`Device`] for the list that
-//! the contract suite checks). *Completed* means that the responder has the operation; it never means *persisted*.
+//! Ordering and completion follow the reliable connection of the InfiniBand specification (see [`Device`] for the list
+//! that the contract suite checks). *Completed* means that the responder has the operation; it never means *persisted*.
 #![forbid(unsafe_code)]
 
 pub mod append;

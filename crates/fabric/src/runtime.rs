@@ -1,5 +1,5 @@
-//! Services that protocol code may request from its executor: a clock, tasks, timers. The simulated world and the busy-poll
-//! executor both provide them, and protocol code cannot tell the two apart.
+//! Services that protocol code may request from its executor: a clock, tasks, timers. The simulated world and the
+//! busy-poll executor both provide them, and protocol code cannot tell the two apart.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -9,8 +9,9 @@ use stonecast_base::Nanoseconds;
 
 /// A future on the heap.
 ///
-/// The compiler translates the body of an `async fn` in each crate that awaits it. The body behind this type is translated
-/// once, in the crate of the function that returns it. The operations of a store that allocate nothing return another type.
+/// The compiler translates the body of an `async fn` in each crate that awaits it. The body behind this type is
+/// translated once, in the crate of the function that returns it. The operations of a store that allocate nothing
+/// return another type.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// The services that protocol code may request.
@@ -20,14 +21,15 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub trait Runtime {
     /// The clock: wall time or virtual time.
     fn now(&self) -> Nanoseconds;
-    /// A time at or after the end of every earlier load of this thread, READs executed in the call among them. It is ahead of
-    /// [`Runtime::now`] by a millisecond at most. A provider may read it without waiting for those loads, which `now` does: the
-    /// end of a lease needs no more.
+    /// A time at or after the end of every earlier load of this thread, READs executed in the call among them. It is
+    /// ahead of [`Runtime::now`] by a millisecond at most. A provider may read it without waiting for those loads,
+    /// which `now` does: the end of a lease needs no more.
     fn now_at_most(&self) -> Nanoseconds {
         self.now()
     }
-    /// The time of the machine's wall clock since the begin of 1970 in UTC. It may be wrong, and may be set back or ahead at any
-    /// moment: only a server asks, to give a moment that outlives its process. All other code asks [`Runtime::now`].
+    /// The time of the machine's wall clock since the begin of 1970 in UTC. It may be wrong, and may be set back or
+    /// ahead at any moment: only a server asks, to give a moment that outlives its process. All other code asks
+    /// [`Runtime::now`].
     fn wall_clock(&self) -> Nanoseconds;
     /// Runs `task` beside the caller.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>);
@@ -63,8 +65,8 @@ impl dyn Runtime {
 
     /// Runs `work` for at most `duration` nanoseconds, counted from the first poll that leaves it unfinished.
     ///
-    /// Work that is ready at once costs neither a timer nor a clock reading. Late work is dropped; the work defines what
-    /// its drop means.
+    /// Work that is ready at once costs neither a timer nor a clock reading. Late work is dropped; the work defines
+    /// what its drop means.
     pub async fn within<T>(
         &self,
         duration: Nanoseconds,
@@ -92,8 +94,8 @@ pub enum Selected<A, B> {
     Second(B),
 }
 
-/// Waits for one of two futures and drops the other. The first future wins if both are ready; in a loop, work that must not
-/// starve comes first.
+/// Waits for one of two futures and drops the other. The first future wins if both are ready; in a loop, work that must
+/// not starve comes first.
 ///
 /// ```
 /// # use stonecast_fabric::{select, Selected};

@@ -5,18 +5,19 @@
 //!   two were waited for at once, or one was late                                    none, until one that let others run ends alone
 //! ```
 //!
-//! A thread that waits in the call lets no other task run. So the existence of other tasks shows only when they run, which
-//! happens every so often.
+//! A thread that waits in the call lets no other task run. So the existence of other tasks shows only when they run,
+//! which happens every so often.
 //!
 //! Invariants:
 //! - One of `IN_CALL_MAX` + 1 batches in a row lets others run.
-//! - Each late batch in a row quadruples the number of batches that must let others run before the next wait in the call,
-//!   so that little is lost if READs take longer than a wait in the call is worth.
+//! - Each late batch in a row quadruples the number of batches that must let others run before the next wait in the
+//!   call, so that little is lost if READs take longer than a wait in the call is worth.
 //! - While a task waits for another batch, no thread waits in the call, so batches of several tasks run concurrently.
 
 use std::cell::Cell;
 
-/// Batches in a row that are awaited in the call. A READ of a card takes some microseconds, so others wait for a few dozen.
+/// Batches in a row that are awaited in the call. A READ of a card takes some microseconds, so others wait for a few
+/// dozen.
 const IN_CALL_MAX: u32 = 16;
 /// The most batches that must let others run after a late batch.
 const PENANCE_MAX: u32 = 1 << 12;

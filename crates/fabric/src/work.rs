@@ -185,8 +185,8 @@ pub enum Status {
     RemoteAccess,
     /// The responder could not complete the request.
     RemoteOperation,
-    /// The peer does not answer: it is dead, or unreachable for longer than the retries. Whether it executed the request is
-    /// unknown.
+    /// The peer does not answer: it is dead, or unreachable for longer than the retries. Whether it executed the
+    /// request is unknown.
     RetryExceeded,
     /// The responder had no receive buffer for longer than the RNR retries.
     RnrRetryExceeded,

@@ -32,7 +32,8 @@ macro_rules! copying {
 }
 
 impl Copying {
-    /// The counts of two nodes together: numbers are added, and facts of one node alone are those of the node that needs attention most.
+    /// The counts of two nodes together: numbers are added, and facts of one node alone are those of the node that
+    /// needs attention most.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {

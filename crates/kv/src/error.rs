@@ -1,7 +1,7 @@
 //! The errors of operations.
 //!
-//! An error takes at most three words. A result is moved to its caller, and a move of a hundred bytes is noticeable in a read
-//! that is a load. Facts that need more room are boxed.
+//! An error takes at most three words. A result is moved to its caller, and a move of a hundred bytes is noticeable in
+//! a read that is a load. Facts that need more room are boxed.
 
 use stonecast_backup::LedgerError;
 use stonecast_base::{Corruption, MIB};
@@ -17,7 +17,8 @@ use stonecast_persist::execute::NoCommit;
 pub enum Effect {
     /// Nothing was done.
     None,
-    /// The operation may have taken effect, or may still do so. Find out by reading, or retry with the same [`crate::Token`].
+    /// The operation may have taken effect, or may still do so. Find out by reading, or retry with the same
+    /// [`crate::Token`].
     Unknown,
 }
 
@@ -291,8 +292,8 @@ impl StoreError {
         }
     }
 
-    /// Whether the server has refused a write. The server decides about a repeated write only when the server knows that the
-    /// earlier attempts did nothing. A refusal therefore means that no attempt has done anything.
+    /// Whether the server has refused a write. The server decides about a repeated write only when the server knows
+    /// that the earlier attempts did nothing. A refusal therefore means that no attempt has done anything.
     pub fn is_refusal_of_write(&self) -> bool {
         self.is_for_want_of_room()
             || matches!(

@@ -1,5 +1,5 @@
-//! The client-direct key-value store. Clients read index and log with one-sided operations and write records to their final
-//! place. The server decides, makes records durable, and publishes them.
+//! The client-direct key-value store. Clients read index and log with one-sided operations and write records to their
+//! final place. The server decides, makes records durable, and publishes them.
 //!
 //! ```text
 //!   Client --READ------------------> index (volatile)     Server: decide, stamp, persist, publish

@@ -6,10 +6,11 @@
 //!   the server itself counts writes, their bytes, and what made them durable
 //! ```
 //!
-//! A read does not pass the server, so only the client can count reads. Each client counts in its own memory, measures the time
-//! of one call in [`SAMPLE`], and reports to the server at most once a second, at the end of a call, and when the client closes.
-//! A read costs two more additions. The reports lack the calls of the last second of a client's activity, and all calls of a
-//! killed client since its last report. Reports are believed: a client that lies spoils these numbers and nothing else.
+//! A read does not pass the server, so only the client can count reads. Each client counts in its own memory, measures
+//! the time of one call in [`SAMPLE`], and reports to the server at most once a second, at the end of a call, and when
+//! the client closes. A read costs two more additions. The reports lack the calls of the last second of a client's
+//! activity, and all calls of a killed client since its last report. Reports are believed: a client that lies spoils
+//! these numbers and nothing else.
 
 use stonecast_base::Nanoseconds;
 
@@ -104,7 +105,8 @@ impl Latencies {
             .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// A time that `share` of the calls did not exceed: the bound of a bucket; `None` without calls, or above all bounds.
+    /// A time that `share` of the calls did not exceed: the bound of a bucket; `None` without calls, or above all
+    /// bounds.
     pub fn quantile(&self, share: f64) -> Option<Nanoseconds> {
         let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
         let mut sum = 0;
@@ -313,8 +315,9 @@ impl Metrics {
         all
     }
 
-    /// Bytes written to the log for each byte of records that clients and other nodes gave this server to keep: records of clients, entries of other nodes where
-    /// they arrive, the records that are made of them, and records that the cleaner moves.
+    /// Bytes written to the log for each byte of records that clients and other nodes gave this server to keep: records
+    /// of clients, entries of other nodes where they arrive, the records that are made of them, and records that the
+    /// cleaner moves.
     pub fn write_amplification(&self) -> f64 {
         let (cleaning, copying) = (&self.cleaning, &self.copying);
         let given = cleaning.written_bytes + copying.digested_bytes;

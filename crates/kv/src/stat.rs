@@ -107,8 +107,8 @@ stat! {
 }
 
 impl Stat {
-    /// The report of two nodes together: counts are added, writes survive a power loss if they do so at both nodes, and facts of one node
-    /// alone, such as its process, are the larger ones.
+    /// The report of two nodes together: counts are added, writes survive a power loss if they do so at both nodes, and
+    /// facts of one node alone, such as its process, are the larger ones.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let mut words = self.words();

@@ -6,8 +6,8 @@
 //!   a pool of the given number of segments  cleaned all the time, since nothing else makes room
 //! ```
 //!
-//! `cargo run --release --package stonecast-lab --example live_data [SEGMENTS] [OVERWRITES] [uniform|skewed]` prints a row of
-//! the table in `docs/design/0014-cleaning.md`. *skewed*: three of four overwrites go to a fifth of the keys.
+//! `cargo run --release --package stonecast-lab --example live_data [SEGMENTS] [OVERWRITES] [uniform|skewed]` prints a
+//! row of the table in `docs/design/0014-cleaning.md`. *skewed*: three of four overwrites go to a fifth of the keys.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

@@ -1,11 +1,13 @@
-//! A B+tree of a back-end in another process, over shared memory, beside LMDB in this process. Both survive the death of processes alone.
+//! A B+tree of a back-end in another process, over shared memory, beside LMDB in this process. Both survive the death
+//! of processes alone.
 //!
 //! ```text
 //!   LMDB     renewed read transaction, copied value     a transaction for each insert, or for each batch; no sync
 //!   B+tree   reader without a cache, reader with one    insert and publication, or a batch staged and published
 //! ```
 //!
-//! Keys have 8 bytes, values 100, and keys are drawn uniformly. LMDB is asked for the latest value, copied, as a reader of the tree gets it.
+//! Keys have 8 bytes, values 100, and keys are drawn uniformly. LMDB is asked for the latest value, copied, as a reader
+//! of the tree gets it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The log keeps a [`Lineage`] durably for each shard, and judges by it every entry in its segments. The rules of
-//! replication change lineages. Log and rules do not know each other, so the value has a crate of its own, without input or
-//! output.
+//! replication change lineages. Log and rules do not know each other, so the value has a crate of its own, without
+//! input or output.
 //!
 //! # Example
 //!

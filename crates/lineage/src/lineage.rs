@@ -69,11 +69,11 @@ impl Lineage {
         Judgement::Void
     }
 
-    /// Whether no entry of the term of `newest`, up to its version, is needed: each of them is old or void, and no entry of
-    /// that term above the floor counts.
+    /// Whether no entry of the term of `newest`, up to its version, is needed: each of them is old or void, and no
+    /// entry of that term above the floor counts.
     ///
-    /// A later history may make a void entry count. The heir of that history sends the entry again, so the void one is not
-    /// needed.
+    /// A later history may make a void entry count. The heir of that history sends the entry again, so the void one is
+    /// not needed.
     pub fn settles(&self, newest: Point) -> bool {
         match self.judge(newest) {
             Judgement::Old => true,
@@ -94,8 +94,8 @@ impl Lineage {
         }
     }
 
-    /// The last point that counts in the terms before `term`, or the floor, if the floor is later. The first entry of `term`
-    /// was stamped behind this point.
+    /// The last point that counts in the terms before `term`, or the floor, if the floor is later. The first entry of
+    /// `term` was stamped behind this point.
     pub fn before(&self, term: Term) -> Point {
         let last = self.cuts.range(..term).next_back();
         let last = last.map(|(&term, &version)| Point { term, version });
@@ -124,8 +124,8 @@ impl Lineage {
         end.unwrap_or_default().max(self.floor)
     }
 
-    /// The history of an heir in its new term, as this copy keeps it. The heir knows nothing of the entries below its own
-    /// floor. Those entries have been on all copies, so each copy's own cuts of their terms are right.
+    /// The history of an heir in its new term, as this copy keeps it. The heir knows nothing of the entries below its
+    /// own floor. Those entries have been on all copies, so each copy's own cuts of their terms are right.
     pub fn adopted(&self, heir: &Self) -> Self {
         let below = self.cuts.range(..heir.floor.term);
         let mut cuts: BTreeMap<_, _> = below.map(|(&term, &last)| (term, last)).collect();

@@ -6,8 +6,8 @@ use crate::term::Term;
 
 /// An entry's place in the history of its shard: the term in which it was stamped, then its version.
 ///
-/// Two terms may give the same version twice: an heir does not know every version that its predecessor gave. Only one of the two
-/// entries ever counts, and the versions of counting entries ascend.
+/// Two terms may give the same version twice: an heir does not know every version that its predecessor gave. Only one
+/// of the two entries ever counts, and the versions of counting entries ascend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Point {
     /// The term.

@@ -16,7 +16,8 @@ const SEGMENT_UNITS_MAX: u64 = 1 << 24;
 /// Shift of the opening beside a position: logs have at most 2^40 bytes, and only positions outside
 /// any log (those of staging memory) use bits above the 16 bits of the opening.
 const OPENING_SHIFT: u32 = 40;
-/// Spreads position and opening over the seed of a tag. Odd, so different ones give different seeds: 2^64 / golden ratio.
+/// Spreads position and opening over the seed of a tag. Odd, so different ones give different seeds: 2^64 / golden
+/// ratio.
 const POSITION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Difference between the commit tag of a void record and that of the same record before.
@@ -101,7 +102,8 @@ impl LogFormat {
         )
     }
 
-    /// The tag of a record of this opening at `position` whose bytes from the facts to the end of the value are `bytes`.
+    /// The tag of a record of this opening at `position` whose bytes from the facts to the end of the value are
+    /// `bytes`.
     #[inline(always)]
     pub(crate) fn tag(&self, position: u64, opening: u32, bytes: &[u8]) -> u64 {
         let position = if mutant!(PositionNotInTag) {

@@ -2,8 +2,8 @@
 //!
 //! Below the seal, count and XOR of the commit tags must equal those of the seal. Above it, the stamped records form a
 //! chain: each names its predecessor, and the first names none and states that the seal's end was durable. A link to a
-//! record that was not found shows a gap: at least that record was stamped and is missing. All records below the highest
-//! `durable` of the chain had been persisted.
+//! record that was not found shows a gap: at least that record was stamped and is missing. All records below the
+//! highest `durable` of the chain had been persisted.
 //!
 //! ```text
 //!     seal end    a        b                 d        e
@@ -12,8 +12,8 @@
 //!                              the gap starts at the end of b
 //! ```
 //!
-//! **Lost or torn?** Let `b` be the last record before the first gap. If some `durable` found is greater than the end of
-//! `b`, a persisted record is missing: `durable` is the end of a record that was persisted together with everything
+//! **Lost or torn?** Let `b` be the last record before the first gap. If some `durable` found is greater than the end
+//! of `b`, a persisted record is missing: `durable` is the end of a record that was persisted together with everything
 //! stamped before it. That record starts at or above the end of `b`. The record that was stamped next after `b` also
 //! starts there, and lies no higher. This record is missing, since the record found next does not name `b`. Otherwise
 //! everything that was persisted when any of these records was stamped is there, and the gap lies in the last batch,

@@ -42,8 +42,8 @@ pub struct ScanPolicy {
 pub enum SegmentVerdict {
     /// Nothing was ever stamped here, and no place of a record holds anything.
     Free {
-        /// Whether the lines of the header hold anything: a header that was begun if the crash came before the segment was
-        /// first used, or the witness that a segment keeps of its neighbour, used or not.
+        /// Whether the lines of the header hold anything: a header that was begun if the crash came before the segment
+        /// was first used, or the witness that a segment keeps of its neighbour, used or not.
         torn_header: bool,
     },
     /// A segment with its records. It must be settled before it is written.

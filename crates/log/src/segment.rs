@@ -1,19 +1,19 @@
 //! The header of a segment: the pool and number of the segment, and its generation of use.
 //!
-//! There are two copies, in the first and the last line before the records, so that damage to one copy is repaired from the
-//! other. Everything in a header except the generation is known in advance, and the generation shares its 8-byte word with
-//! the check: one word in each copy takes a segment from one generation to the next, so the segment is always in one of the
-//! two. Only the first use, over zeros, can leave an invalid header.
+//! There are two copies, in the first and the last line before the records, so that damage to one copy is repaired from
+//! the other. Everything in a header except the generation is known in advance, and the generation shares its 8-byte
+//! word with the check: one word in each copy takes a segment from one generation to the next, so the segment is always
+//! in one of the two. Only the first use, over zeros, can leave an invalid header.
 //!
 //! The second copy also keeps a word that is not part of this header: the witness of the next
 //! segment (`witness.rs`).
 //!
-//! The magic tells whether records of this log or appends of other nodes fill the segment. A segment that changes its kind
-//! gets another generation, and each copy changes in more than one word. So the caller persists the first copy before it
-//! changes the second: one of them is always whole.
+//! The magic tells whether records of this log or appends of other nodes fill the segment. A segment that changes its
+//! kind gets another generation, and each copy changes in more than one word. So the caller persists the first copy
+//! before it changes the second: one of them is always whole.
 //!
-//! The first use is persisted together with the first records. So if a crash leaves no valid copy, the `durable` of every
-//! stamped record in the segment states that nothing there was durable yet.
+//! The first use is persisted together with the first records. So if a crash leaves no valid copy, the `durable` of
+//! every stamped record in the segment states that nothing there was durable yet.
 
 use stonecast_base::{Span, hash};
 use stonecast_media::Region;

@@ -6,17 +6,17 @@
 //!                                  24 bits    24 bits   16 bits
 //! ```
 //!
-//! A stamp is the first three words of a record. They are stored one by one, over the earlier content of the place: zeros,
-//! or the stamp of an earlier use. The commit tag covers all three words and the record's tag, place, generation and size.
-//! So a mixture of old and new words never passes, and neither does a stamp in front of another record.
+//! A stamp is the first three words of a record. They are stored one by one, over the earlier content of the place:
+//! zeros, or the stamp of an earlier use. The commit tag covers all three words and the record's tag, place, generation
+//! and size. So a mixture of old and new words never passes, and neither does a stamp in front of another record.
 //!
 //! The size is covered so that a scan can trust it before it has read the record: a client that may
 //! still write its published records cannot make the scan hash a mebibyte for each of them.
 //!
-//! **Void.** A publishing client stamps a record before it is certain that the record will count, and takes the record back
-//! with one store: a different commit tag, which nothing else can have. A void record is an ordinary link of its segment's
-//! chain, is counted by its seal, and names no key. A cleared record would look like damage, and a new stamp takes three
-//! stores.
+//! **Void.** A publishing client stamps a record before it is certain that the record will count, and takes the record
+//! back with one store: a different commit tag, which nothing else can have. A void record is an ordinary link of its
+//! segment's chain, is counted by its seal, and names no key. A cleared record would look like damage, and a new stamp
+//! takes three stores.
 
 use stonecast_base::mutant;
 use stonecast_media::Region;

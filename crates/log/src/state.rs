@@ -130,8 +130,8 @@ impl SegmentState {
         self.end == SEGMENT_HEADER_UNITS
     }
 
-    /// Writes the header of a fresh segment and returns the bytes that the caller must persist, at the latest together with
-    /// the first records. A segment with an earlier generation got this one, durably, when it was freed.
+    /// Writes the header of a fresh segment and returns the bytes that the caller must persist, at the latest together
+    /// with the first records. A segment with an earlier generation got this one, durably, when it was freed.
     pub fn write_header(&self, region: &dyn Region, format: &LogFormat) -> Span {
         segment::write(region, format, self.number, self.generation)
     }
@@ -234,8 +234,8 @@ impl SegmentState {
         seal.write(region, format, self.number, self.generation)
     }
 
-    /// The part of the segment that a scan accepted and no seal covers yet. The caller persists it before the segment is
-    /// settled: after the death of the process alone it may never have been persisted.
+    /// The part of the segment that a scan accepted and no seal covers yet. The caller persists it before the segment
+    /// is settled: after the death of the process alone it may never have been persisted.
     pub fn unsealed(&self, format: &LogFormat) -> Option<Span> {
         (self.end != self.seal_end).then(|| format.span(self.number, self.seal_end, self.end))
     }
@@ -260,9 +260,9 @@ impl SegmentState {
         any
     }
 
-    /// Ends recovery of this segment: repairs its header, clears remains of stamps above the end, and seals the accepted
-    /// records. Returns the bytes that the caller must persist before the segment is written. Idempotent: a crash during
-    /// the call, or before the result is durable, leaves a segment in which a scan finds the same.
+    /// Ends recovery of this segment: repairs its header, clears remains of stamps above the end, and seals the
+    /// accepted records. Returns the bytes that the caller must persist before the segment is written. Idempotent: a
+    /// crash during the call, or before the result is durable, leaves a segment in which a scan finds the same.
     ///
     /// Remains of stamps are cleared because they could become whole: a retry of the same write at
     /// the same place, torn in the other half, would complete them after a reader has seen that

@@ -11,9 +11,9 @@
 //!         unit less 1 | generation      | check   |
 //! ```
 //!
-//! The word is a lower bound, stored by one 8-byte store after the persist that made it true. A crash leaves an older word
-//! or this one, and neither claims too much, so the word needs no order with other stores. The check binds it to pool and
-//! segment.
+//! The word is a lower bound, stored by one 8-byte store after the persist that made it true. A crash leaves an older
+//! word or this one, and neither claims too much, so the word needs no order with other stores. The check binds it to
+//! pool and segment.
 
 use stonecast_base::{Corruption, Span, hash};
 use stonecast_media::Region;

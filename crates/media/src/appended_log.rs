@@ -13,8 +13,8 @@ use crate::persistent_mapping::{Mechanism, PersistentMapping};
 pub struct AppendedLog {
     /// The log. Its bytes are persisted through the region of [`Backing::open_log`](crate::Backing::open_log).
     pub region: Rc<dyn PersistentRegion>,
-    /// Whether no process that appended in an earlier run can still write to the log. Once the answer is `true`, it stays
-    /// `true`.
+    /// Whether no process that appended in an earlier run can still write to the log. Once the answer is `true`, it
+    /// stays `true`.
     pub are_earlier_gone: Box<dyn Fn() -> bool>,
 }
 

@@ -8,23 +8,23 @@
 //! Invariants:
 //! - An aligned word of the shared side that lies wholly inside the copy is loaded or stored by one access of at least
 //!   8 bytes at an aligned address, so no observer sees half of it.
-//! - A store touches no byte outside the copy. A load may: it reads the whole words that contain head and tail. These words
-//!   are always mapped, because a mapping consists of whole pages.
-//! - No reference to shared memory is ever made. Every access is volatile or inline assembly, so the compiler can neither
-//!   split, repeat nor invent one.
+//! - A store touches no byte outside the copy. A load may: it reads the whole words that contain head and tail. These
+//!   words are always mapped, because a mapping consists of whole pages.
+//! - No reference to shared memory is ever made. Every access is volatile or inline assembly, so the compiler can
+//!   neither split, repeat nor invent one.
 //!
-//! Whole aligned lines, the unit in which index and log are read, take the shortest path: no head, no tail, 16-byte moves.
-//! Whole words take one of three paths, by size (one core of a Sapphire Rapids, 192 bytes in cache: 2.4 ns; one word at a time:
-//! 3.6 ns). Below 64 bytes they are copied one by one. Up to [`STRING_SIZE_MIN`] they are copied by 16-byte moves: an aligned
-//! one is one access on a processor with AVX, and two of 8 bytes on any other. Larger copies use `rep movsq`, whose unit
-//! is the aligned 8-byte word, and which starts slowly and runs fast.
+//! Whole aligned lines, the unit in which index and log are read, take the shortest path: no head, no tail, 16-byte
+//! moves. Whole words take one of three paths, by size (one core of a Sapphire Rapids, 192 bytes in cache: 2.4 ns; one
+//! word at a time: 3.6 ns). Below 64 bytes they are copied one by one. Up to [`STRING_SIZE_MIN`] they are copied by
+//! 16-byte moves: an aligned one is one access on a processor with AVX, and two of 8 bytes on any other. Larger copies
+//! use `rep movsq`, whose unit is the aligned 8-byte word, and which starts slowly and runs fast.
 
 use std::arch::asm;
 
 use stonecast_base::LINE_SIZE;
 
-/// Size in bytes from which the string instruction is faster than 16-byte moves (measured: 20.7 against 15.6 ns for 2 KiB,
-/// 10.9 against 12.1 ns for 1 KiB).
+/// Size in bytes from which the string instruction is faster than 16-byte moves (measured: 20.7 against 15.6 ns for 2
+/// KiB, 10.9 against 12.1 ns for 1 KiB).
 const STRING_SIZE_MIN: usize = 2048;
 
 const WORD: usize = 8;
@@ -51,9 +51,9 @@ pub(crate) unsafe fn copy_out(shared: *const u8, private: *mut u8, size: usize) 
     unsafe { lines_out(shared, private, size) };
 }
 
-/// Copies whole lines from shared memory to shared memory, by the path that [`copy_out`] takes for lines. Returns false and
-/// copies nothing unless both addresses and the size are multiples of a line, with at least one line and fewer bytes than
-/// [`STRING_SIZE_MIN`].
+/// Copies whole lines from shared memory to shared memory, by the path that [`copy_out`] takes for lines. Returns false
+/// and copies nothing unless both addresses and the size are multiples of a line, with at least one line and fewer
+/// bytes than [`STRING_SIZE_MIN`].
 ///
 /// # Safety
 ///
@@ -77,9 +77,9 @@ pub(crate) unsafe fn lines_across(from: *const u8, into: *mut u8, size: usize) -
 /// The conditions of [`copy_out`]; `shared` is aligned to 16 bytes, and `size` is a multiple of 64 and not 0.
 #[inline(always)]
 unsafe fn lines_out(shared: *const u8, private: *mut u8, size: usize) {
-    // SAFETY: the loop touches the `size` bytes before `from` and `to`, which are the ends of the ranges that the caller
-    // promises. `shared` is aligned to 16 bytes, as `movdqa` demands. `at` reaches 0, because its start is a multiple of
-    // its step.
+    // SAFETY: the loop touches the `size` bytes before `from` and `to`, which are the ends of the ranges that the
+    // caller promises. `shared` is aligned to 16 bytes, as `movdqa` demands. `at` reaches 0, because its start is a
+    // multiple of its step.
     unsafe {
         asm!(
             "2:",
@@ -140,8 +140,8 @@ unsafe fn bytes_out(shared: *const u8, private: *mut u8, size: usize) {
 ///
 /// # Safety
 ///
-/// `shared..shared + size` is mapped and writable for the whole call. `private..private + size` is valid for reading, does
-/// not change during the call, and does not overlap the shared range.
+/// `shared..shared + size` is mapped and writable for the whole call. `private..private + size` is valid for reading,
+/// does not change during the call, and does not overlap the shared range.
 #[inline]
 pub(crate) unsafe fn copy_in(private: *const u8, shared: *mut u8, size: usize) {
     let head = size.min(shared.align_offset(WORD));
@@ -250,8 +250,8 @@ unsafe fn words_in(mut private: *const u8, mut shared: *mut u8, mut size: usize)
         }
         let blocks = size / 64;
         if blocks > 0 {
-            // SAFETY: `blocks * 64 <= size` bytes are readable and writable as the caller promises; the loop above aligned
-            // `shared` to 16 bytes, as `movdqa` demands. `blocks` is not 0, so the loop ends when it reaches 0.
+            // SAFETY: `blocks * 64 <= size` bytes are readable and writable as the caller promises; the loop above
+            // aligned `shared` to 16 bytes, as `movdqa` demands. `blocks` is not 0, so the loop ends when it reaches 0.
             unsafe {
                 asm!(
                     "2:",
@@ -359,8 +359,8 @@ mod tests {
             for start in 0..64 {
                 for shift in [0, 3] {
                     let mut into = vec![0; size + shift];
-                    // SAFETY: `start + size` is below the 8192 bytes of `memory`, whose ends are aligned to words; `into` has
-                    // `size` bytes from `shift`, and is another allocation.
+                    // SAFETY: `start + size` is below the 8192 bytes of `memory`, whose ends are aligned to words;
+                    // `into` has `size` bytes from `shift`, and is another allocation.
                     unsafe {
                         copy_out(
                             memory.as_ptr().cast::<u8>().wrapping_add(start),
@@ -388,8 +388,8 @@ mod tests {
                     let mut expected = bytes_of(&memory);
                     let from: Vec<u8> = (0..size + shift).map(|index| (index * 7) as u8).collect();
                     expected[start..start + size].copy_from_slice(&from[shift..]);
-                    // SAFETY: `start + size` is below the 8192 bytes of `memory`; `from` has `size` bytes from `shift`, and is
-                    // another allocation.
+                    // SAFETY: `start + size` is below the 8192 bytes of `memory`; `from` has `size` bytes from `shift`,
+                    // and is another allocation.
                     unsafe {
                         copy_in(
                             from.as_ptr().wrapping_add(shift),

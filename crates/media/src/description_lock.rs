@@ -1,5 +1,5 @@
-//! Locks of open file descriptions (`F_OFD_SETLK`, fcntl(2)). A lock ends with the last descriptor and the last mapping of
-//! its description, however the processes end. A lock covers byte numbers, not data: it blocks no read and no write.
+//! Locks of open file descriptions (`F_OFD_SETLK`, fcntl(2)). A lock ends with the last descriptor and the last mapping
+//! of its description, however the processes end. A lock covers byte numbers, not data: it blocks no read and no write.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-/// Locks this byte for the description of `file`, which is open for writing. `false` if another description holds the lock.
+/// Locks this byte for the description of `file`, which is open for writing. `false` if another description holds the
+/// lock.
 pub(crate) fn try_lock(file: &File, byte: i64) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_OFD_SETLK(&bytes(libc::F_WRLCK, byte, 1))) {
         Ok(_) => Ok(true),

@@ -6,10 +6,12 @@
 //!                                server         server and clients            nodes that append
 //! ```
 //!
-//! The locks lock nothing of the data. Server and clients of one run map the log through one open file description, which the
-//! server made. The nodes that append to the log in that run map it through a second one. Each description holds a lock (`F_OFD_SETLK`) on a byte of its own, and the kernel keeps the lock until the last mapping is gone, however
-//! the processes end. So if the server of a later run finds, through its own description, no lock but its own, no earlier
-//! process can be in the middle of a store. The answer stays true: a later run cannot begin before this run ends.
+//! The locks lock nothing of the data. Server and clients of one run map the log through one open file description,
+//! which the server made. The nodes that append to the log in that run map it through a second one. Each description
+//! holds a lock (`F_OFD_SETLK`) on a byte of its own, and the kernel keeps the lock until the last mapping is gone,
+//! however the processes end. So if the server of a later run finds, through its own description, no lock but its own,
+//! no earlier process can be in the middle of a store. The answer stays true: a later run cannot begin before this run
+//! ends.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -58,7 +60,8 @@ impl EarlierWriters {
         }
     }
 
-    /// Looks for the `writers` of all runs but the one that maps the log through `mapped`, whose description gets its lock.
+    /// Looks for the `writers` of all runs but the one that maps the log through `mapped`, whose description gets its
+    /// lock.
     pub fn of_other_runs_than(mapped: &File, writers: Writers) -> io::Result<Self> {
         let description = mapped.try_clone()?;
         let first = writers.first_byte();

@@ -1,14 +1,14 @@
 //! Makes a file durable by `fdatasync`, and defines the meaning of a failure.
 //!
-//! A failed `fdatasync` says that some page did not reach the medium, but not which. The kernel also drops the page's dirty
-//! mark, so the next call succeeds without writing the page. Hence:
+//! A failed `fdatasync` says that some page did not reach the medium, but not which. The kernel also drops the page's
+//! dirty mark, so the next call succeeds without writing the page. Hence:
 //!
 //! - After the first failure every later call fails (*poisoned*).
-//! - The first failure is reported once to a hook, which records it for the next run: bytes that the next run reads from
-//!   the page cache may not be on the medium.
+//! - The first failure is reported once to a hook, which records it for the next run: bytes that the next run reads
+//!   from the page cache may not be on the medium.
 //!
-//! The kernel reports each write-back error once per open file description. So the description that is synced here is never
-//! shared: another holder could consume the report.
+//! The kernel reports each write-back error once per open file description. So the description that is synced here is
+//! never shared: another holder could consume the report.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Persistent memory: regions of bytes that other processes and devices may change at any time, the ways to make such bytes
-//! durable, and the pool in which a store lives.
+//! Persistent memory: regions of bytes that other processes and devices may change at any time, the ways to make such
+//! bytes durable, and the pool in which a store lives.
 //!
 //! ```text
 //!   Pool (header, secrets, geometry, checks)          one type, for every medium

@@ -5,8 +5,8 @@
 //!                           ^ address                           ^ address
 //! ```
 //!
-//! Invariant: a part that lies inside a mapping lies there as long as the mapping is held, because a mapping neither moves
-//! nor shrinks. So an access is checked against the size of the piece and nothing else.
+//! Invariant: a part that lies inside a mapping lies there as long as the mapping is held, because a mapping neither
+//! moves nor shrinks. So an access is checked against the size of the piece and nothing else.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -49,8 +49,8 @@ impl MappedPiece {
         self.span
     }
 
-    /// Copies out `into.len()` bytes from `offset` of the piece, like [`Region::read`]. `false`: the bytes are not all in
-    /// the piece, and none were copied.
+    /// Copies out `into.len()` bytes from `offset` of the piece, like [`Region::read`]. `false`: the bytes are not all
+    /// in the piece, and none were copied.
     #[inline(always)]
     #[must_use]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
@@ -58,13 +58,14 @@ impl MappedPiece {
             return false;
         };
         // SAFETY: `offset` and the length of `into` together are at most the piece's size (`address_of` compares them,
-        // without overflow), whose bytes `new` found in the mapping, which is held, consists of whole pages and so of whole
-        // words, and is readable; `into` is borrowed exclusively, so it is no part of a mapping that is shared.
+        // without overflow), whose bytes `new` found in the mapping, which is held, consists of whole pages and so of
+        // whole words, and is readable; `into` is borrowed exclusively, so it is no part of a mapping that is shared.
         unsafe { copy_out(from, into.as_mut_ptr(), into.len()) };
         true
     }
 
-    /// Prefetches `size` bytes from `offset` of the piece. `false`: the bytes are not all in the piece, and none were prefetched.
+    /// Prefetches `size` bytes from `offset` of the piece. `false`: the bytes are not all in the piece, and none were
+    /// prefetched.
     #[inline(always)]
     #[must_use]
     pub fn prefetch(&self, offset: u64, size: usize) -> bool {
@@ -112,10 +113,10 @@ impl MappedWord {
     /// Loads the word, like [`Region::load`].
     #[inline]
     pub fn load(&self) -> u64 {
-        // SAFETY: `new` found that 8 aligned bytes are inside the mapping, which is held as long as `self`, longer than the
-        // reference that is made here. Others change the bytes only by single aligned accesses, and an atomic is made for
-        // memory that changes under its reader. The mapping may be for reading alone: of such memory atomics promise relaxed
-        // loads.
+        // SAFETY: `new` found that 8 aligned bytes are inside the mapping, which is held as long as `self`, longer than
+        // the reference that is made here. Others change the bytes only by single aligned accesses, and an atomic is
+        // made for memory that changes under its reader. The mapping may be for reading alone: of such memory atomics
+        // promise relaxed loads.
         let word = unsafe { AtomicU64::from_ptr(self.address) };
         let value = word.load(Ordering::Relaxed);
         fence(Ordering::Acquire);

@@ -18,16 +18,16 @@ pub(crate) struct Mapping {
     length: usize,
 }
 
-// SAFETY: a mapping is a range of addresses of the process, not of a thread, and `Mapping` gives out only its address; code
-// that dereferences the address is responsible for concurrent access.
+// SAFETY: a mapping is a range of addresses of the process, not of a thread, and `Mapping` gives out only its address;
+// code that dereferences the address is responsible for concurrent access.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; no method changes the value.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `size` bytes, rounded up to whole grains, from `file_offset` of `file`, a multiple of the grain. `flags`
-    /// determine the kind of sharing: `MapFlags::SHARED`, or `MapFlags::SHARED_VALIDATE | MapFlags::SYNC`. `grain` is the
-    /// page size, or the larger unit of a device, for which the kernel chooses a suitable address.
+    /// determine the kind of sharing: `MapFlags::SHARED`, or `MapFlags::SHARED_VALIDATE | MapFlags::SYNC`. `grain` is
+    /// the page size, or the larger unit of a device, for which the kernel chooses a suitable address.
     pub fn new(
         file: BorrowedFd<'_>,
         file_offset: u64,
@@ -61,8 +61,8 @@ impl Mapping {
             None => (ptr::null_mut(), flags),
             Some(reserved) => (reserved.start.as_ptr(), flags | MapFlags::FIXED),
         };
-        // SAFETY: without a place the kernel chooses unused addresses. With a place, `at..at + length` is the reservation
-        // of this call, aligned to pages and empty. No reference to the memory is ever made.
+        // SAFETY: without a place the kernel chooses unused addresses. With a place, `at..at + length` is the
+        // reservation of this call, aligned to pages and empty. No reference to the memory is ever made.
         let start = unsafe { mmap(at.cast(), length, protection, flags, file, file_offset) }?;
         // The mapping replaced the reservation, so only one of the two may unmap it.
         std::mem::forget(place);
@@ -117,11 +117,11 @@ impl Drop for Mapping {
         if self.length == 0 {
             return;
         }
-        // SAFETY: this value alone mapped `start..start + length`, which ends with it; no references into the range exist,
-        // because none are ever made.
+        // SAFETY: this value alone mapped `start..start + length`, which ends with it; no references into the range
+        // exist, because none are ever made.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
-        // The call fails only for addresses that are not mapped, which is a bug, and if a split exceeds the process's limit
-        // of mappings, which a destructor cannot remedy.
+        // The call fails only for addresses that are not mapped, which is a bug, and if a split exceeds the process's
+        // limit of mappings, which a destructor cannot remedy.
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }

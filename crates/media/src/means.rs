@@ -11,8 +11,8 @@ pub(crate) struct Medium {
     pub kind: MediumKind,
     /// Whether the processor can write cache lines back.
     pub can_write_back: bool,
-    /// The persistence domain that the kernel reports for the underlying memory; `None` if there is no such memory, or if
-    /// it cannot be identified.
+    /// The persistence domain that the kernel reports for the underlying memory; `None` if there is no such memory, or
+    /// if it cannot be identified.
     pub domain: Option<DetectedDomain>,
 }
 

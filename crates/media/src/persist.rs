@@ -1,7 +1,8 @@
 //! Makes bytes of a region durable.
 //!
-//! A region does what its means requires and reports whether that succeeded. A region gives out no proof: only the plans of
-//! `stonecast-persist` know whether a medium is enough for a promise, and their `Persisted` is the only witness.
+//! A region does what its means requires and reports whether that succeeded. A region gives out no proof: only the
+//! plans of `stonecast-persist` know whether a medium is enough for a promise, and their `Persisted` is the only
+//! witness.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -45,19 +46,19 @@ pub trait PersistentRegion: Region {
     /// The cost of `poll_persist` so far.
     fn persist_counts(&self) -> PersistCounts;
 
-    /// Treats the bytes of `spans` as changed since the last persist, so that the next persist makes them durable. Meant
-    /// for bytes that an earlier run left behind: an unreported failure may have kept them from the medium. Changes no
-    /// byte. Only means that track changes need this call.
+    /// Treats the bytes of `spans` as changed since the last persist, so that the next persist makes them durable.
+    /// Meant for bytes that an earlier run left behind: an unreported failure may have kept them from the medium.
+    /// Changes no byte. Only means that track changes need this call.
     fn mark_changed(&self, spans: &[Span]) {
         let _ = spans;
     }
 
-    /// Makes the bytes that `spans` held at the first poll durable. Real media do the work in the first poll and block; the
-    /// simulated medium lets virtual time pass. A sync of a file covers more than `spans`.
+    /// Makes the bytes that `spans` held at the first poll durable. Real media do the work in the first poll and block;
+    /// the simulated medium lets virtual time pass. A sync of a file covers more than `spans`.
     ///
-    /// After an error the region is poisoned: it is unknown which pages reached the medium (a failed `fsync` drops their
-    /// dirty marks), so every later call fails until the pool is closed and recovered. A crash during the call leaves any
-    /// of the bytes durable.
+    /// After an error the region is poisoned: it is unknown which pages reached the medium (a failed `fsync` drops
+    /// their dirty marks), so every later call fails until the pool is closed and recovered. A crash during the call
+    /// leaves any of the bytes durable.
     fn poll_persist(
         &self,
         spans: &[Span],

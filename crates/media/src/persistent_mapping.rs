@@ -101,8 +101,8 @@ impl PersistentMapping {
                     syncs: 0,
                 });
             }
-            // Stored bytes belong to the kernel once they are visible to another processor. The fence keeps the compiler
-            // from moving accesses across this point; the processor itself keeps the order of stores.
+            // Stored bytes belong to the kernel once they are visible to another processor. The fence keeps the
+            // compiler from moving accesses across this point; the processor itself keeps the order of stores.
             Mechanism::Process => fence(Ordering::Release),
         }
         Ok(())
@@ -123,8 +123,8 @@ impl PersistentRegion for PersistentMapping {
         self.counts.get()
     }
 
-    /// After a failed sync the page cache may hold bytes that are not on the medium, and the kernel does not know which:
-    /// the bytes look durable. The next sync writes every marked page.
+    /// After a failed sync the page cache may hold bytes that are not on the medium, and the kernel does not know
+    /// which: the bytes look durable. The next sync writes every marked page.
     fn mark_changed(&self, spans: &[Span]) {
         if self.means() != Means::FileSync {
             return;

@@ -34,13 +34,13 @@ pub struct Place {
     pub keeping: Keeping,
     /// Whether the processor has an instruction that writes cache lines back.
     pub can_write_back: bool,
-    /// The persistence domain that the kernel reports for the underlying memory; `None` if there is no such memory, or if
-    /// the kernel does not identify it.
+    /// The persistence domain that the kernel reports for the underlying memory; `None` if there is no such memory, or
+    /// if the kernel does not identify it.
     pub domain: Option<DetectedDomain>,
 }
 
-/// Examines `directory`: makes an unnamed file in it, maps the file and drops it. For a device, only the kernel's report is
-/// read.
+/// Examines `directory`: makes an unnamed file in it, maps the file and drops it. For a device, only the kernel's
+/// report is read.
 pub fn examine(directory: &Path) -> Result<Place, MediaError> {
     if is_device(directory) {
         let can_write_back = Processor::detect().is_some();

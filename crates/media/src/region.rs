@@ -13,9 +13,9 @@ use crate::Writable;
 /// Offsets count bytes from the start. A call outside `0..size()` is a bug of the caller and panics; the caller checks
 /// offsets that come from outside. 8-byte operations need 8-byte alignment.
 ///
-/// `read` and `write` copy each aligned 8-byte word inside the range whole (never half old, half new). There is no promise
-/// across words. `load` is an acquire and `store` a release: a party that `load`s a stored value sees everything that was
-/// written before the `store`.
+/// `read` and `write` copy each aligned 8-byte word inside the range whole (never half old, half new). There is no
+/// promise across words. `load` is an acquire and `store` a release: a party that `load`s a stored value sees
+/// everything that was written before the `store`.
 pub trait Region {
     /// Length in bytes; never changes.
     fn size(&self) -> u64;
@@ -88,8 +88,8 @@ impl MappedPlace<'_> {
 
 /// A file whose mapping is the region.
 pub struct Share<'a> {
-    /// The descriptor that the owner mapped, open for reading and writing. The party that hands the descriptor on decides
-    /// about rights.
+    /// The descriptor that the owner mapped, open for reading and writing. The party that hands the descriptor on
+    /// decides about rights.
     pub file: BorrowedFd<'a>,
     /// Offset of the region in the file, in bytes; a multiple of the page size.
     pub file_offset: u64,

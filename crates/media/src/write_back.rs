@@ -3,8 +3,8 @@
 //! Invariants:
 //! - Every line that holds a byte of a span is written back, then one fence follows. Without the fence `clwb` and
 //!   `clflushopt` have only started, and a power cut may still find the line in the cache.
-//! - No line is written back twice in a row: records of one batch lie side by side and share lines with their stamps, and
-//!   a hot line costs most to write back.
+//! - No line is written back twice in a row: records of one batch lie side by side and share lines with their stamps,
+//!   and a hot line costs most to write back.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence};
@@ -19,8 +19,8 @@ pub(crate) trait Instructions {
     fn fence(&self);
 }
 
-/// Writes back each line that `spans` touch, in memory from `start`, which is aligned to lines; then fences. Returns the
-/// number of lines.
+/// Writes back each line that `spans` touch, in memory from `start`, which is aligned to lines; then fences. Returns
+/// the number of lines.
 pub(crate) fn write_back(
     instructions: &impl Instructions,
     start: *const u8,
@@ -91,8 +91,8 @@ impl Instructions for Processor {
     #[inline]
     fn write_back_line(&self, line: *const u8) {
         match self.line {
-            // SAFETY: CPUID reports that the instruction exists. It changes no byte of memory and no register; the callers
-            // of `write_back` ensure that the address is in a mapping.
+            // SAFETY: CPUID reports that the instruction exists. It changes no byte of memory and no register; the
+            // callers of `write_back` ensure that the address is in a mapping.
             LineInstruction::Clwb => unsafe {
                 asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags))
             },
@@ -113,8 +113,8 @@ impl Instructions for Processor {
     }
 }
 
-/// Waits until every earlier store and write-back is in the persistence domain or, where caches belong to that domain, in a
-/// cache.
+/// Waits until every earlier store and write-back is in the persistence domain or, where caches belong to that domain,
+/// in a cache.
 #[inline]
 pub(crate) fn store_fence() {
     // SAFETY: the instruction belongs to SSE, which every x86-64 processor has.

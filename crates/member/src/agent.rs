@@ -51,8 +51,8 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// The agent of `name`, in a configuration whose epoch is durable. `longest` is the longest lease that the node may have
-    /// granted before its start.
+    /// The agent of `name`, in a configuration whose epoch is durable. `longest` is the longest lease that the node may
+    /// have granted before its start.
     pub fn new(
         name: NodeName,
         configuration: Configuration,

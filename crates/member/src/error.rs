@@ -14,8 +14,8 @@ pub enum MemberError {
         /// The reason.
         error: ChangeError,
     },
-    /// The pool is of another cluster, or the store has the configuration of another cluster. The store may have been restored
-    /// from a copy.
+    /// The pool is of another cluster, or the store has the configuration of another cluster. The store may have been
+    /// restored from a copy.
     #[error(transparent)]
     Stale(#[from] Stale),
     /// The epoch could not be made durable, so the node may not answer in that epoch.

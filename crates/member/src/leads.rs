@@ -48,7 +48,8 @@ pub(crate) struct Leads {
 }
 
 impl Leads {
-    /// Enters `configuration`. A lease continues in the same term. Returns the events of groups that the node stopped leading.
+    /// Enters `configuration`. A lease continues in the same term. Returns the events of groups that the node stopped
+    /// leading.
     pub fn enter(&mut self, node: &NodeName, configuration: &Configuration) -> Vec<MemberEvent> {
         let mut before = std::mem::take(&mut self.led);
         let epoch = configuration.epoch;

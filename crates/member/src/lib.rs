@@ -11,9 +11,9 @@
 //!   hello  message  news  mailbox     the messages between nodes
 //! ```
 //!
-//! `stonecast-cluster` has the value and the rules; this crate has the messages and the tasks. The crate knows no store: the
-//! store above fences, settles and serves on [events](MemberEvent). Clock, tasks, port and configuration store come from the
-//! caller, so the simulated world and real processes run the same code.
+//! `stonecast-cluster` has the value and the rules; this crate has the messages and the tasks. The crate knows no
+//! store: the store above fences, settles and serves on [events](MemberEvent). Clock, tasks, port and configuration
+//! store come from the caller, so the simulated world and real processes run the same code.
 //!
 //! An idle node wakes three times in the length of a lease, for all peers and groups together, and sleeps in between.
 //!

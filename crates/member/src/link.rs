@@ -6,7 +6,8 @@
 //!      '-------- backoff <---------'  no answer within two leases, or the connection ended
 //! ```
 //!
-//! A connection that breaks, and an address at which nobody listens afterwards, prove that the process of the peer is gone.
+//! A connection that breaks, and an address at which nobody listens afterwards, prove that the process of the peer is
+//! gone.
 //!
 //! One ask is on its way at a time. `answering.rs` has the sessions of the other direction, which belong to the peers.
 
@@ -119,8 +120,8 @@ struct Link {
 }
 
 impl Link {
-    /// Connects to `peer` at the first of its addresses that answers. The error says that nobody listens only if that is so at each
-    /// address.
+    /// Connects to `peer` at the first of its addresses that answers. The error says that nobody listens only if that
+    /// is so at each address.
     async fn connect(shared: &Shared, peer: &NodeName) -> Result<Self, LinkError> {
         let configuration = shared.configuration();
         let node = configuration.nodes.get(peer);

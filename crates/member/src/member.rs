@@ -169,8 +169,8 @@ impl Member {
         }
     }
 
-    /// Ends the membership, as dropping does: the node leads nothing, asks for no lease and grants none from here on. What
-    /// it granted before holds until it runs out.
+    /// Ends the membership, as dropping does: the node leads nothing, asks for no lease and grants none from here on.
+    /// What it granted before holds until it runs out.
     pub fn stop(&self) {
         self.shared.end(MemberError::Stopped);
     }
@@ -205,10 +205,10 @@ impl Member {
         offer.filter(|_| goes_on)
     }
 
-    /// Names the node `joiner` as in sync. The joiner has got everything of `subject` in its join with the number `join`,
-    /// from this node as the primary of `term`. Returns false if the joiner has not granted the lease yet, if another
-    /// configuration comes into force here, or if the node does not lead. A later attempt may succeed. A joiner that has
-    /// left since is refused, even if it joins anew.
+    /// Names the node `joiner` as in sync. The joiner has got everything of `subject` in its join with the number
+    /// `join`, from this node as the primary of `term`. Returns false if the joiner has not granted the lease yet, if
+    /// another configuration comes into force here, or if the node does not lead. A later attempt may succeed. A joiner
+    /// that has left since is refused, even if it joins anew.
     ///
     /// From the first attempt on, the lease needs a grant of the joiner for as long as the joiner joins: the change may
     /// be done after this call has ended.
@@ -235,9 +235,9 @@ impl Member {
         Ok(group.is_some_and(|group| group.in_sync.contains(joiner)))
     }
 
-    /// Notes that the predecessor of `heir` has ended and consents to `heir` as the primary of `subject` in `term`: this
-    /// node grants `heir` its lease at once, and asks for its own leases again. The caller has heard the consent of the
-    /// predecessor.
+    /// Notes that the predecessor of `heir` has ended and consents to `heir` as the primary of `subject` in `term`:
+    /// this node grants `heir` its lease at once, and asks for its own leases again. The caller has heard the consent
+    /// of the predecessor.
     pub fn consented(&self, subject: &Subject, heir: &NodeName, term: Term) {
         let (shared, now) = (&self.shared, self.shared.now());
         shared

@@ -6,7 +6,8 @@ use stonecast_backup::StreamName;
 use stonecast_cluster::Term;
 use stonecast_replication::Point;
 
-/// The last answer of a peer about each shard. An answer counts for one term, one join and one connection: streams end with each of these.
+/// The last answer of a peer about each shard. An answer counts for one term, one join and one connection: streams end
+/// with each of these.
 #[derive(Debug, Default)]
 pub struct Answers(BTreeMap<u32, Answer>);
 
@@ -28,8 +29,8 @@ impl Answer {
 
 impl Answers {
     /// Notes that the peer has opened the streams of the term and the join of `stream` for the connection `by`, and has
-    /// everything up to `has`. An answer that comes after one about a later connection, join or term says nothing. Returns
-    /// whether the answer is the first one about the shard since the peer took that connection.
+    /// everything up to `has`. An answer that comes after one about a later connection, join or term says nothing.
+    /// Returns whether the answer is the first one about the shard since the peer took that connection.
     pub fn take(&mut self, stream: StreamName, by: u64, has: Point) -> bool {
         let StreamName { shard, term, join } = stream;
         let answer = Answer {
@@ -46,7 +47,8 @@ impl Answers {
         is_first
     }
 
-    /// The end of the peer's copy of the shard of `stream`, if its streams of that term and join are open for `connection`.
+    /// The end of the peer's copy of the shard of `stream`, if its streams of that term and join are open for
+    /// `connection`.
     pub fn about(&self, stream: StreamName, connection: u64) -> Option<Point> {
         let StreamName { shard, term, join } = stream;
         let answer = self.0.get(&shard)?;
@@ -79,7 +81,8 @@ mod tests {
         }
     }
 
-    /// Needs the number of the join: a joiner that joins again by the same connection has not dropped its copy for the later join.
+    /// Needs the number of the join: a joiner that joins again by the same connection has not dropped its copy for the
+    /// later join.
     #[test]
     fn an_answer_about_an_earlier_join_says_nothing_about_a_later_one() {
         let mut answers = Answers::default();

@@ -19,8 +19,8 @@ struct Found {
 }
 
 impl Bodies {
-    /// Takes the piece of the record at `point` that one entry carries. Returns the body when this piece makes it whole. Pieces
-    /// may come in any order, and more than once.
+    /// Takes the piece of the record at `point` that one entry carries. Returns the body when this piece makes it
+    /// whole. Pieces may come in any order, and more than once.
     pub fn gather(&mut self, point: Point, piece: Piece, bytes: Vec<u8>) -> Option<Vec<u8>> {
         if piece.is_whole() {
             return Some(bytes);
@@ -62,7 +62,8 @@ impl Bodies {
     }
 }
 
-/// The body, if the pieces leave no gap. The pieces may have been cut at different places, since a node may take messages of another length after a start.
+/// The body, if the pieces leave no gap. The pieces may have been cut at different places, since a node may take
+/// messages of another length after a start.
 fn joined(pieces: &BTreeMap<u32, Found>) -> Option<Vec<u8>> {
     let mut body: Vec<u8> = Vec::new();
     loop {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use stonecast_cluster::{NodeName, Term};
 use stonecast_replication::Point;
 
-/// The consents about a shard. Only the primary of the term before may consent: the heir waits for no lease of another node.
+/// The consents about a shard. Only the primary of the term before may consent: the heir waits for no lease of another
+/// node.
 ///
-/// A node that has missed a configuration may take the primary of an earlier term for that one. The node then believes no
-/// consent, and its heir waits for the end of a lease.
+/// A node that has missed a configuration may take the primary of an earlier term for that one. The node then believes
+/// no consent, and its heir waits for the end of a lease.
 #[derive(Debug, Default)]
 pub struct Consents {
     /// The primary in force and its term.

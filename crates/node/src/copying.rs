@@ -145,7 +145,8 @@ pub fn floor_kept<C>(state: &mut State<C>, (number, history): (u32, Lineage), no
 }
 
 impl<C> Shard<C> {
-    /// Adopts the history that was told, once no entry of earlier senders can land any more. Returns the heir if its history lacks entries, with its term.
+    /// Adopts the history that was told, once no entry of earlier senders can land any more. Returns the heir if its
+    /// history lacks entries, with its term.
     fn follow(
         &mut self,
         intake: &mut Intake,
@@ -200,7 +201,8 @@ impl<C> Shard<C> {
         loud.count() == 0
     }
 
-    /// Opens the streams of the history that this copy follows: of the open term, and of closed ones whose entries the heir sends again.
+    /// Opens the streams of the history that this copy follows: of the open term, and of closed ones whose entries the
+    /// heir sends again.
     fn open_streams(&mut self, intake: &mut Intake) {
         let Role::Copies(copies) = &mut self.role else {
             return;

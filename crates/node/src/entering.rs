@@ -123,8 +123,8 @@ fn stand<C>(state: &mut State<C>, intake: &Intake, number: u32, group: &Group) {
     let copy = copies.copy.clone();
     let in_sync = group.in_sync.clone();
     let begun = Takeover::new(group.term, &state.me, copy, in_sync, lost);
-    // A node that has been in the term waits for another term: the configuration names an heir, or the start takes a new
-    // term.
+    // A node that has been in the term waits for another term: the configuration names an heir, or the start takes a
+    // new term.
     if let Ok(takeover) = begun {
         shard.role = Role::TakesOver(Box::new(TakesOver {
             takeover,

@@ -30,7 +30,8 @@ pub enum NodeError {
         /// The time.
         waited_ns: Nanoseconds,
     },
-    /// The pool has the history of a shard of another cluster, or of a store that served the pool alone. Its terms mean nothing here.
+    /// The pool has the history of a shard of another cluster, or of a store that served the pool alone. Its terms mean
+    /// nothing here.
     #[error(
         "shard {shard}: the pool has a history of the cluster {found}, and the node is of {expected}; begin with a new pool"
     )]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use stonecast_backup::{Intake, Silence};
 use stonecast_cluster::NodeName;
 
-/// The fences of a node. One queue pair of a peer carries all shards, so a fence for one shard keeps the peer out for all of them; the peer connects again
-/// when no shard asks for the fence any more.
+/// The fences of a node. One queue pair of a peer carries all shards, so a fence for one shard keeps the peer out for
+/// all of them; the peer connects again when no shard asks for the fence any more.
 #[derive(Debug, Default)]
 pub struct Fences {
     /// Peers that are kept out, each with whether a shard has asked for that in this turn.

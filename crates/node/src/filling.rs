@@ -13,7 +13,8 @@ use crate::shard::{Role, Shard};
 use crate::state::State;
 use crate::store::Store;
 
-/// Joiners of a primary that are filled at the same time. The others wait: each of them takes room for entries that are not digested.
+/// Joiners of a primary that are filled at the same time. The others wait: each of them takes room for entries that are
+/// not digested.
 const FILLED_MAX: usize = 4;
 
 /// Has the configuration place the shards, once there are enough nodes.
@@ -64,8 +65,8 @@ impl<S: Store> Shared<S> {
     }
 }
 
-/// Takes the steps of all joins that this node has a part in as a primary, asks to be filled where copies are lacking, and places shards that are not
-/// placed yet.
+/// Takes the steps of all joins that this node has a part in as a primary, asks to be filled where copies are lacking,
+/// and places shards that are not placed yet.
 pub fn step_fillings<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
     for number in state.numbers() {
         let group = state.group(number);

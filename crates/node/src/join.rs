@@ -40,7 +40,8 @@ impl Join {
         }
     }
 
-    /// The parts of page `number` from `offset` on. An ask for an earlier page than the last one is late, and gets no answer.
+    /// The parts of page `number` from `offset` on. An ask for an earlier page than the last one is late, and gets no
+    /// answer.
     pub fn pieces(
         &mut self,
         store: &impl Store,

@@ -166,8 +166,8 @@ impl<C> Shard<C> {
         }
     }
 
-    /// The history to make durable next: first the history of the join, with the drop of the earlier copy; in the end the history
-    /// of the copy, with everything that was pulled.
+    /// The history to make durable next: first the history of the join, with the drop of the earlier copy; in the end
+    /// the history of the copy, with everything that was pulled.
     fn joiner_to_keep(&mut self, store: &impl Store) -> Option<Keeping> {
         let shard = self.number;
         let filling = self.joins()?.filling.as_ref()?;

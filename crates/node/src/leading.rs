@@ -45,8 +45,8 @@ pub fn primary_lease(
 }
 
 impl<S: Store> Node<S> {
-    /// Stamps a decided write of `shard`, with a version above all versions that the node has given. The caller writes the record of `body` into its own
-    /// log, and then calls [`Node::send`].
+    /// Stamps a decided write of `shard`, with a version above all versions that the node has given. The caller writes
+    /// the record of `body` into its own log, and then calls [`Node::send`].
     ///
     /// # Errors
     /// The write must not be done, and nothing has changed. A body that fits in no entry is refused
@@ -75,9 +75,9 @@ impl<S: Store> Node<S> {
         Ok(entry)
     }
 
-    /// Waits until the entries of earlier writes leave room for the write that was refused last, with [`NotServed::NoRoom`];
-    /// returns at once if the node has ended. One task at a time waits. A commit that the task has to make is made before: the
-    /// entries wait for that, too.
+    /// Waits until the entries of earlier writes leave room for the write that was refused last, with
+    /// [`NotServed::NoRoom`]; returns at once if the node has ended. One task at a time waits. A commit that the task
+    /// has to make is made before: the entries wait for that, too.
     pub async fn room(&self) {
         let shared = &self.shared;
         poll_fn(|context| {
@@ -93,7 +93,8 @@ impl<S: Store> Node<S> {
         .await
     }
 
-    /// The bytes that an entry of `body` takes at a copy, if there is room for them beside those of earlier entries. An entry alone always has room.
+    /// The bytes that an entry of `body` takes at a copy, if there is room for them beside those of earlier entries. An
+    /// entry alone always has room.
     fn has_room(&self, body: &[u8]) -> Result<u64, NotServed> {
         let mut state = self.shared.state.borrow_mut();
         let links = state.peers.values().filter_map(|peer| peer.link.as_ref());
@@ -146,9 +147,9 @@ impl<S: Store> Node<S> {
         }
     }
 
-    /// Appends everything that was stamped to all copies, as far as there is credit, with one doorbell for each; turns send the rest. The batch names
-    /// the records that the next commit of the node's own log makes durable: the caller commits,
-    /// and hands the batch to [`Node::persisted_here`].
+    /// Appends everything that was stamped to all copies, as far as there is credit, with one doorbell for each; turns
+    /// send the rest. The batch names the records that the next commit of the node's own log makes durable: the caller
+    /// commits, and hands the batch to [`Node::persisted_here`].
     pub fn send(&self) -> OwnBatch {
         let state = &mut *self.shared.state.borrow_mut();
         send_stamped(state, &self.shared);

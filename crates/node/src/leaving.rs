@@ -5,9 +5,9 @@
 //!   copies, is to leave ──▶ compare-and-set: without this node
 //! ```
 //!
-//! Between the drain and the first grant of the heir, no node takes a write. A node hands one shard over at a time: the others go on meanwhile. A drain or
-//! a compare-and-set that takes too long ends, and the primary goes on for longer than it has drained:
-//! when the compare-and-set succeeds later, the heir takes over in the ordinary way.
+//! Between the drain and the first grant of the heir, no node takes a write. A node hands one shard over at a time: the
+//! others go on meanwhile. A drain or a compare-and-set that takes too long ends, and the primary goes on for longer
+//! than it has drained: when the compare-and-set succeeds later, the heir takes over in the ordinary way.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -177,7 +177,8 @@ fn step_handover<S: Store>(
     }
 }
 
-/// The copy that stays and leads the fewest groups. `None` if one of the copies cannot be reached: an heir waits for all of them, so this node goes on.
+/// The copy that stays and leads the fewest groups. `None` if one of the copies cannot be reached: an heir waits for
+/// all of them, so this node goes on.
 fn heir_of<C>(state: &State<C>, number: u32, group: &Group) -> Option<NodeName> {
     let groups = &state.configuration.groups;
     let leads = |name: &NodeName| groups.iter().filter(|one| one.primary == *name).count();

@@ -14,7 +14,8 @@
 //!   9             the end is at 4: no letter, but the arrival wakes a node at rest whose device reports no entries
 //! ```
 //!
-//! Numbers are little-endian. A letter may get lost, or come late or twice. Each letter names its term, and its sender repeats it until an answer comes.
+//! Numbers are little-endian. A letter may get lost, or come late or twice. Each letter names its term, and its sender
+//! repeats it until an answer comes.
 
 use std::collections::BTreeMap;
 
@@ -41,13 +42,15 @@ pub struct Letter {
 /// The content of a letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
-    /// To a copy, from the heir or the primary of the term: its history. Entries come by the connection of that number, in streams of the copy's join.
+    /// To a copy, from the heir or the primary of the term: its history. Entries come by the connection of that number,
+    /// in streams of the copy's join.
     History {
         connection: u64,
         join: u64,
         lineage: Lineage,
     },
-    /// From a copy: the streams of that join for the entries of that connection are open, and everything up to `has` is here.
+    /// From a copy: the streams of that join for the entries of that connection are open, and everything up to `has` is
+    /// here.
     Followed {
         connection: u64,
         join: u64,
@@ -55,7 +58,8 @@ pub enum Says {
     },
     /// From a copy: all of the history is durable here.
     Confirmed,
-    /// To a joiner, from the primary: the history with which its join begins. A joiner that follows has dropped its earlier copy.
+    /// To a joiner, from the primary: the history with which its join begins. A joiner that follows has dropped its
+    /// earlier copy.
     Drop {
         connection: u64,
         join: u64,
@@ -68,7 +72,8 @@ pub enum Says {
     Piece(Piece),
     /// From a joiner: everything that was published is durable here.
     Pulled { join: u64 },
-    /// From the primary before the term: it has ended with everything up to `last` settled, and the next change has named the primary of the term.
+    /// From the primary before the term: it has ended with everything up to `last` settled, and the next change has
+    /// named the primary of the term.
     Consent { last: Point },
 }
 

@@ -1,4 +1,5 @@
-//! A node that keeps copies of shards: it drives the rules of replication over connections, memory and membership, below any store.
+//! A node that keeps copies of shards: it drives the rules of replication over connections, memory and membership,
+//! below any store.
 //!
 //! ```text
 //!   store      stamps, commits its own log, publishes, answers                       trait Store

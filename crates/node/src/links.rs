@@ -65,7 +65,8 @@ async fn link<S: Store>(
     Err(trouble)
 }
 
-/// Takes the reports of all links, keeps links to all copies, tells them the histories that they do not follow yet, and sends.
+/// Takes the reports of all links, keeps links to all copies, tells them the histories that they do not follow yet, and
+/// sends.
 pub fn step_links<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
     take_reports(state);
     let now = shared.runtime.now();

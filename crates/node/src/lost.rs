@@ -74,8 +74,8 @@ pub fn step_lost<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
     }
 }
 
-/// Judges a copy that follows by a new connection, and has everything up to `has`. The entries that it had by earlier connections
-/// are found by then, and the primary has no entry left that is on all copies.
+/// Judges a copy that follows by a new connection, and has everything up to `has`. The entries that it had by earlier
+/// connections are found by then, and the primary has no entry left that is on all copies.
 pub fn judge_copy<C>(
     state: &mut State<C>,
     from: &NodeName,

@@ -42,8 +42,9 @@ pub struct Counts {
     pub turns: u64,
     /// Looks at the memory that peers append to, in addition to the looks in turns.
     pub looks: u64,
-    /// Copies, here or on other nodes, that were found to lack entries which had been on all copies. The configuration drops such
-    /// a copy, and its node is filled anew. The cause is a pool that went back to an earlier state, or that is damaged.
+    /// Copies, here or on other nodes, that were found to lack entries which had been on all copies. The configuration
+    /// drops such a copy, and its node is filled anew. The cause is a pool that went back to an earlier state, or that
+    /// is damaged.
     pub lost: u64,
     /// Bytes of the entries that other nodes have appended here, with their headers.
     pub appended_bytes: u64,
@@ -54,7 +55,8 @@ pub struct Counts {
 pub struct ShardStatus {
     /// Number of the shard.
     pub shard: u32,
-    /// The term in which the node leads the shard, and what is left of its lease in nanoseconds; `None`: the node is a copy, an heir on its way, or is being filled.
+    /// The term in which the node leads the shard, and what is left of its lease in nanoseconds; `None`: the node is a
+    /// copy, an heir on its way, or is being filled.
     pub leads: Option<(Term, Nanoseconds)>,
     /// Whether the node is being filled.
     pub joins: bool,
@@ -154,8 +156,9 @@ impl<S: Store> Node<S> {
         (lease == LeaseSays::Holds).then_some(term)
     }
 
-    /// The offer to a reader of `shard` at this moment: a lease of the term in which the node serves the shard, within the lease of the node. `None`: the node
-    /// does not serve the shard, or hands it over. The node begins to drain a shard when the last lease that it offered is over.
+    /// The offer to a reader of `shard` at this moment: a lease of the term in which the node serves the shard, within
+    /// the lease of the node. `None`: the node does not serve the shard, or hands it over. The node begins to drain a
+    /// shard when the last lease that it offered is over.
     pub fn offer(&self, shard: u32) -> Option<(Term, ReaderOffer)> {
         let shared = &self.shared;
         let mut state = shared.state.borrow_mut();

@@ -12,21 +12,24 @@ use stonecast_replication::AppendKey;
 pub struct Options {
     /// Options of the links to backups, with the hello of this node.
     pub link: LinkOptions,
-    /// Bytes of the longest record that is stamped, at most [`BODY_SIZE_MAX`](stonecast_replication::BODY_SIZE_MAX). Records that are longer than a message of
-    /// a copy go there in pieces.
+    /// Bytes of the longest record that is stamped, at most [`BODY_SIZE_MAX`](stonecast_replication::BODY_SIZE_MAX).
+    /// Records that are longer than a message of a copy go there in pieces.
     pub record_size_max: u32,
-    /// Most bytes of the entries, of all shards that this node leads, that are stamped and not on all copies. A copy digests no
-    /// entry before a later one says that the entry is on all copies. Each copy therefore needs room for this many bytes of each
-    /// node, beside the entries that await a floor; otherwise a shard that is offered too much stands still.
+    /// Most bytes of the entries, of all shards that this node leads, that are stamped and not on all copies. A copy
+    /// digests no entry before a later one says that the entry is on all copies. Each copy therefore needs room for
+    /// this many bytes of each node, beside the entries that await a floor; otherwise a shard that is offered too much
+    /// stands still.
     pub unsettled_max: u64,
     /// Longest pause between two turns while there is something to do.
     pub pause_ns: Nanoseconds,
-    /// Longest pause between two looks at the memory that peers append to, if the device reports no arrivals. A node that has found nothing for some looks makes
-    /// no more of them: peers wake it. All nodes of a cluster have about the same pause.
+    /// Longest pause between two looks at the memory that peers append to, if the device reports no arrivals. A node
+    /// that has found nothing for some looks makes no more of them: peers wake it. All nodes of a cluster have about
+    /// the same pause.
     pub look_ns: Nanoseconds,
     /// Pause before an unanswered letter is repeated, and before a failed link is tried again.
     pub repeat_ns: Nanoseconds,
-    /// Longest time that a turn waits for the node's own medium. A node that waits longer ends, so that others lead its shards.
+    /// Longest time that a turn waits for the node's own medium. A node that waits longer ends, so that others lead its
+    /// shards.
     pub medium_patience_ns: Nanoseconds,
     /// Time without writes of a shard after which its copies are told the horizon.
     pub idle_ns: Nanoseconds,
@@ -40,8 +43,8 @@ pub struct Options {
 
 /// Looks for entries after the last call of a node, before the node makes no more of them.
 const LOOKS: u64 = 64;
-/// The length of silence after which a sender wakes its peer, in looks. The rest of [`LOOKS`] is for the difference between the clocks, and the time until an
-/// entry is found.
+/// The length of silence after which a sender wakes its peer, in looks. The rest of [`LOOKS`] is for the difference
+/// between the clocks, and the time until an entry is found.
 const QUIET_LOOKS: u64 = 16;
 
 impl Options {
@@ -61,7 +64,8 @@ pub enum EarlierWriters {
     /// No earlier writer was left at the start.
     Gone,
     /// The medium is asked in each turn whether they are gone
-    /// ([`AppendedLog::are_earlier_gone`](stonecast_media::AppendedLog::are_earlier_gone)); the node starts after the first yes.
+    /// ([`AppendedLog::are_earlier_gone`](stonecast_media::AppendedLog::are_earlier_gone)); the node starts after the
+    /// first yes.
     AskedAfter(Box<dyn Fn() -> bool>),
 }
 

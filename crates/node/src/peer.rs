@@ -76,7 +76,8 @@ impl Peer {
         self.answers.take(stream, by, has)
     }
 
-    /// The end of the peer's copy of the shard of `stream`, if its streams of that term and join are open for the present connection.
+    /// The end of the peer's copy of the shard of `stream`, if its streams of that term and join are open for the
+    /// present connection.
     pub fn follows(&self, stream: StreamName) -> Option<Point> {
         self.answers.about(stream, self.connection()?)
     }
@@ -110,8 +111,9 @@ impl Peer {
         self.unsent.push_back(unsent);
     }
 
-    /// Sends as many entries as there is credit for at `now`, with one doorbell. An entry that the link never takes ends the link. Returns whether the peer is
-    /// to be woken: its device reports no entries, and the last ones were sent `quiet_ns` ago or earlier.
+    /// Sends as many entries as there is credit for at `now`, with one doorbell. An entry that the link never takes
+    /// ends the link. Returns whether the peer is to be woken: its device reports no entries, and the last ones were
+    /// sent `quiet_ns` ago or earlier.
     pub fn send(&mut self, now: Nanoseconds, quiet_ns: Nanoseconds) -> bool {
         let Some(link) = &mut self.link else {
             return false;

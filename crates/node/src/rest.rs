@@ -1,11 +1,13 @@
 //! The task of a node: one turn after the other, and the rest between them.
 //!
-//! A turn is called by news of a link, a letter, an event of the member, an entry or the end of a session in the intake, a call of the store's pipeline, and the
-//! end of a task that the node has begun. After a call, the node takes some turns at short pauses, since a step of a turn may make the next one
-//! possible. Then it rests: until the next call, until a letter is to be repeated if something waits, and until a floor is to rise.
+//! A turn is called by news of a link, a letter, an event of the member, an entry or the end of a session in the
+//! intake, a call of the store's pipeline, and the end of a task that the node has begun. After a call, the node takes
+//! some turns at short pauses, since a step of a turn may make the next one possible. Then it rests: until the next
+//! call, until a letter is to be repeated if something waits, and until a floor is to rise.
 //!
-//! A device that packs messages reports no entries. Looks at the memory find them for some time after the last call. Then the node makes no more looks, and a
-//! sender that was quiet for a part of that time sends a letter behind its entries, which is a call.
+//! A device that packs messages reports no entries. Looks at the memory find them for some time after the last call.
+//! Then the node makes no more looks, and a sender that was quiet for a part of that time sends a letter behind its
+//! entries, which is a call.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -121,7 +123,8 @@ fn rests_until<S: Store>(shared: &Shared<S>, intake: &Intake, calm_turns: u32) -
     commit.map_or(due, |commit| commit.min(due))
 }
 
-/// Waits until something calls for a turn, or until `until`, and looks for entries until `looks_until` if the device reports none. Returns the call.
+/// Waits until something calls for a turn, or until `until`, and looks for entries until `looks_until` if the device
+/// reports none. Returns the call.
 async fn rest<S: Store>(
     shared: &Rc<Shared<S>>,
     intake: &mut Intake,
@@ -238,7 +241,8 @@ fn next_horizon<C>(state: &State<C>, now: Nanoseconds, options: &Options) -> Nan
     due.min().unwrap_or(Nanoseconds::MAX)
 }
 
-/// The time at which the floor of a shard with few writes rises. A floor that cannot rise yet is tried again after the same time.
+/// The time at which the floor of a shard with few writes rises. A floor that cannot rise yet is tried again after the
+/// same time.
 fn next_floor<C>(state: &State<C>, now: Nanoseconds, options: &Options) -> Nanoseconds {
     let after_ns = options.floor_after_ns;
     let digested = state.shards.values().filter(|shard| shard.digested() > 0);

@@ -213,7 +213,8 @@ impl<C> Shard<C> {
         }
     }
 
-    /// Takes an entry that was found, and keeps its body if the entry counts. The copy hears of a record when all of its pieces are there.
+    /// Takes an entry that was found, and keeps its body if the entry counts. The copy hears of a record when all of
+    /// its pieces are there.
     pub fn take(&mut self, entry: Entry, piece: Piece, bytes: Vec<u8>) -> Result<(), LaterTerm> {
         if self.copy().is_none() {
             return Ok(());

@@ -32,8 +32,9 @@ pub struct Left {
 }
 
 impl<S: Store> Node<S> {
-    /// Makes the copies from the content of the pool, registers the node, and starts its task. `shards` is the number of ranges into which the cluster
-    /// splits the key hashes. The function adds the copies that it finds to the content of the pool in `seat`.
+    /// Makes the copies from the content of the pool, registers the node, and starts its task. `shards` is the number
+    /// of ranges into which the cluster splits the key hashes. The function adds the copies that it finds to the
+    /// content of the pool in `seat`.
     ///
     /// # Errors
     /// [`NodeError`]: the pool is damaged, or the node is not registered. Nothing of the node runs.

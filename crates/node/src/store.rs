@@ -11,13 +11,14 @@ pub trait Store: 'static {
     /// A call of a client that waits for copies.
     type Call: 'static;
 
-    /// Writes an entry that is on all copies into the store's own log, as a record from elsewhere,
-    /// and into the index. Entries of a shard come in the order of
-    /// their history, each once in a run. A crash before the next [`Store::commit`] may take the record; the entry comes again then.
+    /// Writes an entry that is on all copies into the store's own log, as a record from elsewhere, and into the index.
+    /// Entries of a shard come in the order of their history, each once in a run. A crash before the next
+    /// [`Store::commit`] may take the record; the entry comes again then.
     fn digest(&self, entry: &Entry, body: &[u8]);
 
-    /// Notes the history of `shard`, in place of the earlier one, for the next [`Store::commit`]. A crash leaves one of the two. The ledger of the intake has
-    /// the history, too, once it is durable in the store, or as a part of the same ledger: the intake uses memory again by its floor.
+    /// Notes the history of `shard`, in place of the earlier one, for the next [`Store::commit`]. A crash leaves one of
+    /// the two. The ledger of the intake has the history, too, once it is durable in the store, or as a part of the
+    /// same ledger: the intake uses memory again by its floor.
     fn keep(&self, shard: u32, history: &Lineage);
 
     /// Makes everything durable that was digested, noted or stamped before the call.
@@ -26,12 +27,12 @@ pub trait Store: 'static {
     /// The medium failed, and any of these may be durable or not. The node ends.
     fn commit(&self) -> Pending<'_, Result<(), NotDurable>>;
 
-    /// Tells the store that the node serves `shard` in `term`. The history of the shard ends at the version `last`: later
-    /// versions are above it.
+    /// Tells the store that the node serves `shard` in `term`. The history of the shard ends at the version `last`:
+    /// later versions are above it.
     fn serves(&self, shard: u32, term: Term, last: u64);
 
-    /// Tells the store that calls of a shard that is served may go on, in this order: the write of such a call is on all copies, so it is
-    /// published and answered; or its refusal is answered.
+    /// Tells the store that calls of a shard that is served may go on, in this order: the write of such a call is on
+    /// all copies, so it is published and answered; or its refusal is answered.
     fn settled(&self, shard: u32, settled: Vec<Settled<Self::Call>>);
 
     /// Tells the store that the node no longer serves `shard`. The copy stays with the node.

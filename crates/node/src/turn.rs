@@ -23,14 +23,15 @@ use crate::{copying, entering, filling, heading, joining, leading, leaving, link
 /// The steps of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
-    /// Those by which writes pass: entries are found and digested, reports are heard, calls are settled. Every other step may come later.
+    /// Those by which writes pass: entries are found and digested, reports are heard, calls are settled. Every other
+    /// step may come later.
     Short,
     /// All of them.
     Whole,
 }
 
-/// A turn that waits no longer than the node has patience with its medium. Time in which the node itself stands still counts as one part of many.
-/// Returns whether a history was kept.
+/// A turn that waits no longer than the node has patience with its medium. Time in which the node itself stands still
+/// counts as one part of many. Returns whether a history was kept.
 pub async fn bounded_turn<S: Store>(
     shared: &Rc<Shared<S>>,
     intake: &mut Intake,
@@ -266,7 +267,8 @@ impl Memory {
         }
     }
 
-    /// The body of an entry that was found, or its piece of a body, if the bytes there are still its own. A horizon has none.
+    /// The body of an entry that was found, or its piece of a body, if the bytes there are still its own. A horizon has
+    /// none.
     pub fn body_of(&self, found: &Found) -> Option<Vec<u8>> {
         if found.entry.kind == Kind::Horizon {
             return Some(Vec::new());

@@ -8,11 +8,12 @@
 //!   message    the responder is told, writes back, and answers          always, if anything survives
 //! ```
 //!
-//! In a compound update, `b` follows `a` without a wait if posted writes become persistent in order. Otherwise `b` is an
-//! ATOMIC_WRITE behind a flush, and without ATOMIC_WRITE the requester waits between the two.
+//! In a compound update, `b` follows `a` without a wait if posted writes become persistent in order. Otherwise `b` is
+//! an ATOMIC_WRITE behind a flush, and without ATOMIC_WRITE the requester waits between the two.
 //!
-//! An append is durable in its receive buffer, so nothing is copied; both values of a compound update form one entry, which
-//! counts as a whole. Its requester does not know the place, and a native FLUSH covers no SEND, so its flush is a READ.
+//! An append is durable in its receive buffer, so nothing is copied; both values of a compound update form one entry,
+//! which counts as a whole. Its requester does not know the place, and a native FLUSH covers no SEND, so its flush is a
+//! READ.
 //!
 //! The planner does not prove that a plan is sound and that each of its steps is needed: the litmus model does.
 

@@ -1,8 +1,8 @@
 //! The properties that decide how a remote write becomes durable, as axes with a few choices each.
 //!
-//! The first three axes are those of [`DeclaredPlatform`], which a pool keeps in its header. The others concern the network
-//! and the NIC, and differ between the ports of one machine. Sources: remote persistence taxonomy, section 3.1; for FLUSH and
-//! ATOMIC_WRITE, InfiniBand specification volume 1, release 1.6, annex A19.
+//! The first three axes are those of [`DeclaredPlatform`], which a pool keeps in its header. The others concern the
+//! network and the NIC, and differ between the ports of one machine. Sources: remote persistence taxonomy, section 3.1;
+//! for FLUSH and ATOMIC_WRITE, InfiniBand specification volume 1, release 1.6, annex A19.
 
 use serde::{Serialize, Serializer};
 use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
@@ -26,11 +26,13 @@ words! { Transport, "transport", "infiniband (also for RoCE) or iwarp",
 /// The operation that stands for `rq.flush`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlushKind {
-    /// An RDMA READ: its answer pushes earlier writes out of the NIC and the I/O controller, unless PCIe may reorder them.
+    /// An RDMA READ: its answer pushes earlier writes out of the NIC and the I/O controller, unless PCIe may reorder
+    /// them.
     Read,
     /// FLUSH with global visibility. Covers WRITE, WRITE_WITH_IMM and ATOMIC_WRITE; the standard does not name SEND.
     NativeGlobal,
-    /// FLUSH with persistence: the responder has placed the covered data in the persistence domain. Does not cover SEND either.
+    /// FLUSH with persistence: the responder has placed the covered data in the persistence domain. Does not cover SEND
+    /// either.
     NativePersistent,
 }
 
@@ -60,8 +62,8 @@ pub struct Platform {
     pub atomic_write: bool,
     /// Whether PCIe may reorder inbound writes (`IBV_ACCESS_RELAXED_ORDERING`).
     pub relaxed_ordering: bool,
-    /// Whether the NIC delivers everything that it has accepted, even across its own reset. Whole-system persistence covers
-    /// power cuts and no resets, and a plan may rely on NIC buffers only if neither does harm.
+    /// Whether the NIC delivers everything that it has accepted, even across its own reset. Whole-system persistence
+    /// covers power cuts and no resets, and a plan may rely on NIC buffers only if neither does harm.
     pub trusted_nic_buffers: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Programs: steps of requester and responder, and their cost. A program claims nothing; a [`Plan`](crate::Plan) is a program
-//! that is sound on a platform.
+//! Programs: steps of requester and responder, and their cost. A program claims nothing; a [`Plan`](crate::Plan) is a
+//! program that is sound on a platform.
 
 use std::fmt;
 use std::str::FromStr;
@@ -78,8 +78,8 @@ impl Program {
     }
 
     /// The program without the step at `index`. A wait that only that step could end is removed if it belongs to the
-    /// responder. A wait of the requester becomes a wait for the completion of its latest post: the most that it can still
-    /// wait for. So the rest runs to its end, and shows the purpose of the step.
+    /// responder. A wait of the requester becomes a wait for the completion of its latest post: the most that it can
+    /// still wait for. So the rest runs to its end, and shows the purpose of the step.
     pub fn without(&self, index: usize) -> Self {
         let mut steps = self.steps.clone();
         let removed = steps.remove(index);

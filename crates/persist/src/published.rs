@@ -1,8 +1,8 @@
 //! Tables 2 and 3 of the taxonomy (Kashyap et al., "Correct, Fast Remote Persistence"), cell by cell.
 //!
-//! Two kinds of cells are read as the text explains them, not literally. Where a table has `copy + flush(a,b)`, section 3.3
-//! states that `a` is written back before `b` is copied. Where a cell of a message exchange names the wrong party or omits
-//! a step, the neighbouring cells and the text have the right one.
+//! Two kinds of cells are read as the text explains them, not literally. Where a table has `copy + flush(a,b)`, section
+//! 3.3 states that `a` is written back before `b` is copied. Where a cell of a message exchange names the wrong party
+//! or omits a step, the neighbouring cells and the text have the right one.
 
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 

@@ -16,8 +16,8 @@ pub enum Operation {
     WriteImmediate,
     /// SEND of the value and its place; the responder, or recovery from persistent receive buffers, copies it there.
     Send,
-    /// SEND into the responder's own memory, at a place that the responder's device chooses: an entry, which proves itself.
-    /// The receive buffer is the place, so nothing is copied, and the axis of receive buffers does not matter.
+    /// SEND into the responder's own memory, at a place that the responder's device chooses: an entry, which proves
+    /// itself. The receive buffer is the place, so nothing is copied, and the axis of receive buffers does not matter.
     Append,
 }
 

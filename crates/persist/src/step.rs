@@ -27,7 +27,8 @@ pub enum Message {
     Address(Item),
 }
 
-/// A completion for which the requester waits. Completions come in posting order, so all earlier posts have completed, too.
+/// A completion for which the requester waits. Completions come in posting order, so all earlier posts have completed,
+/// too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Awaited {
     /// The completion of the latest flush.
@@ -67,8 +68,8 @@ pub enum Step {
     Append(Message),
     /// `rq.flush`: posts a flush, of the platform's kind.
     Flush,
-    /// `rq.read`: posts a READ for the sake of its answer, which also comes after earlier messages, whatever the platform's
-    /// kind of flush.
+    /// `rq.read`: posts a READ for the sake of its answer, which also comes after earlier messages, whatever the
+    /// platform's kind of flush.
     Read,
     /// `rq.write_atomic(x)`: posts an ATOMIC_WRITE.
     WriteAtomic(Item),
@@ -80,8 +81,8 @@ pub enum Step {
     Receive(Message),
     /// `rsp.copy(x)`: stores the value of a message to its place.
     Copy(Item),
-    /// `rsp.write_back(x)`: writes the cache lines of a place back and fences; on a page file, syncs its pages. An appended value
-    /// has its place in the entry.
+    /// `rsp.write_back(x)`: writes the cache lines of a place back and fences; on a page file, syncs its pages. An
+    /// appended value has its place in the entry.
     WriteBack(Item),
     /// `rsp.send(ack)`: posts a SEND without payload.
     SendAck,

@@ -10,8 +10,8 @@
 //!          both on: Table (hopscotch hashing), Hub and Link (connections), Geometry (layout)
 //! ```
 //!
-//! All keys of a store have one length and all values another, as in the artefact, so that an object carries no lengths and
-//! the published counts of bytes hold exactly.
+//! All keys of a store have one length and all values another, as in the artefact, so that an object carries no lengths
+//! and the published counts of bytes hold exactly.
 //!
 //! Source: X. Liu, Y. Hua, X. Li, Q. Liu, *Write-Optimized and Consistent RDMA-based NVM Systems*.
 #![forbid(unsafe_code)]

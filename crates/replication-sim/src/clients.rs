@@ -79,8 +79,8 @@ impl Clients {
         *call
     }
 
-    /// Takes an answer to `call`. Returns whether its client still waited for the answer. The refusal of a write answers
-    /// only the last attempt: after the refusal of an earlier attempt, a later one may still write.
+    /// Takes an answer to `call`. Returns whether its client still waited for the answer. The refusal of a write
+    /// answers only the last attempt: after the refusal of an earlier attempt, a later one may still write.
     pub fn take_answer(&mut self, call: &Call, told: Told) -> bool {
         let is_refused = call.wish != Wish::Get && matches!(told, Told::Saw(_));
         let open = &mut self.open[call.client as usize];

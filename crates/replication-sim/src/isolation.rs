@@ -4,7 +4,8 @@ use crate::configuration::Group;
 use crate::world::World;
 
 impl World {
-    /// Removes the primary of the configuration, which hears nothing of it and answers clients as long as its lease holds.
+    /// Removes the primary of the configuration, which hears nothing of it and answers clients as long as its lease
+    /// holds.
     pub(crate) fn isolate_primary(&mut self, shard: u32) {
         let group = self.configuration.group(shard);
         let (old, term) = (group.primary, group.term);

@@ -1,5 +1,6 @@
 //! A world in which three nodes keep copies of shards by the rules of `stonecast-replication`. Connections, letters and
-//! power are events that chance picks, so a run of some thousand events takes milliseconds, and its seed decides everything.
+//! power are events that chance picks, so a run of some thousand events takes milliseconds, and its seed decides
+//! everything.
 //!
 //! ```text
 //!   primary ──wire: lands, in order──▶ memory of a copy ──flush──▶ reports ──▶ primary        wires
@@ -13,9 +14,9 @@
 //!   outcome   the record of a run            configuration  one value, changed by compare-and-set
 //! ```
 //!
-//! NICs go on while a process stands still: entries on a wire land, and are flushed. Wires carry all shards. A worker of a
-//! node counts the versions of all of its shards. The configuration is a value here; nodes hear of its changes at their own
-//! time.
+//! NICs go on while a process stands still: entries on a wire land, and are flushed. Wires carry all shards. A worker
+//! of a node counts the versions of all of its shards. The configuration is a value here; nodes hear of its changes at
+//! their own time.
 //!
 //! A broken promise is a panic. [`Outcome`] has the rest, for oracles elsewhere.
 #![forbid(unsafe_code)]

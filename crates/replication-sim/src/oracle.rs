@@ -10,8 +10,8 @@ use crate::state::{Key, State, Word, Write};
 
 /// Linearizability key by key, and each write at most once.
 ///
-/// The history of a shard is the order of its points. Three checks therefore suffice: no call is answered with an earlier
-/// point than any answer given before the call began, each point is one write, and each write has one point.
+/// The history of a shard is the order of its points. Three checks therefore suffice: no call is answered with an
+/// earlier point than any answer given before the call began, each point is one write, and each write has one point.
 #[derive(Default)]
 pub struct Oracle {
     told: BTreeMap<(u32, Key), Word>,

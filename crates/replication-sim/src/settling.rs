@@ -240,8 +240,8 @@ impl World {
     }
 
     /// Judges the heir of the present term, which will be granted its lease: this heir and all copies durably have
-    /// everything that was in an answer. An heir of an earlier term gets no lease, so no client can notice what that heir
-    /// lacks.
+    /// everything that was in an answer. An heir of an earlier term gets no lease, so no client can notice what that
+    /// heir lacks.
     fn judge_heir(&mut self, node: usize, shard: u32, term: Term, state: &State) {
         if self.configuration.group(shard).term != term {
             return;

@@ -155,8 +155,8 @@ impl World {
         Cell::new(&append_key(to), *entry, write)
     }
 
-    /// Lets an entry land. If entries of different sizes have queue pairs of their own, a later entry may land before an
-    /// earlier one.
+    /// Lets an entry land. If entries of different sizes have queue pairs of their own, a later entry may land before
+    /// an earlier one.
     pub(crate) fn land(&mut self) {
         let two_orders = self.chance(10 * self.faults.two_orders);
         let Some(number) = self.any_wire() else {

@@ -9,11 +9,11 @@ use crate::entry::{Entry, Kind};
 
 /// The copy of a shard on a node, as a backup and as a primary.
 ///
-/// A node finds entries in any order: entries of other shards, torn entries and empty places lie between them. Each entry
-/// names the one before it in its shard, so gaps are gaps of this shard alone.
+/// A node finds entries in any order: entries of other shards, torn entries and empty places lie between them. Each
+/// entry names the one before it in its shard, so gaps are gaps of this shard alone.
 ///
-/// A crash may lose everything here. A node that starts makes the copy again from the lineage that the node kept, and from
-/// the entries in its memory ([`ShardCopy::recover`]).
+/// A crash may lose everything here. A node that starts makes the copy again from the lineage that the node kept, and
+/// from the entries in its memory ([`ShardCopy::recover`]).
 #[derive(Clone, Debug)]
 pub struct ShardCopy {
     shard: u32,
@@ -45,7 +45,8 @@ pub enum Taken {
     Void,
 }
 
-/// An entry of a term that the node has not entered. A node enters the term of a connection before it accepts the connection.
+/// An entry of a term that the node has not entered. A node enters the term of a connection before it accepts the
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{found} was found in term {term}: the term of a connection is entered before its entries are read"
@@ -76,8 +77,8 @@ pub enum NotAdopted {
         /// The term of the copy.
         known: Term,
     },
-    /// The heir has lost entries that were on all copies. The store deposes that heir: the configuration names another copy,
-    /// and drops the heir.
+    /// The heir has lost entries that were on all copies. The store deposes that heir: the configuration names another
+    /// copy, and drops the heir.
     #[error(
         "the history ends at {found}, and everything up to version {horizon} was on all copies: another copy must take over"
     )]
@@ -185,7 +186,8 @@ impl ShardCopy {
         self.ahead.retain(|_, entries| !entries.is_empty());
     }
 
-    /// The entry that follows the end, if the copy has it: an entry of the same term, or the first entry of a later term.
+    /// The entry that follows the end, if the copy has it: an entry of the same term, or the first entry of a later
+    /// term.
     fn take_next(&mut self) -> Option<Entry> {
         let end = self.end();
         let mut later = self.ahead.range_mut(end.term..);
@@ -239,7 +241,8 @@ impl ShardCopy {
         }
     }
 
-    /// The next entry to digest, each once and in the order of their history; `None`: the rest is not known to be on all copies.
+    /// The next entry to digest, each once and in the order of their history; `None`: the rest is not known to be on
+    /// all copies.
     ///
     /// An index keeps no word for a deleted key, so an older entry must not come behind a later one.
     pub fn digest(&mut self) -> Option<Entry> {
@@ -260,12 +263,12 @@ impl ShardCopy {
         &self.chain
     }
 
-    /// The lineage that the node keeps durably once everything that was digested is durable elsewhere. Entries up to the new
-    /// floor may go as soon as that lineage is durable, and not before: without them, and below the old floor, a gap would
-    /// hide everything that follows.
+    /// The lineage that the node keeps durably once everything that was digested is durable elsewhere. Entries up to
+    /// the new floor may go as soon as that lineage is durable, and not before: without them, and below the old floor,
+    /// a gap would hide everything that follows.
     ///
-    /// `None`: the node has entered a term, and has not [kept](ShardCopy::kept) the history of that term. A floor would make
-    /// that history durable before its entries.
+    /// `None`: the node has entered a term, and has not [kept](ShardCopy::kept) the history of that term. A floor would
+    /// make that history durable before its entries.
     pub fn raised_floor(&self) -> Option<Lineage> {
         if !self.is_kept && !mutant!(FloorBeforeHistory) {
             return None;
@@ -285,7 +288,8 @@ impl ShardCopy {
     /// Notes that the lineage that [`ShardCopy::raised_floor`] gave is durable. Returns whether entries up to its floor
     /// may go. `false`: the copy has entered a later term since, and the history of that term has the earlier floor.
     ///
-    /// A node writes the lineages of a shard one after the other, so the lineage that was written last is the durable one.
+    /// A node writes the lineages of a shard one after the other, so the lineage that was written last is the durable
+    /// one.
     ///
     /// # Panics
     /// If the floor is above what was digested in the same term.
@@ -304,9 +308,9 @@ impl ShardCopy {
         true
     }
 
-    /// The history that the node is to keep. The node makes the history durable after all entries that were found, and then
-    /// confirms to the heir. `None`: the copy lacks entries that the heir has settled. A history that is durable before its
-    /// entries would hide the loss of those entries.
+    /// The history that the node is to keep. The node makes the history durable after all entries that were found, and
+    /// then confirms to the heir. `None`: the copy lacks entries that the heir has settled. A history that is durable
+    /// before its entries would hide the loss of those entries.
     pub fn to_keep(&self) -> Option<&Lineage> {
         let is_whole = self.end() >= self.lineage.end();
         (is_whole || mutant!(LineageBeforeEntries)).then_some(&self.lineage)
@@ -315,8 +319,8 @@ impl ShardCopy {
     /// The same as [`ShardCopy::to_keep`], but for use after the last entry of an heir's letter.
     ///
     /// # Errors
-    /// The copy lacks entries that the heir does not send, because they were on all copies. The copy tells the heir, and the
-    /// heir has the configuration drop the copy ([`Takeover::lacks`](crate::Takeover::lacks)).
+    /// The copy lacks entries that the heir does not send, because they were on all copies. The copy tells the heir,
+    /// and the heir has the configuration drop the copy ([`Takeover::lacks`](crate::Takeover::lacks)).
     pub fn all_came(&self) -> Result<&Lineage, Incomplete> {
         self.to_keep().ok_or_else(|| Incomplete {
             found: self.end(),
@@ -333,9 +337,9 @@ impl ShardCopy {
         }
     }
 
-    /// The last version that this copy must have: everything up to there was on all copies, or in a history that this copy
-    /// has kept. An heir that adopted a history and did not get its entries may lead without them: that history was not
-    /// settled. A start reports this version as the horizon of the copy.
+    /// The last version that this copy must have: everything up to there was on all copies, or in a history that this
+    /// copy has kept. An heir that adopted a history and did not get its entries may lead without them: that history
+    /// was not settled. A start reports this version as the horizon of the copy.
     pub fn needed(&self) -> u64 {
         let kept = match mutant!(AdoptedHistoryCounts) {
             true => self.lineage.end(),
@@ -360,8 +364,8 @@ impl ShardCopy {
 
     /// The lineage of a joiner that pulls everything up to `begin`, and to which the primary appends everything above.
     ///
-    /// The floor is the point of an entry, even if `begin` was settled in an earlier term: a copy with a lower floor must
-    /// find that entry in its memory.
+    /// The floor is the point of an entry, even if `begin` was settled in an earlier term: a copy with a lower floor
+    /// must find that entry in its memory.
     pub(crate) fn lineage_of_joiner(&self, begin: u64) -> Lineage {
         let appended = self.chain.partition_point(|entry| entry.version <= begin);
         let below = self.chain.range(..appended).next_back();
@@ -377,8 +381,8 @@ impl ShardCopy {
         self.shard
     }
 
-    /// Closes all terms before `term`, by the node's own log: of those terms everything without a gap counts from now on,
-    /// and nothing else.
+    /// Closes all terms before `term`, by the node's own log: of those terms everything without a gap counts from now
+    /// on, and nothing else.
     pub(crate) fn close(&mut self, term: Term) {
         self.lineage.term = term;
         self.lineage.cuts = self.runs.clone();
@@ -386,12 +390,12 @@ impl ShardCopy {
         self.ahead.clear();
     }
 
-    /// Enters the term of an heir with the heir's history: entries that the heir lacks are void, and entries that this copy
-    /// lacks come from the heir.
+    /// Enters the term of an heir with the heir's history: entries that the heir lacks are void, and entries that this
+    /// copy lacks come from the heir.
     ///
     /// # Errors
-    /// The history comes from another cluster or an earlier heir, or the heir lacks entries that were on all copies. Nothing
-    /// has changed.
+    /// The history comes from another cluster or an earlier heir, or the heir lacks entries that were on all copies.
+    /// Nothing has changed.
     pub fn adopt(&mut self, heir: &Lineage) -> Result<(), NotAdopted> {
         self.check_heir(heir)?;
         let adopted = self.lineage.adopted(heir);

@@ -6,19 +6,19 @@
 //!         `--------------------------- one line --------------------------------------'
 //! ```
 //!
-//! A backup finds entries by reading its own memory, in which a crash, a gap, an earlier use of the segment or a value of a
-//! client may have left anything. An entry therefore proves itself. The tag is a SipHash-2-4 of the header under the
-//! [`AppendKey`] of the receiving pool: it binds the receiver by the key, and it binds everything else by its bytes. The
-//! digest of the body stands in the header, so a scan trusts the size of the body before it reads the body: no content of a
-//! value makes a scan hash megabytes at each line.
+//! A backup finds entries by reading its own memory, in which a crash, a gap, an earlier use of the segment or a value
+//! of a client may have left anything. An entry therefore proves itself. The tag is a SipHash-2-4 of the header under
+//! the [`AppendKey`] of the receiving pool: it binds the receiver by the key, and it binds everything else by its
+//! bytes. The digest of the body stands in the header, so a scan trusts the size of the body before it reads the body:
+//! no content of a value makes a scan hash megabytes at each line.
 //!
-//! A record that is longer than a message is appended in *pieces*: entries of their own, each with the facts of the record,
-//! and with the place of its bytes in the body of the record. The pieces of a record lie anywhere, since the receiver places
-//! each of them.
+//! A record that is longer than a message is appended in *pieces*: entries of their own, each with the facts of the
+//! record, and with the place of its bytes in the body of the record. The pieces of a record lie anywhere, since the
+//! receiver places each of them.
 //!
-//! The tag does not bind the place. The receiver chooses the place after the sender has made the entry. An entry at a wrong
-//! place, such as an old entry inside a value or in a segment that was used again, is genuine; its term and version show
-//! that the entry is no news.
+//! The tag does not bind the place. The receiver chooses the place after the sender has made the entry. An entry at a
+//! wrong place, such as an old entry inside a value or in a segment that was used again, is genuine; its term and
+//! version show that the entry is no news.
 
 use std::mem::size_of;
 
@@ -55,12 +55,12 @@ struct HeaderBytes {
 
 const _: () = assert!(size_of::<HeaderBytes>() == HEADER_SIZE);
 
-/// Opens the log of one pool to appends by one cluster. Each pool draws two random words, and keeps them durably as long as
-/// entries lie in the pool.
+/// Opens the log of one pool to appends by one cluster. Each pool draws two random words, and keeps them durably as
+/// long as entries lie in the pool.
 ///
 /// The primaries of the pool's shards have the key, and no client has it: the holder of the key can make entries. The
-/// nonce of the cluster is a part of the key: once a configuration is restored under a new nonce, entries that were made
-/// under the earlier nonce count nowhere.
+/// nonce of the cluster is a part of the key: once a configuration is restored under a new nonce, entries that were
+/// made under the earlier nonce count nowhere.
 #[derive(Clone)]
 pub struct AppendKey {
     tag: [u64; 2],
@@ -107,7 +107,8 @@ const CONTINUED: u32 = 3;
 pub enum Kind {
     /// A record. The body is opaque here.
     Record,
-    /// The commit horizon of a shard in which nothing else is written. The entry has no body, and repeats the version before it.
+    /// The commit horizon of a shard in which nothing else is written. The entry has no body, and repeats the version
+    /// before it.
     Horizon,
 }
 
@@ -187,8 +188,9 @@ impl Entry {
         kind && self.term > Epoch(0) && self.horizon <= self.previous && end <= BODY_SIZE_MAX
     }
 
-    /// Writes the header in front of the body, which lies from byte [`HEADER_SIZE`] to the end of `bytes` and is not copied.
-    /// The entry is for the pool that has `key`. Bytes after the entry, up to the next multiple of [`GRAIN`], mean nothing.
+    /// Writes the header in front of the body, which lies from byte [`HEADER_SIZE`] to the end of `bytes` and is not
+    /// copied. The entry is for the pool that has `key`. Bytes after the entry, up to the next multiple of [`GRAIN`],
+    /// mean nothing.
     ///
     /// # Panics
     /// If the fields are inconsistent, or the body is longer than [`BODY_SIZE_MAX`].
@@ -237,11 +239,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads a header from a copy of its bytes: a sender that may still write the memory must not change what is judged.
+    /// Reads a header from a copy of its bytes: a sender that may still write the memory must not change what is
+    /// judged.
     ///
     /// # Errors
-    /// No entry of the pool that has `key` begins there. No such error is damage: a crash, an unfinished append and content
-    /// of an earlier use leave each of them.
+    /// No entry of the pool that has `key` begins there. No such error is damage: a crash, an unfinished append and
+    /// content of an earlier use leave each of them.
     pub fn read(key: &AppendKey, bytes: &[u8; HEADER_SIZE]) -> Result<Self, NotAnEntry> {
         let header = HeaderBytes::read_from_bytes(bytes).expect("the sizes are equal");
         if header.format.get() != FORMAT {

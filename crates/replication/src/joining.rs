@@ -10,8 +10,8 @@ use crate::sending::{Connection, Progress};
 ///   fill ──▶ dropped: appends begin behind the horizon ──▶ pulled ──▶ awaited ──▶ named
 /// ```
 ///
-/// The pull brings everything that is published, and the appends bring everything above the horizon at which the join began:
-/// no write lies between.
+/// The pull brings everything that is published, and the appends bring everything above the horizon at which the join
+/// began: no write lies between.
 #[derive(Clone, Debug)]
 pub(crate) struct Joining {
     pub progress: Progress,

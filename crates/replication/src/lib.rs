@@ -12,9 +12,9 @@
 //!   copy ──(heir of a new term)──▶ takeover ──(serve)──▶ primary ──(resign, hand_over)──▶ copy
 //! ```
 //!
-//! The crate knows no record, no connection and no medium: a body is opaque, and the store that drives the crate says which
-//! entries arrived, which are durable and whether a lease holds. The simulated world and real processes therefore run the
-//! same rules.
+//! The crate knows no record, no connection and no medium: a body is opaque, and the store that drives the crate says
+//! which entries arrived, which are durable and whether a lease holds. The simulated world and real processes therefore
+//! run the same rules.
 //!
 //! # Example
 //!

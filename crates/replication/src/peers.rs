@@ -14,9 +14,9 @@ use crate::sending::{Connection, Progress};
 ///   joiner ──(admit)──▶ awaited ──(named)──▶ awaited and named
 /// ```
 ///
-/// Awaited and named differ while a compare-and-set may have named a joiner and its outcome is unknown. The primary waits
-/// for such a copy, because that copy may become the heir. The copy does not count for the fewest copies, because an heir
-/// may not know of it.
+/// Awaited and named differ while a compare-and-set may have named a joiner and its outcome is unknown. The primary
+/// waits for such a copy, because that copy may become the heir. The copy does not count for the fewest copies, because
+/// an heir may not know of it.
 #[derive(Debug)]
 pub(crate) struct Peers {
     awaited: BTreeMap<NodeName, Progress>,
@@ -95,7 +95,8 @@ impl Peers {
         self.earlier.insert(node.clone(), progress.connection());
     }
 
-    /// Awaits `joiner` from here on, if it has everything that is published. Returns whether the primary awaits `joiner`.
+    /// Awaits `joiner` from here on, if it has everything that is published. Returns whether the primary awaits
+    /// `joiner`.
     pub fn admit(&mut self, joiner: &NodeName, published: u64) -> bool {
         let joining = self.joiners.get(joiner);
         if joining.is_some_and(|joining| joining.is_filled(published)) {

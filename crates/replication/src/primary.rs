@@ -19,10 +19,11 @@ use crate::sending::{Connection, Report, ReportedOutOfOrder};
 ///      └─────▶ refuse ──────────────────────────────────────────────────────────┘
 /// ```
 ///
-/// `W` is a call that waits: a write that is to be published and answered, or an answer that appends nothing. The primary is
-/// one of the copies, so the caller reports the primary's own persist like that of the others.
+/// `W` is a call that waits: a write that is to be published and answered, or an answer that appends nothing. The
+/// primary is one of the copies, so the caller reports the primary's own persist like that of the others.
 ///
-/// A crash loses all of this: a process that starts again is no longer a primary, since each start of a primary takes a new term.
+/// A crash loses all of this: a process that starts again is no longer a primary, since each start of a primary takes a
+/// new term.
 #[derive(Debug)]
 pub struct Primary<W> {
     copy: ShardCopy,
@@ -125,8 +126,8 @@ impl<W> Primary<W> {
         copies.map(move |(name, progress)| (name, behind(progress.persisted()) as u64))
     }
 
-    /// Stamps a write that was decided. The caller persists the write here and appends it to all copies, in the order of
-    /// these calls.
+    /// Stamps a write that was decided. The caller persists the write here and appends it to all copies, in the order
+    /// of these calls.
     ///
     /// # Errors
     /// The write must not be done, and nothing has changed.
@@ -174,9 +175,9 @@ impl<W> Primary<W> {
         progress.map_or_else(Vec::new, |progress| progress.take_unsent(chain, connection))
     }
 
-    /// An entry with the horizon, for a copy that was sent everything else: without that entry a backup of an idle shard
-    /// never digests the last writes. The caller appends and reports the entry like a record. `None`: the copy knows the
-    /// horizon, or will hear it from entries that are not sent yet.
+    /// An entry with the horizon, for a copy that was sent everything else: without that entry a backup of an idle
+    /// shard never digests the last writes. The caller appends and reports the entry like a record. `None`: the copy
+    /// knows the horizon, or will hear it from entries that are not sent yet.
     pub fn take_idle(&mut self, copy: &NodeName, connection: Connection) -> Option<Entry> {
         let idle = self.entry(self.last(), Kind::Horizon);
         let progress = self.peers.progress(copy)?;
@@ -199,8 +200,8 @@ impl<W> Primary<W> {
         }
     }
 
-    /// Notes that a configuration without `copy` is in force: the primary stops waiting for `copy`. Until then `copy` may
-    /// become the heir.
+    /// Notes that a configuration without `copy` is in force: the primary stops waiting for `copy`. Until then `copy`
+    /// may become the heir.
     pub fn removed(&mut self, copy: &NodeName) {
         self.peers.removed(copy);
     }
@@ -210,14 +211,14 @@ impl<W> Primary<W> {
         self.peers.named(copy);
     }
 
-    /// Begins to fill `joiner`, in the join of number `join`: the primary also appends to the joiner everything that is not
-    /// on all copies and everything that is stamped from now on, and keeps those entries until the joiner has persisted
-    /// them.
+    /// Begins to fill `joiner`, in the join of number `join`: the primary also appends to the joiner everything that is
+    /// not on all copies and everything that is stamped from now on, and keeps those entries until the joiner has
+    /// persisted them.
     ///
     /// The joiner forgets all that it has of the shard and keeps the returned lineage durably, before it accepts the
     /// first entry ([`Primary::dropped`]). Another call begins the join again, from the start. Entries take a later
-    /// connection than all connections that brought this node entries before: a report of an earlier connection may be of
-    /// an entry that the joiner has dropped.
+    /// connection than all connections that brought this node entries before: a report of an earlier connection may be
+    /// of an entry that the joiner has dropped.
     ///
     /// # Panics
     /// If `joiner` is awaited as a copy, or has begun a join of this number.
@@ -232,8 +233,8 @@ impl<W> Primary<W> {
         self.copy.lineage_of_joiner(begin)
     }
 
-    /// Notes that `joiner` has kept the lineage of its join `join`: the primary may append to `joiner`, and `joiner` may
-    /// pull everything that is published.
+    /// Notes that `joiner` has kept the lineage of its join `join`: the primary may append to `joiner`, and `joiner`
+    /// may pull everything that is published.
     pub fn dropped(&mut self, joiner: &NodeName, join: u64) {
         self.comes_to(joiner, Stage::Appending, join);
     }
@@ -256,9 +257,9 @@ impl<W> Primary<W> {
         self.peers.admit(joiner, published)
     }
 
-    /// Keeps an answer that appends nothing (a conflict, an absent key, an outcome) until the version that the answer saw is
-    /// on all copies: that write may be stamped and not done. `None`: the answer saw no record, and any of the stamped
-    /// writes may be the delete.
+    /// Keeps an answer that appends nothing (a conflict, an absent key, an outcome) until the version that the answer
+    /// saw is on all copies: that write may be stamped and not done. `None`: the answer saw no record, and any of the
+    /// stamped writes may be the delete.
     pub fn refuse(&mut self, saw: Option<u64>, answer: W) {
         let saw = match saw {
             _ if mutant!(RefusalUncommitted) => 0,
@@ -269,8 +270,8 @@ impl<W> Primary<W> {
         self.refusals.entry(saw).or_default().push(answer);
     }
 
-    /// The version up to which all copies have everything, if enough of them are named. The version does not fall: writes
-    /// that were done stay done.
+    /// The version up to which all copies have everything, if enough of them are named. The version does not fall:
+    /// writes that were done stay done.
     fn on_all_copies(&self) -> u64 {
         if self.peers.count() < self.min_copies && !mutant!(FewestAtStampAlone) {
             return self.horizon();
@@ -293,11 +294,11 @@ impl<W> Primary<W> {
 
     /// The calls that may go on, in order. `None`: the lease is over, and the primary must [resign](Self::resign).
     ///
-    /// Before its first grant a primary serves and answers nothing: an heir does not await the end of a lease that was never
-    /// granted.
+    /// Before its first grant a primary serves and answers nothing: an heir does not await the end of a lease that was
+    /// never granted.
     ///
-    /// The caller reads `lease` after it has handed over the last report: a primary that stood still must not answer by an
-    /// old state.
+    /// The caller reads `lease` after it has handed over the last report: a primary that stood still must not answer by
+    /// an old state.
     pub fn settle(&mut self, lease: LeaseSays) -> Option<Vec<Settled<W>>> {
         if lease == LeaseSays::Over && !mutant!(LeaseUnchecked) {
             let refusals = mutant!(RefusalUnleased);
@@ -323,13 +324,14 @@ impl<W> Primary<W> {
         settled.map(Settled::Refused).collect()
     }
 
-    /// Whether nothing waits for copies: everything that was stamped is published, and every node that entries are sent to has it.
+    /// Whether nothing waits for copies: everything that was stamped is published, and every node that entries are sent
+    /// to has it.
     pub fn is_at_rest(&self) -> bool {
         self.writes.is_empty() && self.refusals.is_empty() && self.copy.undigested().is_empty()
     }
 
-    /// The lineage that the primary keeps durably, like [`ShardCopy::raised_floor`] of a copy: everything up to its floor is
-    /// published, and joiners have it. The index up to the floor is durable before.
+    /// The lineage that the primary keeps durably, like [`ShardCopy::raised_floor`] of a copy: everything up to its
+    /// floor is published, and joiners have it. The index up to the floor is durable before.
     pub fn raised_floor(&self) -> Option<Lineage> {
         self.copy.raised_floor()
     }
@@ -353,8 +355,8 @@ impl<W> Primary<W> {
         }
     }
 
-    /// `true`: the primary stamps nothing from here on, so that everything that waits gets settled. `false`: the primary
-    /// stamps again.
+    /// `true`: the primary stamps nothing from here on, so that everything that waits gets settled. `false`: the
+    /// primary stamps again.
     pub fn drain(&mut self, drains: bool) {
         self.is_draining = drains;
     }

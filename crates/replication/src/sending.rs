@@ -7,8 +7,8 @@ use stonecast_cluster::{NodeName, Term};
 
 use crate::entry::{Entry, Kind};
 
-/// Names a connection for appends among all connections that a primary ever has to one node. A later connection has a higher
-/// number.
+/// Names a connection for appends among all connections that a primary ever has to one node. A later connection has a
+/// higher number.
 ///
 /// Reports of a connection that has ended may still arrive, and the node may have dropped its copy since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,8 +85,8 @@ impl Progress {
         }
     }
 
-    /// The progress of a node that has everything up to `version`, and has dropped all that came by `dropped` and earlier
-    /// connections.
+    /// The progress of a node that has everything up to `version`, and has dropped all that came by `dropped` and
+    /// earlier connections.
     pub fn behind(dropped: Option<Connection>, version: u64) -> Self {
         Self {
             connection: dropped.unwrap_or_default(),
@@ -174,7 +174,8 @@ impl Progress {
         Ok(())
     }
 
-    /// The entry whose report comes next. The primary sends a horizon behind the record whose version the horizon repeats.
+    /// The entry whose report comes next. The primary sends a horizon behind the record whose version the horizon
+    /// repeats.
     fn expected(&self, chain: &VecDeque<Entry>) -> Option<(u64, Kind)> {
         if self.horizons.front() == Some(&self.persisted) {
             return Some((self.persisted, Kind::Horizon));

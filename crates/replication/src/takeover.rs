@@ -24,7 +24,8 @@ pub enum Fence {
 pub enum Step {
     /// Quiesce all append queue pairs of these peers, and report each by [`Takeover::fenced`].
     Quiesce(BTreeSet<NodeName>),
-    /// Wait until all leases of earlier terms are over on the clock of this node, and report that by [`Takeover::leases_over`].
+    /// Wait until all leases of earlier terms are over on the clock of this node, and report that by
+    /// [`Takeover::leases_over`].
     AwaitLeases,
     /// Take all entries that are in memory ([`Takeover::copy`]), then call [`Takeover::decide`].
     Read,
@@ -48,8 +49,8 @@ pub enum Step {
 /// An acknowledged write is on every copy in sync, so the heir's log has every acknowledged write. The log may have
 /// further entries, which no client has seen: the heir settles them on all copies before it answers with them.
 ///
-/// A crash of the heir before it serves leaves some copies with its history and some without. No client got an answer in
-/// the new term, so the next heir decides by its own log again.
+/// A crash of the heir before it serves leaves some copies with its history and some without. No client got an answer
+/// in the new term, so the next heir decides by its own log again.
 #[derive(Debug)]
 pub struct Takeover {
     term: Term,
@@ -71,18 +72,18 @@ enum Progress {
 /// A primary's statement that it has ended and that none of its calls waits ([`Primary::hand_over`]), and that the next
 /// change of the configuration named the heir.
 ///
-/// The predecessor gives its consent after three steps, in this order: it hands over, revokes what its readers hold, and
-/// then changes the configuration by a compare-and-set of its own term. A predecessor that consents therefore answers
-/// nothing from then on, even if its lease holds; no call waits for one of its entries; and no other primary led in
-/// between.
+/// The predecessor gives its consent after three steps, in this order: it hands over, revokes what its readers hold,
+/// and then changes the configuration by a compare-and-set of its own term. A predecessor that consents therefore
+/// answers nothing from then on, even if its lease holds; no call waits for one of its entries; and no other primary
+/// led in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consent {
     /// The term of the heir.
     pub to: Term,
 }
 
-/// A takeover in a term in which this copy has been. Each start of a primary takes a new term: in its old term the primary
-/// may have given versions and cuts that it no longer knows.
+/// A takeover in a term in which this copy has been. Each start of a primary takes a new term: in its old term the
+/// primary may have given versions and cuts that it no longer knows.
 ///
 /// Terms of other shards and the epoch of the node do not matter: one change may make a node lead several shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,12 +96,13 @@ pub struct TermNotNew {
 }
 
 impl Takeover {
-    /// Begins the takeover by `me`, the heir of `term`. This node has made `term` or a later epoch durable before. `lost`
-    /// are the nodes that may append in earlier terms: all of `in_sync` and those that the configuration has removed, except
-    /// `me`.
+    /// Begins the takeover by `me`, the heir of `term`. This node has made `term` or a later epoch durable before.
+    /// `lost` are the nodes that may append in earlier terms: all of `in_sync` and those that the configuration has
+    /// removed, except `me`.
     ///
     /// # Errors
-    /// The copy has been in this term. A process that starts again needs another term, even in the middle of a takeover.
+    /// The copy has been in this term. A process that starts again needs another term, even in the middle of a
+    /// takeover.
     ///
     /// # Panics
     /// If `me` is not in sync: only a copy in sync has everything.
@@ -156,7 +158,8 @@ impl Takeover {
             .fences
             .values()
             .any(|fence| *fence == Some(Fence::Unquiesced));
-        // An entry that lands after the look at the memory is void. Its sender may call it done until the sender's lease is over.
+        // An entry that lands after the look at the memory is void. Its sender may call it done until the sender's
+        // lease is over.
         if unquiesced && !self.leases_over && !mutant!(UnquiescedIgnored) {
             return Step::AwaitLeases;
         }
@@ -175,8 +178,8 @@ impl Takeover {
         }
     }
 
-    /// Notes that all leases of earlier terms are over on the clock of this node: those of primaries, and those of their
-    /// readers, which end within them.
+    /// Notes that all leases of earlier terms are over on the clock of this node: those of primaries, and those of
+    /// their readers, which end within them.
     pub fn leases_over(&mut self) {
         self.leases_over = true;
     }
@@ -230,12 +233,12 @@ impl Takeover {
         self.progress = Progress::Kept;
     }
 
-    /// The letter to every copy: the history, by which the copy judges, then all entries that the copy may lack. The copy
-    /// knows most of them.
+    /// The letter to every copy: the history, by which the copy judges, then all entries that the copy may lack. The
+    /// copy knows most of them.
     ///
     /// # Panics
-    /// Before [`Step::Settle`]: the next heir may decide otherwise after a crash, while the history is only in the memory of
-    /// this heir.
+    /// Before [`Step::Settle`]: the next heir may decide otherwise after a crash, while the history is only in the
+    /// memory of this heir.
     pub fn history(&self) -> (Lineage, Vec<Entry>) {
         assert_eq!(self.progress, Progress::Kept, "the history is not durable");
         let entries = self.copy.undigested().iter().copied().collect();

@@ -29,11 +29,11 @@ impl Making<'_> {
     }
 }
 
-/// Accepts a peer with the objects that `make` makes: a queue pair, memory, and the private data to send. Returns the queue
-/// pair and the other result of `make`.
+/// Accepts a peer with the objects that `make` makes: a queue pair, memory, and the private data to send. Returns the
+/// queue pair and the other result of `make`.
 ///
-/// After an error nothing of the connection is left, and the peer has been told the reason: a peer without an answer would
-/// wait.
+/// After an error nothing of the connection is left, and the peer has been told the reason: a peer without an answer
+/// would wait.
 pub fn accept<T>(
     port: &Port,
     request: ConnectionRequest,

@@ -4,9 +4,9 @@
 //!   | short 0 | short 1 | ... | long 0 | long 1 | ...      message n: slot n modulo the number of slots, short if it fits
 //! ```
 //!
-//! A slot is reused after as many further messages as there are slots. Each of these answers a request that the peer sent
-//! after it had received the earlier answers. A peer has at most as many unanswered requests as there are slots, so by then
-//! it has received the message of this slot. A peer that breaks the rule harms only its own answers.
+//! A slot is reused after as many further messages as there are slots. Each of these answers a request that the peer
+//! sent after it had received the earlier answers. A peer has at most as many unanswered requests as there are slots,
+//! so by then it has received the message of this slot. A peer that breaks the rule harms only its own answers.
 
 use stonecast_fabric::{LocalSpan, MemoryRegion, Operation, Port, QueuePair};
 
@@ -50,8 +50,8 @@ impl AnswerRing {
         self.region
     }
 
-    /// Sends `answer` behind the earlier ones. If the send queue is full, the peer does not take its answers: this answer
-    /// is lost, and [`AnswerRing::is_stuck`] is true afterwards.
+    /// Sends `answer` behind the earlier ones. If the send queue is full, the peer does not take its answers: this
+    /// answer is lost, and [`AnswerRing::is_stuck`] is true afterwards.
     ///
     /// # Panics
     ///

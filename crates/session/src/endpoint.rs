@@ -76,8 +76,8 @@ impl Endpoint {
         self.inbox.port()
     }
 
-    /// The arrivals of the endpoint. A task that takes arrivals may hold the inbox: the endpoint ends without waiting for
-    /// that task.
+    /// The arrivals of the endpoint. A task that takes arrivals may hold the inbox: the endpoint ends without waiting
+    /// for that task.
     pub fn inbox(&self) -> &Rc<Inbox> {
         &self.inbox
     }
@@ -89,10 +89,11 @@ impl Endpoint {
         Ok(region)
     }
 
-    /// Connects to the server at `address` and sends `hello`; returns the data that the server sent with its acceptance.
+    /// Connects to the server at `address` and sends `hello`; returns the data that the server sent with its
+    /// acceptance.
     ///
-    /// Waits as long as the server takes. A future that is dropped earlier, for example by a deadline, leaves the endpoint
-    /// in the middle of connecting: drop the endpoint, too, and the server sees a client that is gone.
+    /// Waits as long as the server takes. A future that is dropped earlier, for example by a deadline, leaves the
+    /// endpoint in the middle of connecting: drop the endpoint, too, and the server sees a client that is gone.
     pub async fn connect(&self, address: &str, hello: &[u8]) -> Result<Vec<u8>, ConnectError> {
         self.port().device().connect(self.qp, address, hello)?;
         loop {

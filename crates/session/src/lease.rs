@@ -6,10 +6,10 @@
 //!                       '-- the object is inside the lease: using it again takes a `Revoked`
 //! ```
 //!
-//! The object of a lease belongs to the store: an extent of a log, the right to publish, a reader's view of an index, the
-//! log of a writer. The lease takes that value, and only revocation returns it, so that no path of a store can reuse memory
-//! before the windows on it are closed. A lease for which the device opened no window is not a lease: its object is
-//! returned at once.
+//! The object of a lease belongs to the store: an extent of a log, the right to publish, a reader's view of an index,
+//! the log of a writer. The lease takes that value, and only revocation returns it, so that no path of a store can
+//! reuse memory before the windows on it are closed. A lease for which the device opened no window is not a lease: its
+//! object is returned at once.
 
 use smallvec::SmallVec;
 use stonecast_base::{Nanoseconds, Span};
@@ -80,8 +80,8 @@ impl<O> Lease<O> {
         now.saturating_sub(self.asked_at)
     }
 
-    /// Notes that the owner is asked at `now` to give the lease back. The owner may use the lease until the owner returns
-    /// it or the lease is ended.
+    /// Notes that the owner is asked at `now` to give the lease back. The owner may use the lease until the owner
+    /// returns it or the lease is ended.
     pub fn recall(&mut self, now: Nanoseconds) {
         self.asked_at = now;
     }
@@ -123,7 +123,8 @@ pub struct Lessor<'a> {
 impl Lessor<'_> {
     /// Leases `object` to the peer of `owner` at `now`, by opening `openings` to it.
     ///
-    /// If the device refuses a window, the lease is returned with the windows that it has, and ends like any other lease.
+    /// If the device refuses a window, the lease is returned with the windows that it has, and ends like any other
+    /// lease.
     pub fn grant<O>(
         &self,
         owner: QueuePair,

@@ -4,7 +4,8 @@ use stonecast_fabric::{
     Device, DeviceError, LocalSpan, MemoryRegion, ReceiveQueue, ReceiveRequest, Received,
 };
 
-/// Receive buffers of one size that lie one after the other in a region. The `wr_id` of an arrival is the number of its buffer.
+/// Receive buffers of one size that lie one after the other in a region. The `wr_id` of an arrival is the number of its
+/// buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveBuffers {
     /// The region of the buffers.
@@ -73,8 +74,8 @@ impl ReceiveBuffers {
         Ok(bytes)
     }
 
-    /// Copies an arrival out of its buffer before the data are examined: the sender of a message in memory that a peer can
-    /// reach may still change it.
+    /// Copies an arrival out of its buffer before the data are examined: the sender of a message in memory that a peer
+    /// can reach may still change it.
     pub fn copy_out(&self, device: &dyn Device, arrival: &Received, into: &mut Vec<u8>) {
         let local = self.request(arrival.wr_id).local;
         into.resize(arrival.placement.size.min(local.size) as usize, 0);

@@ -6,11 +6,11 @@
 //!         [ bytes ] [ bytes ] [ bytes ]                    freed in the order of ids, up to the first unanswered one
 //! ```
 //!
-//! A connection keeps the order of messages, so a request carries no id: the server counts, too. If the server answers in
-//! order, an answer carries no id either, and [`Requests::answer_next`] accepts it.
+//! A connection keeps the order of messages, so a request carries no id: the server counts, too. If the server answers
+//! in order, an answer carries no id either, and [`Requests::answer_next`] accepts it.
 //!
-//! The memory is a ring. Its start is reused as soon as it is free, so that a client with little in flight writes to the
-//! same few lines, which its processor has cached, instead of going around the ring.
+//! The memory is a ring. Its start is reused as soon as it is free, so that a client with little in flight writes to
+//! the same few lines, which its processor has cached, instead of going around the ring.
 //!
 //! Invariants:
 //! - A request has one end: its answer, or the end of the connection. An answer without a request is detected.
@@ -45,8 +45,8 @@ impl RequestHandle {
     }
 }
 
-/// The requests of one connection. `A` is an answer; `N` is a note that the caller attaches to a request and gets back with
-/// its answer.
+/// The requests of one connection. `A` is an answer; `N` is a note that the caller attaches to a request and gets back
+/// with its answer.
 ///
 /// ```
 /// # use std::task::{Poll, Waker};
@@ -116,8 +116,8 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         }
     }
 
-    /// Takes the next id and `size` contiguous bytes of the ring, and returns their offset. `None` if there is no room at
-    /// this moment; wait with [`Requests::wait_for_room`].
+    /// Takes the next id and `size` contiguous bytes of the ring, and returns their offset. `None` if there is no room
+    /// at this moment; wait with [`Requests::wait_for_room`].
     ///
     /// On a connection that has ended a request would wait forever: the caller must check for the end first.
     pub fn begin(&mut self, size: u64) -> Option<(RequestHandle, u64)> {
@@ -186,8 +186,8 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         place.note
     }
 
-    /// Hands `answer` to the oldest request, for a server that answers in order. Returns the note of that request; `None`
-    /// if no request waits, and the server sent too many answers.
+    /// Hands `answer` to the oldest request, for a server that answers in order. Returns the note of that request;
+    /// `None` if no request waits, and the server sent too many answers.
     pub fn answer_next(&mut self, answer: A) -> Option<N> {
         self.answer(RequestId(self.first), answer)
     }
@@ -231,8 +231,8 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         }
     }
 
-    /// Forgets a request whose answer the caller has, or that the caller abandons. An abandoned request continues on its
-    /// own.
+    /// Forgets a request whose answer the caller has, or that the caller abandons. An abandoned request continues on
+    /// its own.
     pub fn forget(&mut self, handle: RequestHandle) {
         let slot = &mut self.slots[handle.slot as usize];
         if slot.result.is_some() {

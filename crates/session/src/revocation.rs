@@ -7,18 +7,18 @@
 //!                                                              '--> Ended { revoked, unquiesced }         / the store
 //! ```
 //!
-//! A revocation waits for a peer that may be stopped in the middle of a write, so it runs beside the store's task, and no
-//! other client waits with it. If the fabric cannot guarantee that nothing more arrives
-//! ([`Unquiesced`](stonecast_fabric::DeviceError::Unquiesced)), the object of the lease is not returned: the peer may still
-//! finish its write.
+//! A revocation waits for a peer that may be stopped in the middle of a write, so it runs beside the store's task, and
+//! no other client waits with it. If the fabric cannot guarantee that nothing more arrives
+//! ([`Unquiesced`](stonecast_fabric::DeviceError::Unquiesced)), the object of the lease is not returned: the peer may
+//! still finish its write.
 //!
 //! Invariants:
 //! - Only this module makes a [`Revoked`], after every window of its lease was revoked.
 //! - Leases that end together are returned together: the store sees whether one of them is unquiesced before it reuses
 //!   another.
 //! - A connection's queue pair is destroyed before its memory is freed: its windows end with it.
-//! - A shared receive buffer outlives the connection whose message it holds: the store takes the message, or gets it from
-//!   this module.
+//! - A shared receive buffer outlives the connection whose message it holds: the store takes the message, or gets it
+//!   from this module.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -55,8 +55,8 @@ impl<O> Revoked<O> {
 pub struct Unquiesced<O>(Lease<O>);
 
 impl<O> Unquiesced<O> {
-    /// The object of the lease, which must not be reused before the peer is gone for good, for example by a restart of the
-    /// store.
+    /// The object of the lease, which must not be reused before the peer is gone for good, for example by a restart of
+    /// the store.
     pub fn object(&self) -> &O {
         self.0.object()
     }
@@ -113,8 +113,9 @@ struct Shared<O> {
 }
 
 impl<O: 'static> Revocations<O> {
-    /// Revocations for the leases and connections of a server on `port`. Arrivals in transit when a connection ends hold
-    /// shared receive buffers: they are collected in at most `pumps_max` rounds, so that their buffers can be posted again.
+    /// Revocations for the leases and connections of a server on `port`. Arrivals in transit when a connection ends
+    /// hold shared receive buffers: they are collected in at most `pumps_max` rounds, so that their buffers can be
+    /// posted again.
     pub fn new(port: Rc<Port>, runtime: Rc<dyn Runtime>, pumps_max: u32) -> Self {
         Self {
             port,
@@ -148,8 +149,8 @@ impl<O: 'static> Revocations<O> {
         ended
     }
 
-    /// Arrivals of connections that have ended since the last call, which the store did not take earlier. Each arrival of a
-    /// shared receive queue holds one of its buffers, which is lost unless it is posted again.
+    /// Arrivals of connections that have ended since the last call, which the store did not take earlier. Each arrival
+    /// of a shared receive queue holds one of its buffers, which is lost unless it is posted again.
     #[must_use = "the buffers of these arrivals must be posted again"]
     pub fn take_untaken(&self) -> Vec<Received> {
         self.shared.untaken.take()
@@ -171,7 +172,8 @@ impl<O: 'static> Revocations<O> {
                 let _ = port.device().disconnect(qp);
             }
             for rkey in windows {
-                // A peer cannot delay the end of reading; memory that it may still write to is freed after its queue pair.
+                // A peer cannot delay the end of reading; memory that it may still write to is freed after its queue
+                // pair.
                 let _ = port.invalidate(rkey).await;
             }
             if !leases.is_empty() {

@@ -6,8 +6,9 @@
 //!   structures KIND COUNT KEYS FOLDER                                    cold, warm, range, insert, batch, staged
 //! ```
 //!
-//! Keys have 8 bytes and are drawn uniformly, values have 100. A program that counts instructions (`valgrind --tool=callgrind`) counts those of the
-//! loop and of the first connection, too: the difference of two counts, divided by the difference of the operations, is one operation.
+//! Keys have 8 bytes and are drawn uniformly, values have 100. A program that counts instructions (`valgrind
+//! --tool=callgrind`) counts those of the loop and of the first connection, too: the difference of two counts, divided
+//! by the difference of the operations, is one operation.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! A write that is repeated until its outcome is known. The server is restarted in the middle; the write takes effect once.
+//! A write that is repeated until its outcome is known. The server is restarted in the middle; the write takes effect
+//! once.
 
 use std::time::Duration;
 

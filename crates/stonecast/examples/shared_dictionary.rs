@@ -1,4 +1,5 @@
-//! A dictionary that one writer keeps and many readers read, each over a connection of its own. No reader asks the back-end's processor.
+//! A dictionary that one writer keeps and many readers read, each over a connection of its own. No reader asks the
+//! back-end's processor.
 
 use std::thread;
 

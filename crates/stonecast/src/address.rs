@@ -5,9 +5,9 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The address at which a server listens: `shm:PATH`, a socket of this host, or `verbs:HOST:PORT`, a machine in the RDMA
-/// network. Clients also take the address of a cluster: `cluster:URL`, with the URL of the store that has the cluster's
-/// configuration, as `stonecast cluster` takes it.
+/// The address at which a server listens: `shm:PATH`, a socket of this host, or `verbs:HOST:PORT`, a machine in the
+/// RDMA network. Clients also take the address of a cluster: `cluster:URL`, with the URL of the store that has the
+/// cluster's configuration, as `stonecast cluster` takes it.
 ///
 /// Two slashes after the colon are accepted and ignored: `shm://./socket` is `shm:./socket`. An address of a cluster is
 /// printed without user, password and files.

@@ -190,7 +190,8 @@ impl Client {
             .run(async |client| client.delete_with(key.as_ref(), write).await)
     }
 
-    /// Applies `batch`: does all of its changes, if each of its expectations holds, or nothing; see [`local::Client::apply`].
+    /// Applies `batch`: does all of its changes, if each of its expectations holds, or nothing; see
+    /// [`local::Client::apply`].
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;

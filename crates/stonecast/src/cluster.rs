@@ -26,7 +26,8 @@ pub(crate) struct Cluster {
     pub client: Rc<ClusterClient>,
 }
 
-/// Entries of the completion queues for all sessions: each shard has one primary, and as many sessions may be about to end.
+/// Entries of the completion queues for all sessions: each shard has one primary, and as many sessions may be about to
+/// end.
 pub(crate) const COMPLETIONS: u32 = 2 * SHARDS_MAX * CLIENT_COMPLETIONS;
 
 fn options(connector: &Connector) -> ClusterOptions {
@@ -58,8 +59,8 @@ impl Future for ClusterRead<'_> {
 }
 
 impl Cluster {
-    /// Reads the configuration of the cluster, and connects to the first primary that answers. The client of the store keeps the time
-    /// limit, and names the shard whose primary did not answer within it.
+    /// Reads the configuration of the cluster, and connects to the first primary that answers. The client of the store
+    /// keeps the time limit, and names the shard whose primary did not answer within it.
     pub async fn connect(
         port: Rc<Port>,
         runtime: Rc<dyn Runtime>,

@@ -39,7 +39,8 @@ pub use stonecast_cluster::{
     ChangeError, DocumentError, Epoch, Inconsistency, InvalidName, NodeName, Nonce,
     StoreError as ConfigStoreError,
 };
-/// The reason why the store of a cluster's configuration cannot be opened, under [`ErrorKind::ConfigStore`], and its facts.
+/// The reason why the store of a cluster's configuration cannot be opened, under [`ErrorKind::ConfigStore`], and its
+/// facts.
 pub use stonecast_config_store::{InvalidAddress, OpenError, UnusableFile};
 /// The failure of a device: [`crate::Server::take_refusal`] returns one.
 pub use stonecast_fabric::{DeviceError, Status};

@@ -74,8 +74,8 @@ pub use stonecast_kv::{
 pub use stonecast_media::{Durability, PersistenceDomain};
 pub use write::{Retry, Write};
 
-/// Connects to the server at `url`, `shm:PATH` or `verbs:HOST:PORT`, or to the cluster `cluster:URL`, with the defaults of
-/// [`Connector`].
+/// Connects to the server at `url`, `shm:PATH` or `verbs:HOST:PORT`, or to the cluster `cluster:URL`, with the defaults
+/// of [`Connector`].
 ///
 /// The client can be cloned and used from any thread and any executor; a thread of its own drives the connection.
 ///

@@ -360,10 +360,11 @@ impl Client {
         }
     }
 
-    /// Gives `key` another lifetime, and leaves its value as it is. With `version`, only if the key has this version at the moment of
-    /// the write. A key that is absent is [`Written::Conflict`]`(None)`.
+    /// Gives `key` another lifetime, and leaves its value as it is. With `version`, only if the key has this version at
+    /// the moment of the write. A key that is absent is [`Written::Conflict`]`(None)`.
     ///
-    /// The value is read and stored again, with a new version. A crash leaves the key with the old lifetime or with the new one.
+    /// The value is read and stored again, with a new version. A crash leaves the key with the old lifetime or with the
+    /// new one.
     ///
     /// # Errors
     ///
@@ -443,21 +444,22 @@ impl Client {
         }
     }
 
-    /// Applies `batch`: does all of its changes, if each of its expectations holds, or nothing. The changes are durable as one, and
-    /// visible, when the call returns [`Applied::Done`]; a crash leaves all of them or none.
+    /// Applies `batch`: does all of its changes, if each of its expectations holds, or nothing. The changes are durable
+    /// as one, and visible, when the call returns [`Applied::Done`]; a crash leaves all of them or none.
     ///
     /// Changes become visible one after the other: a reader of several keys may see some of them and not yet the rest.
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`], and [`StoreError::BatchKeys`], [`StoreError::BatchSize`] and [`StoreError::NoBatch`]: a client of a
-    /// cluster has no batches. An expectation that does not hold is not an error.
+    /// The same as [`Client::put`], and [`StoreError::BatchKeys`], [`StoreError::BatchSize`] and
+    /// [`StoreError::NoBatch`]: a client of a cluster has no batches. An expectation that does not hold is not an
+    /// error.
     pub async fn apply(&self, batch: &Batch) -> Result<Applied, Error> {
         self.apply_with(batch, Retry::Never).await
     }
 
-    /// Applies `batch`, safe to retry as `retry` says. Expectations and changes of the batch have conditions and lifetimes
-    /// of their own.
+    /// Applies `batch`, safe to retry as `retry` says. Expectations and changes of the batch have conditions and
+    /// lifetimes of their own.
     ///
     /// # Errors
     ///
@@ -552,10 +554,9 @@ impl Client {
             .collect())
     }
 
-    /// All records, in the commit order of their present versions; on a cluster, shard by shard, and in that order within a
-    /// shard. The iteration is no snapshot: a key that is present
-    /// all the time is found once, and a key that is written or deleted meanwhile may or may not be found. The
-    /// iteration holds 24 bytes for each key.
+    /// All records, in the commit order of their present versions; on a cluster, shard by shard, and in that order
+    /// within a shard. The iteration is no snapshot: a key that is present all the time is found once, and a key that
+    /// is written or deleted meanwhile may or may not be found. The iteration holds 24 bytes for each key.
     ///
     /// # Errors
     ///
@@ -595,8 +596,8 @@ impl Client {
         }
     }
 
-    /// All counters of the server, including those of this client's operations; on a cluster, those of all nodes that lead
-    /// shards, added up.
+    /// All counters of the server, including those of this client's operations; on a cluster, those of all nodes that
+    /// lead shards, added up.
     ///
     /// # Errors
     ///
@@ -608,8 +609,8 @@ impl Client {
         }
     }
 
-    /// All counters of each node of a cluster that leads shards, with the node's name. A single server has no name, and is
-    /// not in a cluster: the list is empty.
+    /// All counters of each node of a cluster that leads shards, with the node's name. A single server has no name, and
+    /// is not in a cluster: the list is empty.
     ///
     /// ```no_run
     /// let connection = stonecast::local::connect("cluster:file:./cluster")?;

@@ -41,8 +41,8 @@ impl OpenDevice {
         }
     }
 
-    /// Opens a port with entries for `completions`, and makes the loop that drives it. The loop polls for `spin_ns` before
-    /// its thread sleeps.
+    /// Opens a port with entries for `completions`, and makes the loop that drives it. The loop polls for `spin_ns`
+    /// before its thread sleeps.
     pub(crate) fn drive(
         self,
         spin_ns: Nanoseconds,

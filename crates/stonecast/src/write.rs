@@ -159,8 +159,8 @@ impl Write {
         self
     }
 
-    /// Lets the key expire after `time`, rounded up to whole milliseconds. A put without this option stores a key that does not
-    /// expire. A delete ignores the option.
+    /// Lets the key expire after `time`, rounded up to whole milliseconds. A put without this option stores a key that
+    /// does not expire. A delete ignores the option.
     #[must_use]
     pub fn expires_in(self, time: Duration) -> Self {
         self.living(Lifetime::For(time))

@@ -207,8 +207,8 @@ enum Next<'a> {
 }
 
 impl<'a> Execution<'a> {
-    /// The same execution, of an operation that was staged for the first time behind the operation `since`: it is refused unless the result of the first try would be
-    /// known.
+    /// The same execution, of an operation that was staged for the first time behind the operation `since`: it is
+    /// refused unless the result of the first try would be known.
     pub fn retried(mut self, since: u64) -> Self {
         self.since = Some(since);
         self
@@ -420,7 +420,8 @@ fn before<'a>(repeated: &Repeated, answer: Option<Answer>) -> Result<Next<'a>, E
 impl<'a> Traversal for Execution<'a> {
     type End = Ended<'a>;
 
-    /// Takes bytes as they lie in the pool, and puts staged words over them. Asks for words that the writer does not know.
+    /// Takes bytes as they lie in the pool, and puts staged words over them. Asks for words that the writer does not
+    /// know.
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Ended<'a>> {
         let mut recall = std::mem::take(self.recall);
         self.open().draft.take(&mut recall, bytes);

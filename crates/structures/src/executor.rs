@@ -23,8 +23,8 @@ fn allocator_of(territory: &Territory, read: Read<'_>) -> Allocator {
     allocator
 }
 
-/// The back-end's executor of the leftovers of a tenure. It takes the same blocks as the writer that has logged the operations, since it puts them into one
-/// transaction, as that writer did.
+/// The back-end's executor of the leftovers of a tenure. It takes the same blocks as the writer that has logged the
+/// operations, since it puts them into one transaction, as that writer did.
 #[derive(Debug)]
 pub struct Executor {
     key: LogKey,

@@ -1,5 +1,5 @@
-//! Data structures in the persistent memory of a *back-end*. A *front-end* works on them as if they were its own: one writer for each lock domain,
-//! and any number of readers.
+//! Data structures in the persistent memory of a *back-end*. A *front-end* works on them as if they were its own: one
+//! writer for each lock domain, and any number of readers.
 //!
 //! ```text
 //!   front-end  operation ──▶ ┌───────────── log of the tenure ─────────────┐
@@ -10,7 +10,8 @@
 //!                            slabs of the domain: nodes, items, chunks
 //! ```
 //!
-//! `docs/design/0040-structures.md` has the decisions, `docs/formats/structures.md` the bytes. The design page says which parts exist.
+//! `docs/design/0040-structures.md` has the decisions, `docs/formats/structures.md` the bytes. The design page says
+//! which parts exist.
 #![forbid(unsafe_code)]
 
 mod backend;

@@ -24,8 +24,8 @@ pub struct SurveyedDomain {
     pub damage: Option<String>,
 }
 
-/// Opens a pool as a back-end does, and walks over everything: each structure is whole, and each unit of the slabs is free or belongs to one block. The pool
-/// should be a copy, since opening a pool changes it.
+/// Opens a pool as a back-end does, and walks over everything: each structure is whole, and each unit of the slabs is
+/// free or belongs to one block. The pool should be a copy, since opening a pool changes it.
 ///
 /// # Errors
 /// [`DomainError`]: the pool cannot be opened. Damage of a domain is part of the result.

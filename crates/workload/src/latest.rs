@@ -30,8 +30,8 @@ impl Latest {
         self.newest = newest;
     }
 
-    /// The key for `uniform`, a number in `0.0..1.0`: `newest`, or less often an earlier key. As in YCSB, key 0 is never
-    /// drawn.
+    /// The key for `uniform`, a number in `0.0..1.0`: `newest`, or less often an earlier key. As in YCSB, key 0 is
+    /// never drawn.
     pub fn draw(&self, uniform: f64) -> u64 {
         self.newest - self.zipfian.draw(uniform)
     }

@@ -1,5 +1,5 @@
-//! The published workloads of YCSB, from a seed: the choice of keys, the choice between read and update, and the names and
-//! values of keys.
+//! The published workloads of YCSB, from a seed: the choice of keys, the choice between read and update, and the names
+//! and values of keys.
 //!
 //! ```text
 //!   Zipfian, ScrambledZipfian, Latest      published generators: a number in 0..1 -> a key's number

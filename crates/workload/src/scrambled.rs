@@ -56,8 +56,8 @@ mod tests {
         }
     }
 
-    /// The shares in the Java class over 3 * 10^7 draws are 3.78, 1.90 and 1.53 %. Before the hash, the three hottest items
-    /// are 0, 1 and 2.
+    /// The shares in the Java class over 3 * 10^7 draws are 3.78, 1.90 and 1.53 %. Before the hash, the three hottest
+    /// items are 0, 1 and 2.
     #[test]
     fn the_hottest_keys_have_the_published_shares() {
         let (scrambled, mut random) = (ScrambledZipfian::new(1_000_000), random_from_seed(1));

@@ -16,7 +16,8 @@ pub struct ValuePool {
     next: usize,
 }
 
-/// Bytes of the block beside one value: too large for a level-1 cache shared with the measured code, smaller than level 2.
+/// Bytes of the block beside one value: too large for a level-1 cache shared with the measured code, smaller than level
+/// 2.
 const POOL_SIZE: usize = 64 << 10;
 /// Bytes from one value to the next. Odd, so that values start at every alignment.
 const STEP: usize = 61;

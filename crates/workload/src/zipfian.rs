@@ -1,9 +1,9 @@
-//! The zipfian generator of Gray et al., *Quickly Generating Billion-Record Synthetic Databases* (1994), as implemented in
-//! YCSB.
+//! The zipfian generator of Gray et al., *Quickly Generating Billion-Record Synthetic Databases* (1994), as implemented
+//! in YCSB.
 //!
-//! The distribution is not exactly zipfian: only the two hottest items have their exact share, and the rest follow a power
-//! curve that approximates it (the third item gets 2.62 % instead of 2.19 % of a million items). Every published YCSB
-//! figure has that skew, so the figures of Stonecast must have it, too.
+//! The distribution is not exactly zipfian: only the two hottest items have their exact share, and the rest follow a
+//! power curve that approximates it (the third item gets 2.62 % instead of 2.19 % of a million items). Every published
+//! YCSB figure has that skew, so the figures of Stonecast must have it, too.
 
 use libm::pow;
 

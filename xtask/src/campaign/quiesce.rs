@@ -26,8 +26,8 @@ const TESTS: [(&str, &[&str], &str); 2] = [
     ),
 ];
 
-/// Runs the tries of both providers, a percentage of those over shared memory. Returns whether all promises held. A name that matches no
-/// test is a finding.
+/// Runs the tries of both providers, a percentage of those over shared memory. Returns whether all promises held. A
+/// name that matches no test is a finding.
 pub fn run(metadata: &Metadata, percent: f64) -> Result<bool> {
     let tries = (SHM_TRIES as f64 * percent / 100.0).max(1.0) as u64;
     let mut holds = true;

@@ -27,7 +27,8 @@ fn all() -> Result<Vec<PathBuf>> {
     Ok(points(&text))
 }
 
-/// The fifth word of each line, in which a backslash and three octal digits stand for a character that would end the word.
+/// The fifth word of each line, in which a backslash and three octal digits stand for a character that would end the
+/// word.
 fn points(text: &str) -> Vec<PathBuf> {
     let words = text
         .lines()

@@ -21,7 +21,8 @@ const ENTER: &str = include_str!("../../fresh/enter.sh");
 /// The longest run of a command in the system, in seconds: many times the usual duration, since the machine may be
 /// shared.
 const LIMIT: &str = "3600";
-/// The settings of builds in the system, which are made once and thrown away. Tests there show that everything was installed, and run no long simulations.
+/// The settings of builds in the system, which are made once and thrown away. Tests there show that everything was
+/// installed, and run no long simulations.
 const SETTINGS: [&str; 4] = [
     "CARGO_INCREMENTAL=0",
     "CARGO_PROFILE_DEV_OPT_LEVEL=0",

@@ -123,8 +123,8 @@ pub fn ensure(step: &str) -> Result<(), Missing> {
     }
 }
 
-/// Prints the needs of the named steps (all, if none is named), after an attempt to install missing ones, if there is to be one
-/// (`with_installation`). Returns `false` if a need is missing.
+/// Prints the needs of the named steps (all, if none is named), after an attempt to install missing ones, if there is
+/// to be one (`with_installation`). Returns `false` if a need is missing.
 pub fn run(steps: &[String], with_installation: bool) -> Result<bool> {
     let steps: Vec<_> = steps.iter().map(String::as_str).collect();
     let known = |step: &&&str| NEEDS.iter().any(|need| need.steps.contains(*step));
@@ -172,8 +172,8 @@ fn still_missing(steps: &[&str]) -> Vec<&'static Need> {
     missing
 }
 
-/// Installs the packages of `needs`. One command for all takes a third less processor time than a command for each. If one package
-/// cannot be installed, apt installs none of a command, so that a command for each follows.
+/// Installs the packages of `needs`. One command for all takes a third less processor time than a command for each. If
+/// one package cannot be installed, apt installs none of a command, so that a command for each follows.
 fn install(needs: &[&Need]) {
     let mut packages: Vec<_> = needs.iter().filter_map(|need| need.package).collect();
     packages.dedup();

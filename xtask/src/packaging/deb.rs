@@ -1,5 +1,5 @@
-//! A package of Debian. The service is installed and neither enabled nor started: its pool is made with the promise that the
-//! operator declares first.
+//! A package of Debian. The service is installed and neither enabled nor started: its pool is made with the promise
+//! that the operator declares first.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,5 +1,6 @@
-//! An image of a container in the layout of the Open Container Initiative (image-spec 1.1), as an archive that `docker load`,
-//! `podman load` and `skopeo` read. It has the binary, the libraries that the binary names, and no other program.
+//! An image of a container in the layout of the Open Container Initiative (image-spec 1.1), as an archive that `docker
+//! load`, `podman load` and `skopeo` read. It has the binary, the libraries that the binary names, and no other
+//! program.
 
 use std::fs;
 use std::path::{Path, PathBuf};

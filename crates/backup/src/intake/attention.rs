@@ -22,9 +22,8 @@ pub enum Attention {
 }
 
 impl Intake {
-    /// Looks, and is ready if the store has something to take. Otherwise wakes `context` as [`Intake::look`] does, and when
-    /// the device has reported something.
-    /// [`Intake::attention`] says when the store calls again without that.
+    /// Looks, and is ready if the store has something to take. Otherwise wakes `context` as [`Intake::look`] does, and
+    /// when the device has reported something. [`Intake::attention`] says when the store calls again without that.
     ///
     /// # Errors
     /// [`IntakeError::Failed`].
@@ -70,7 +69,8 @@ impl Intake {
         self.terms.answers && self.room.names_all()
     }
 
-    /// Whether a segment is on its way to the device, or back to the store: each [`Intake::settle`] takes it a step further.
+    /// Whether a segment is on its way to the device, or back to the store: each [`Intake::settle`] takes it a step
+    /// further.
     pub fn is_turning(&self) -> bool {
         self.space.is_turning()
     }

@@ -6,14 +6,14 @@
 //!
 //! The receiver counts what it finds, so a peer that leaves a gap in its stream gets no more credit than a window.
 //!
-//! A session that ends leaves a *debt*: credits that a lost message may or may not have used. The queue gives out places in
-//! the order of arrival. So when an entry of a later connection is found, everything that ended sessions have used lies
-//! before that entry, and the open places there bound their debts. Mostly there are none. When every segment that a session
-//! may have written is settled, the debt of the session is known.
+//! A session that ends leaves a *debt*: credits that a lost message may or may not have used. The queue gives out
+//! places in the order of arrival. So when an entry of a later connection is found, everything that ended sessions have
+//! used lies before that entry, and the open places there bound their debts. Mostly there are none. When every segment
+//! that a session may have written is settled, the debt of the session is known.
 //!
-//! A debt that is forgiven or proved by a completion leaves places that stay empty and that no session owes. The next entry
-//! may lie behind all of them, so a search reaches beyond them until an entry of a later connection is found or their
-//! segments are settled.
+//! A debt that is forgiven or proved by a completion leaves places that stay empty and that no session owes. The next
+//! entry may lie behind all of them, so a search reaches beyond them until an entry of a later connection is found or
+//! their segments are settled.
 
 use std::collections::VecDeque;
 
@@ -41,8 +41,8 @@ impl Window {
         }
     }
 
-    /// The credits to ask of the queue, once half the window is used or the longest entry cannot be paid. With the first
-    /// rule alone, a window of less than two longest entries would wait for a sender that itself waits.
+    /// The credits to ask of the queue, once half the window is used or the longest entry cannot be paid. With the
+    /// first rule alone, a window of less than two longest entries would wait for a sender that itself waits.
     pub fn wanted(&self) -> u64 {
         let left = self.held();
         let is_short = left < self.size.div_ceil(2);
@@ -72,8 +72,8 @@ impl Window {
         self.used.saturating_sub(self.granted)
     }
 
-    /// Takes up to `credits` of the excess back, because another session has held them. Returns the number of credits that
-    /// are left.
+    /// Takes up to `credits` of the excess back, because another session has held them. Returns the number of credits
+    /// that are left.
     pub fn excuse(&mut self, credits: u64) -> u64 {
         let excused = credits.min(self.excess());
         self.used -= excused;
@@ -95,11 +95,11 @@ impl Window {
         self.granted.saturating_sub(self.used)
     }
 
-    /// The overdraft of a session, if its peer has certainly used more than it was given. `arrivals` counts its messages on
-    /// a device that completes each of them, which proves everything. Otherwise found entries are the evidence, and an entry
-    /// may be charged to the wrong session: it names the stream alone, and a stream may pass to another node while entries
-    /// of the node before are under way. Their sender still holds the credits for them, so an excess above the credits
-    /// `held` by all sessions is the doing of its own peer.
+    /// The overdraft of a session, if its peer has certainly used more than it was given. `arrivals` counts its
+    /// messages on a device that completes each of them, which proves everything. Otherwise found entries are the
+    /// evidence, and an entry may be charged to the wrong session: it names the stream alone, and a stream may pass to
+    /// another node while entries of the node before are under way. Their sender still holds the credits for them, so
+    /// an excess above the credits `held` by all sessions is the doing of its own peer.
     pub fn overdraft(&self, arrivals: Option<u64>, held: u64) -> Option<EndCause> {
         let granted = self.granted;
         let (used, is_over) = match arrivals {
@@ -180,8 +180,8 @@ impl Debts {
         if mutant!(EndedCreditsKept) { 0 } else { unused }
     }
 
-    /// Forgives the oldest debt when no credits are left: no sender could send an entry that bounds the debt. Credits that
-    /// the session has used are then given twice, and a sender may wait for the next segment.
+    /// Forgives the oldest debt when no credits are left: no sender could send an entry that bounds the debt. Credits
+    /// that the session has used are then given twice, and a sender may wait for the next segment.
     pub fn forgive(&mut self) -> u64 {
         let Some(debt) = self.open.pop_front() else {
             return 0;
@@ -247,7 +247,8 @@ mod tests {
         }
     }
 
-    /// Needs the credits of other sessions: an entry of a stream that has passed to this peer may be an entry of the node before.
+    /// Needs the credits of other sessions: an entry of a stream that has passed to this peer may be an entry of the
+    /// node before.
     #[test]
     fn an_excess_that_others_may_have_caused_is_no_overdraft_and_ends_with_their_session() {
         let mut window = Window::new(8, 4);
@@ -277,7 +278,8 @@ mod tests {
         assert_eq!((debts.held(), debts.take_unused()), (0, 0));
     }
 
-    /// Needs the order of places: an entry of a later connection lies behind all places that earlier connections have used.
+    /// Needs the order of places: an entry of a later connection lies behind all places that earlier connections have
+    /// used.
     #[test]
     fn an_entry_of_a_later_connection_bounds_what_earlier_ones_have_used_by_what_is_open() {
         let mut debts = Debts::default();

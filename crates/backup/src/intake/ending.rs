@@ -22,14 +22,14 @@ pub enum Silence {
     Silent,
     /// The peer is being quieted, or the search for its last entries goes on.
     UnderWay,
-    /// The peer may still finish a write. The intake asks again until the peer's process goes on or is gone. A store that
-    /// cannot wait decides after the peer's lease.
+    /// The peer may still finish a write. The intake asks again until the peer's process goes on or is gone. A store
+    /// that cannot wait decides after the peer's lease.
     Doubtful,
 }
 
 impl Intake {
-    /// Takes a request to connect, with the peer's first bytes. The intake accepts the request, refuses it with the reason,
-    /// or keeps it until the earlier session of the same node is over.
+    /// Takes a request to connect, with the peer's first bytes. The intake accepts the request, refuses it with the
+    /// reason, or keeps it until the earlier session of the same node is over.
     pub fn hear(&mut self, request: ConnectionRequest, said: &[u8]) {
         if let Err(refusal) = self.admit(request, said) {
             self.refuse(request, &refusal);
@@ -98,8 +98,8 @@ impl Intake {
         let _ = self.port.device().reject(request, &refusal.to_string());
     }
 
-    /// Ends the session of `peer`, and refuses new ones until `peer` is [allowed](Intake::allow) again. [`Intake::silence`]
-    /// says when the session has ended.
+    /// Ends the session of `peer`, and refuses new ones until `peer` is [allowed](Intake::allow) again.
+    /// [`Intake::silence`] says when the session has ended.
     pub fn fence(&mut self, peer: &NodeName) {
         if let Some(request) = self.gate.refuse(peer) {
             let node = peer.clone();
@@ -110,8 +110,8 @@ impl Intake {
         }
     }
 
-    /// The progress of the end of a peer's session. A caller that finds the peer silent calls [`Intake::take_found`] once
-    /// more: the peer's last entries are there.
+    /// The progress of the end of a peer's session. A caller that finds the peer silent calls [`Intake::take_found`]
+    /// once more: the peer's last entries are there.
     pub fn silence(&self, peer: &NodeName) -> Silence {
         let mut sessions = self.sessions.values();
         match sessions.find(|session| session.peer == *peer) {
@@ -124,16 +124,16 @@ impl Intake {
         }
     }
 
-    /// Whether all entries that earlier runs left were handed on: until then no peer is silent, and a store does not know
-    /// all of its entries.
+    /// Whether all entries that earlier runs left were handed on: until then no peer is silent, and a store does not
+    /// know all of its entries.
     pub fn is_left_searched(&self) -> bool {
         let mut unsettled = self.space.unsettled();
         unsettled.all(|number| self.room.holds(number))
     }
 
     /// Notes that no process of an earlier run can write any more. The store asks the medium while
-    /// [`Pool::earlier_writers_are_gone`](super::Pool::earlier_writers_are_gone) was false: until then no peer is silent, and
-    /// segments of the earlier run are not used again.
+    /// [`Pool::earlier_writers_are_gone`](super::Pool::earlier_writers_are_gone) was false: until then no peer is
+    /// silent, and segments of the earlier run are not used again.
     pub fn trust_earlier_writers(&mut self) {
         self.space.buffers().trust_adopted();
     }
@@ -184,7 +184,8 @@ impl Intake {
 
     fn finish(&mut self, mut session: Session, cause: EndCause) {
         if session.was_doubtful && !mutant!(DoubtNotRecounted) {
-            // An heir may have taken over streams of this peer. The sum of all windows is right, and a window alone need not be.
+            // An heir may have taken over streams of this peer. The sum of all windows is right, and a window alone
+            // need not be.
             let others = self.sessions.values_mut();
             others.for_each(|other| other.end(EndCause::Recounted));
         }

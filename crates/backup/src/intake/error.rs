@@ -81,8 +81,8 @@ pub enum EndCause {
     /// The intake was closed.
     #[error("the backup was closed")]
     Closed,
-    /// Another peer was in doubt, and what it wrote meanwhile may have been charged to this session. The next session counts
-    /// from nothing.
+    /// Another peer was in doubt, and what it wrote meanwhile may have been charged to this session. The next session
+    /// counts from nothing.
     #[error("another node was in doubt, and the credits of this session may be counted wrongly")]
     Recounted,
     /// The peer used more credits than it was given, and so the room of other nodes.

@@ -33,7 +33,8 @@ impl Medium {
         self.region.means()
     }
 
-    /// Persists this node's stores in `spans`, and then clears `spans`: a future that is dropped leaves them to the next call.
+    /// Persists this node's stores in `spans`, and then clears `spans`: a future that is dropped leaves them to the
+    /// next call.
     pub async fn persist(&self, spans: &mut Vec<Span>) -> Result<Persisted, PersistError> {
         if mutant!(DroppedPersistForgotten) {
             let forgotten = std::mem::take(spans);

@@ -103,9 +103,9 @@ struct Outbox {
 
 impl Intake {
     /// Begins the numbers of connections with `epoch`, that of the configuration in which this start of the node is
-    /// registered, in place of the run. A pool that replaces a lost one counts its runs from one again, and peers that know
-    /// later numbers of the node's name would take its connections for old ones. The store calls this before it allows the
-    /// first peer.
+    /// registered, in place of the run. A pool that replaces a lost one counts its runs from one again, and peers that
+    /// know later numbers of the node's name would take its connections for old ones. The store calls this before it
+    /// allows the first peer.
     pub fn number_from(&mut self, epoch: Epoch) {
         self.terms.first_connection = epoch.0 << 32;
     }
@@ -115,17 +115,17 @@ impl Intake {
         self.gate.allow(peer);
     }
 
-    /// Opens a stream. `peer` leads the shard of `stream` in the term of `stream`. This node's durable history of the shard
-    /// ends at the version `after`; versions that cuts have voided do not count, since a later term stamps them again. The
-    /// store calls this before the peer appends. An earlier stream of the shard and term is closed, and no stream opens
-    /// again under the same name.
+    /// Opens a stream. `peer` leads the shard of `stream` in the term of `stream`. This node's durable history of the
+    /// shard ends at the version `after`; versions that cuts have voided do not count, since a later term stamps them
+    /// again. The store calls this before the peer appends. An earlier stream of the shard and term is closed, and no
+    /// stream opens again under the same name.
     pub fn open_stream(&mut self, stream: StreamName, peer: NodeName, after: u64) {
         let dropped = self.streams.open(stream, peer, after);
         self.charge_dropped(&dropped);
     }
 
-    /// Closes a stream: the term is over, or the shard has moved away. The primary hears of the close, and its link goes on
-    /// with other streams. Entries of the stream that are found later are strays.
+    /// Closes a stream: the term is over, or the shard has moved away. The primary hears of the close, and its link
+    /// goes on with other streams. Entries of the stream that are found later are strays.
     pub fn close_stream(&mut self, shard: u32, term: Term) {
         let dropped = self.streams.close(shard, term);
         self.charge_dropped(&dropped);
@@ -141,25 +141,26 @@ impl Intake {
         self.space.wanted()
     }
 
-    /// The number of segments that could hold records again: their entries are settled, and appends do not need the segments now.
+    /// The number of segments that could hold records again: their entries are settled, and appends do not need the
+    /// segments now.
     pub fn segments_spare(&self) -> usize {
         self.space.spare()
     }
 
-    /// Asks for a segment back, with the log's memory of freed segments. [`Intake::settle`] turns a segment as soon as one
-    /// is spare and the floors that settle its entries are durable elsewhere.
+    /// Asks for a segment back, with the log's memory of freed segments. [`Intake::settle`] turns a segment as soon as
+    /// one is spare and the floors that settle its entries are durable elsewhere.
     pub fn ask_back(&mut self, heritage: Heritage) {
         self.space.ask_back(heritage);
     }
 
-    /// The segments that went back since the last call. These segments are durably blank segments of records, and belong to
-    /// the store.
+    /// The segments that went back since the last call. These segments are durably blank segments of records, and
+    /// belong to the store.
     pub fn take_returned(&mut self) -> Vec<SegmentState> {
         self.space.take_returned()
     }
 
-    /// The ledger of the pool, whose floors say which entries are old. A store raises a floor after it has durably written
-    /// elsewhere everything that it needs below the floor.
+    /// The ledger of the pool, whose floors say which entries are old. A store raises a floor after it has durably
+    /// written elsewhere everything that it needs below the floor.
     pub fn ledger(&self) -> &SharedLedger {
         self.space.ledger()
     }
@@ -169,8 +170,8 @@ impl Intake {
         self.room.terms()
     }
 
-    /// The entries that were found since the last call: those of each stream in its order, each once; strays in the order in
-    /// which they were found.
+    /// The entries that were found since the last call: those of each stream in its order, each once; strays in the
+    /// order in which they were found.
     pub fn take_found(&mut self) -> Vec<Found> {
         std::mem::take(&mut self.outbox.found)
     }
@@ -185,9 +186,9 @@ impl Intake {
         self.room.holes()
     }
 
-    /// Takes everything that has come, does a bounded step of the search, ends sessions that used more than they were given,
-    /// gives credits and sends notices. Wakes `context` when a peer has become quiet as asked, and when a notice has
-    /// arrived. The arrival of an entry wakes nothing.
+    /// Takes everything that has come, does a bounded step of the search, ends sessions that used more than they were
+    /// given, gives credits and sends notices. Wakes `context` when a peer has become quiet as asked, and when a notice
+    /// has arrived. The arrival of an entry wakes nothing.
     ///
     /// # Errors
     /// [`IntakeError::Failed`].
@@ -204,12 +205,12 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes found entries durable as the plan says, so that the next look answers. Takes a step towards the next segment
-    /// that is wanted. Dropping the future loses nothing.
+    /// Makes found entries durable as the plan says, so that the next look answers. Takes a step towards the next
+    /// segment that is wanted. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// [`IntakeError`]: the medium failed, and entries under way get no answer; or the device did not take the segment, and the next call offers the
-    /// segment again.
+    /// [`IntakeError`]: the medium failed, and entries under way get no answer; or the device did not take the segment,
+    /// and the next call offers the segment again.
     pub async fn settle(&mut self) -> Result<(), IntakeError> {
         self.check()?;
         let persisted = self.receiver.persist().await;

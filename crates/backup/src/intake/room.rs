@@ -83,13 +83,14 @@ impl Room {
         self.queue.grant(sender, 0);
     }
 
-    /// Takes the completion of an arrival, from a device that does not pack. Returns whether the arrival has used a credit.
+    /// Takes the completion of an arrival, from a device that does not pack. Returns whether the arrival has used a
+    /// credit.
     pub fn note_arrival(&mut self, arrival: &Received) -> bool {
         self.queue.note_arrival(arrival)
     }
 
-    /// Takes the messages that have arrived since the last call, as far as the device follows them, each with the number of its segment.
-    /// The next message wakes `waiter`.
+    /// Takes the messages that have arrived since the last call, as far as the device follows them, each with the
+    /// number of its segment. The next message wakes `waiter`.
     pub fn take_appended(&mut self, waiter: Option<&Waker>) -> Vec<Appended> {
         let mut appended = Vec::new();
         self.names_all = self.queue.take_appended(waiter, &mut appended);
@@ -151,9 +152,9 @@ impl Room {
         }
     }
 
-    /// Forgets a quiet sender after `arrivals` completions of its messages; `newest` is the highest number of a connection.
-    /// On a device that packs, credits without a found entry may be used or not, until all segments are settled that the
-    /// sender may have written.
+    /// Forgets a quiet sender after `arrivals` completions of its messages; `newest` is the highest number of a
+    /// connection. On a device that packs, credits without a found entry may be used or not, until all segments are
+    /// settled that the sender may have written.
     pub fn forget(&mut self, (sender, newest): (QueuePair, u64), window: &Window, arrivals: u64) {
         let unsettled = self.explained.keys().copied().collect();
         if !self.packs {

@@ -62,8 +62,9 @@ impl Intake {
         }
     }
 
-    /// Looks where messages have arrived, as far as the device names them, and takes a step of the search if entries may lie elsewhere. A step comes
-    /// at once if somebody waits for what it would find, and otherwise not within a moment of the last one. The next message wakes `waiter`.
+    /// Looks where messages have arrived, as far as the device names them, and takes a step of the search if entries
+    /// may lie elsewhere. A step comes at once if somebody waits for what it would find, and otherwise not within a
+    /// moment of the last one. The next message wakes `waiter`.
     pub(super) fn search_if_due(&mut self, now: Nanoseconds, waiter: Option<&Waker>) {
         self.look_at_messages(waiter);
         let is_awaited = self.is_search_awaited();

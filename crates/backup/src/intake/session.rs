@@ -7,8 +7,8 @@
 //!                         doubtful
 //! ```
 //!
-//! A session is over when nothing from its peer can land any more, and everything that had landed was found. A store that
-//! fences a peer waits for both: entries that were persisted and not found would count nowhere.
+//! A session is over when nothing from its peer can land any more, and everything that had landed was found. A store
+//! that fences a peer waits for both: entries that were persisted and not found would count nowhere.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -67,8 +67,8 @@ impl Session {
         }
     }
 
-    /// Takes a step towards the end. Returns the cause when the session is over. Asks a peer that may still write again every
-    /// `ask_again_ns`: the peer confirms when its process goes on or is gone.
+    /// Takes a step towards the end. Returns the cause when the session is over. Asks a peer that may still write again
+    /// every `ask_again_ns`: the peer confirms when its process goes on or is gone.
     pub fn step_end(
         &mut self,
         (port, buffers): (&Rc<Port>, &mut Buffers),

@@ -228,8 +228,8 @@ impl Space {
         ledger.with_floors(|floors| look(buffers, place, entries, floors))
     }
 
-    /// Takes one step towards the next posted segment, if one is wanted, or towards one that goes back. Dropping the future
-    /// loses nothing.
+    /// Takes one step towards the next posted segment, if one is wanted, or towards one that goes back. Dropping the
+    /// future loses nothing.
     pub async fn turn(&mut self, room: &mut Room) -> Result<(), IntakeError> {
         if self.turning.is_none() {
             self.turning = self.begin_turn();

@@ -37,12 +37,12 @@ pub struct Pool {
     pub key: [u64; 2],
     /// The newest ledger, which the store above may share.
     pub ledger: SharedLedger,
-    /// The segments that appends filled in earlier runs. No peer appends to them any more: the intake finds their entries
-    /// again, and then uses the segments again.
+    /// The segments that appends filled in earlier runs. No peer appends to them any more: the intake finds their
+    /// entries again, and then uses the segments again.
     pub segments: Vec<SegmentState>,
     /// Whether no peer of an earlier run can still write to the log, by
-    /// [`AppendedLog::are_earlier_gone`](stonecast_media::AppendedLog::are_earlier_gone): over shared memory a peer that
-    /// stopped inside a write may have outlived the run.
+    /// [`AppendedLog::are_earlier_gone`](stonecast_media::AppendedLog::are_earlier_gone): over shared memory a peer
+    /// that stopped inside a write may have outlived the run.
     pub earlier_writers_are_gone: bool,
 }
 
@@ -51,8 +51,8 @@ pub struct Pool {
 pub struct IntakeOptions {
     /// Nonce of the cluster's configuration.
     pub nonce: Nonce,
-    /// Counts the starts of this node: connections of different runs have different numbers, unless the node gives another
-    /// begin ([`Intake::number_from`]).
+    /// Counts the starts of this node: connections of different runs have different numbers, unless the node gives
+    /// another begin ([`Intake::number_from`]).
     pub run: u32,
     /// The declared platform of the memory.
     pub platform: Platform,
@@ -81,10 +81,12 @@ pub struct IntakeOptions {
 pub struct Pace {
     /// The number of units of each segment that a look examines, at most.
     pub units: u32,
-    /// Units of these in which no entry was found, apart from the place behind the last entry, while nobody waits for the end of the search.
+    /// Units of these in which no entry was found, apart from the place behind the last entry, while nobody waits for
+    /// the end of the search.
     pub open_units: u32,
-    /// The pause between two steps of the search while nobody waits for its end: a later step finds more entries with the same waits for the
-    /// medium. Senders that wait for answers wait for the search, so there is no pause then. Entries of a pause should not use up a window.
+    /// The pause between two steps of the search while nobody waits for its end: a later step finds more entries with
+    /// the same waits for the medium. Senders that wait for answers wait for the search, so there is no pause then.
+    /// Entries of a pause should not use up a window.
     pub pause_ns: Nanoseconds,
 }
 
@@ -117,14 +119,14 @@ pub(super) struct Terms {
     registered: MemoryRegion,
 }
 
-/// The size of a READ of the plan, which may name any bytes of the memory that entries land in. The READs name the header of
-/// the log's first segment, which is no secret.
+/// The size of a READ of the plan, which may name any bytes of the memory that entries land in. The READs name the
+/// header of the log's first segment, which is no secret.
 const READ_SIZE: u64 = 8;
 
 impl Intake {
     /// Takes appends on `port`, whose owner hands on the requests to connect ([`Intake::hear`]). The port holds the
-    /// completions of all sessions: a notice each, and on a device that packs no messages a receive for each slot of the
-    /// posted segments.
+    /// completions of all sessions: a notice each, and on a device that packs no messages a receive for each slot of
+    /// the posted segments.
     ///
     /// # Errors
     /// [`IntakeError`]: no entry survives here, or the memory is not as declared, or the options contradict each other.

@@ -6,14 +6,15 @@
 //!   durable 5      answers say this
 //! ```
 //!
-//! A search finds entries in any order, and finds an entry twice that was sent again after a reconnect. The streams hand
-//! entries on in the order of their chain, each once. An answer speaks for all entries of a stream up to a version, so
-//! answers cover only the chain without a gap.
+//! A search finds entries in any order, and finds an entry twice that was sent again after a reconnect. The streams
+//! hand entries on in the order of their chain, each once. An answer speaks for all entries of a stream up to a
+//! version, so answers cover only the chain without a gap.
 //!
-//! The pieces of a long record are links of the chain, too. The chain has reached the record when it has passed the last piece.
+//! The pieces of a long record are links of the chain, too. The chain has reached the record when it has passed the
+//! last piece.
 //!
-//! A closed stream is remembered until another stream of its shard closes. Its primary may not know of the close and may go
-//! on to append: the primary is told, and pays for the entries.
+//! A closed stream is remembered until another stream of its shard closes. Its primary may not know of the close and
+//! may go on to append: the primary is told, and pays for the entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +34,8 @@ pub struct Found {
     pub piece: Piece,
     /// The place of the entry in the log, header and body.
     pub place: Span,
-    /// The peer whose stream the entry belongs to, and the peer's connection at that time. `None`: no stream of the shard
-    /// and term is open, or an earlier run left the entry.
+    /// The peer whose stream the entry belongs to, and the peer's connection at that time. `None`: no stream of the
+    /// shard and term is open, or an earlier run left the entry.
     pub sender: Option<(NodeName, u64)>,
 }
 
@@ -62,7 +63,8 @@ struct Stream {
     waiting: BTreeMap<Link, Found>,
 }
 
-/// A place in the chain of a stream: behind a whole record, or behind these bytes of the next one, whose version is named.
+/// A place in the chain of a stream: behind a whole record, or behind these bytes of the next one, whose version is
+/// named.
 type Link = (u64, u32);
 
 impl Found {
@@ -103,7 +105,8 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Opens a stream. Returns the entries that waited in an earlier stream of the same shard and term, and now wait in vain.
+    /// Opens a stream. Returns the entries that waited in an earlier stream of the same shard and term, and now wait in
+    /// vain.
     #[must_use]
     pub fn open(&mut self, stream: StreamName, peer: NodeName, after: u64) -> Vec<Found> {
         let StreamName { shard, term, join } = stream;
@@ -378,7 +381,8 @@ mod tests {
         assert_eq!(versions(&next), [6, 6], "the store judges strays");
     }
 
-    /// Needs the memory of the closed stream: its primary does not know of the close, and waits for an answer on each connection.
+    /// Needs the memory of the closed stream: its primary does not know of the close, and waits for an answer on each
+    /// connection.
     #[test]
     fn a_stream_that_closes_is_told_to_each_session_of_its_peer_and_its_entries_have_a_sender() {
         let (mut streams, mut next) = (streams(), Vec::new());

@@ -6,11 +6,12 @@
 //!                                                 persist
 //! ```
 //!
-//! A change is made in memory, at once. [`SharedLedger::persist`] makes all changes durable that were made before the call.
-//! Calls that wait at the same time share a write.
+//! A change is made in memory, at once. [`SharedLedger::persist`] makes all changes durable that were made before the
+//! call. Calls that wait at the same time share a write.
 //!
 //! Invariants:
-//! - A ledger is durable before the next one is written, into the home or into a segment that turns: the next one may take the slot of the one before.
+//! - A ledger is durable before the next one is written, into the home or into a segment that turns: the next one may
+//!   take the slot of the one before.
 //! - The home is durably a segment that appends fill, and does not turn.
 //! - A segment that goes back to records is not the last one with a durable ledger.
 //!
@@ -71,9 +72,8 @@ pub enum LedgerError {
 }
 
 impl SharedLedger {
-    /// Shares `ledger`, as it was read from the log `region`, with the segment that gets the next one. Nothing of it counts
-    /// as durable before the first
-    /// [`SharedLedger::persist`]: it may be visible and not persisted.
+    /// Shares `ledger`, as it was read from the log `region`, with the segment that gets the next one. Nothing of it
+    /// counts as durable before the first [`SharedLedger::persist`]: it may be visible and not persisted.
     pub fn new(
         ledger: Ledger,
         home: Option<SegmentState>,
@@ -134,7 +134,8 @@ impl SharedLedger {
         self.shared.book.borrow().writes()
     }
 
-    /// Makes all changes durable that were made before the call. Dropping the future loses nothing: the next call goes on.
+    /// Makes all changes durable that were made before the call. Dropping the future loses nothing: the next call goes
+    /// on.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -147,8 +148,8 @@ impl SharedLedger {
         }
     }
 
-    /// The floors of all shards: the intake may take entries up to these points for old. Entries above a floor may count in
-    /// a later history, although they are void in this one.
+    /// The floors of all shards: the intake may take entries up to these points for old. Entries above a floor may
+    /// count in a later history, although they are void in this one.
     pub(crate) fn with_floors<T>(&self, look: impl FnOnce(&Lineages) -> T) -> T {
         look(self.shared.book.borrow().floors())
     }

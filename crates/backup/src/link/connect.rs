@@ -74,8 +74,8 @@ pub enum NotLinked {
 const SCRATCH_SIZE: u32 = 8;
 
 impl BackupLink {
-    /// Connects to the backup at `address`, and agrees on a plan. `port` holds `2 * entries_max` more completions of sends,
-    /// and a few of receives. A future that is dropped leaves nothing.
+    /// Connects to the backup at `address`, and agrees on a plan. `port` holds `2 * entries_max` more completions of
+    /// sends, and a few of receives. A future that is dropped leaves nothing.
     ///
     /// # Errors
     /// [`NotLinked`] names the reason, in the backup's own words if the backup refused.

@@ -91,8 +91,8 @@ struct Limits {
     grain: u32,
 }
 
-/// An entry is persisted on the backup. The report names everything that a primary has to compare: a report of an earlier
-/// connection, term or join says nothing of a later one.
+/// An entry is persisted on the backup. The report names everything that a primary has to compare: a report of an
+/// earlier connection, term or join says nothing of a later one.
 #[derive(Debug)]
 pub struct Report {
     /// Number that the backup gave the connection.
@@ -101,8 +101,8 @@ pub struct Report {
     pub stream: StreamName,
     /// The version of the entry.
     pub version: u64,
-    /// The kind of the entry. A horizon repeats the version of the record before it, and an answer speaks for records: the
-    /// link reports a horizon when all records before it are persisted. The loss of a horizon loses nothing.
+    /// The kind of the entry. A horizon repeats the version of the record before it, and an answer speaks for records:
+    /// the link reports a horizon when all records before it are persisted. The loss of a horizon loses nothing.
     pub kind: Kind,
     /// The proof.
     pub persisted: Persisted,
@@ -114,7 +114,8 @@ impl BackupLink {
         self.connection
     }
 
-    /// Bytes that a record with a body of `body_size` bytes takes at the backup, with headers and the places that stay empty.
+    /// Bytes that a record with a body of `body_size` bytes takes at the backup, with headers and the places that stay
+    /// empty.
     pub fn room_of(&self, body_size: usize) -> u64 {
         let pieces = self.limits.pieces.of(body_size);
         let costs = pieces.map(|(_, bytes)| self.appender.cost((HEADER_SIZE + bytes.len()) as u32));
@@ -131,11 +132,13 @@ impl BackupLink {
         self.sent.len()
     }
 
-    /// Takes an entry for a stream of the backup's `join`, and gives the entry the header that the backup's pool wants. The next
-    /// [`BackupLink::flush`] sends it. A record that is longer than a message of the backup goes out in pieces.
+    /// Takes an entry for a stream of the backup's `join`, and gives the entry the header that the backup's pool wants.
+    /// The next [`BackupLink::flush`] sends it. A record that is longer than a message of the backup goes out in
+    /// pieces.
     ///
     /// # Errors
-    /// [`NotSent`]. Pieces that were taken before stay taken: the next call appends the same entry again, and goes on behind them.
+    /// [`NotSent`]. Pieces that were taken before stay taken: the next call appends the same entry again, and goes on
+    /// behind them.
     pub fn append(&mut self, join: u64, entry: &Entry, body: &[u8]) -> Result<(), NotSent> {
         self.hear();
         let posted = Posted::new(entry, join);
@@ -204,9 +207,9 @@ impl BackupLink {
         Ok(())
     }
 
-    /// Gives a stream up: the backup has left the shard, or joined it again. Entries of the stream that were appended pass
-    /// without a report, and the link takes no more of them. Other streams go on. The link also gives up a stream that the
-    /// backup reports as closed.
+    /// Gives a stream up: the backup has left the shard, or joined it again. Entries of the stream that were appended
+    /// pass without a report, and the link takes no more of them. Other streams go on. The link also gives up a stream
+    /// that the backup reports as closed.
     pub fn give_up(&mut self, stream: StreamName) {
         let standing = Standing::Closed;
         self.sent.note(Told { stream, standing });
@@ -267,8 +270,8 @@ impl BackupLink {
         }
     }
 
-    /// Sends the entries that were taken, and waits for the credits for an entry of `size` bytes, or for a piece of it, for
-    /// `patience_ns` at most. Entries that were paid for and not sent would hold up the credits for this entry.
+    /// Sends the entries that were taken, and waits for the credits for an entry of `size` bytes, or for a piece of it,
+    /// for `patience_ns` at most. Entries that were paid for and not sent would hold up the credits for this entry.
     ///
     /// # Errors
     /// [`NoCreditInTime`]. After the end of the connection the call succeeds, and the next append returns the error.
@@ -348,7 +351,8 @@ impl BackupLink {
                 is_whole,
             } = self.sent.pop();
             self.source.free_oldest();
-            // An entry of a stream that was given up gets no report: the entry passes so that entries behind it need not wait.
+            // An entry of a stream that was given up gets no report: the entry passes so that entries behind it need
+            // not wait.
             if is_whole && !self.sent.is_closed(stream) {
                 return Poll::Ready(Ok(Report {
                     connection: self.connection,

@@ -10,8 +10,8 @@ use crate::world::{
     Backup, Pair, Primary, Setup, Writer, babble, bytes_of, open, overspend, settled,
 };
 
-/// Needs the refill when the longest entry cannot be paid: a window of one such entry is never half used while an entry of
-/// one line is out.
+/// Needs the refill when the longest entry cannot be paid: a window of one such entry is never half used while an entry
+/// of one line is out.
 pub fn a_window_of_one_longest_entry_takes_short_and_long_ones_for_ever() {
     let setup = Setup {
         window_size: 1024,
@@ -35,7 +35,8 @@ fn credits_do_not_wedge_in_the_smallest_window() {
     a_window_of_one_longest_entry_takes_short_and_long_ones_for_ever();
 }
 
-/// Needs the end of each session to give back its credits. Each session leaves most of its window unused, and dies in a batch.
+/// Needs the end of each session to give back its credits. Each session leaves most of its window unused, and dies in a
+/// batch.
 pub fn after_any_number_of_sessions_the_next_one_finds_the_room_that_there_is() {
     let setup = Setup {
         segments: 16,
@@ -131,8 +132,8 @@ fn staging_memory_never_refuses_what_fits_it() {
     memory_of_two_long_entries_sends_any_number_of_them();
 }
 
-/// Needs the search for entries that are settled when they come: they take many windows, which their session needs for other
-/// entries. Meanwhile segments come round, full of entries of earlier uses.
+/// Needs the search for entries that are settled when they come: they take many windows, which their session needs for
+/// other entries. Meanwhile segments come round, full of entries of earlier uses.
 pub fn entries_that_the_floors_settle_are_paid_for_and_their_session_goes_on() {
     for setup in [Setup::one_sided(), Setup::answered()] {
         let Pair {

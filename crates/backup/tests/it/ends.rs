@@ -14,8 +14,8 @@ fn silence(backup: &Backup, node: &'static str) -> Silence {
     backup.with(move |intake| intake.silence(&name(node)))
 }
 
-/// Needs the search behind the quiet: READs make entries durable long before a slow search finds them, and an heir that reads the
-/// backup's log must see every reported entry.
+/// Needs the search behind the quiet: READs make entries durable long before a slow search finds them, and an heir that
+/// reads the backup's log must see every reported entry.
 pub fn a_silent_peer_has_nothing_left_that_was_reported_and_not_found() {
     let setup = Setup {
         look_units: 1,
@@ -81,7 +81,8 @@ pub fn a_peer_in_doubt_is_asked_again_and_silent_when_it_has_left() {
     assert_eq!(again.reported(&mut link), Ok(2));
 }
 
-/// Needs the new beginning: an entry that lands late in a stream that another node has taken over is charged to that node.
+/// Needs the new beginning: an entry that lands late in a stream that another node has taken over is charged to that
+/// node.
 pub fn no_session_outlives_a_doubt_about_another_peer() {
     let setup = Setup::answered();
     let Pair {
@@ -117,7 +118,8 @@ fn doubt_ends_when_the_peer_is_gone() {
     a_peer_in_doubt_is_asked_again_and_silent_when_it_has_left();
 }
 
-/// Needs the numbers of connections, the chain over connections, and the end of the earlier session before the next begins.
+/// Needs the numbers of connections, the chain over connections, and the end of the earlier session before the next
+/// begins.
 #[test]
 fn a_primary_that_connects_again_sends_what_was_not_reported_and_each_entry_counts_once() {
     for setup in [Setup::one_sided(), Setup::answered(), Setup::synced()] {

@@ -21,8 +21,8 @@ use crate::world::{Alone, Backup, Pair, Setup, recover, settled};
 /// The shards whose histories the two tasks of the store change.
 const STORES: [u32; 2] = [8, 9];
 
-/// A store's task: it changes the history of `shard`, and makes it durable, for ever. `changes` has the floors of both tasks
-/// behind each change.
+/// A store's task: it changes the history of `shard`, and makes it durable, for ever. `changes` has the floors of both
+/// tasks behind each change.
 struct Task {
     shard: u32,
     ledger: SharedLedger,
@@ -68,8 +68,8 @@ fn left(backup: &Backup, random: &mut Random) -> Ledger {
     recover(&*region, &backup.setup.format()).ledger
 }
 
-/// Needs the order of the writes, whoever writes, and the home that moves with the segments. Two tasks of the store change
-/// the ledger, and the intake turns segments meanwhile.
+/// Needs the order of the writes, whoever writes, and the home that moves with the segments. Two tasks of the store
+/// change the ledger, and the intake turns segments meanwhile.
 pub fn a_power_cut_takes_no_durable_change_of_any_writer_and_leaves_no_later_change_alone() {
     const ENTRIES: u64 = 240;
     for seed in 0..4 {

@@ -71,8 +71,8 @@ fn entries_of_two_shards_are_reported_in_order_and_found_once_whatever_the_plan(
     }
 }
 
-/// Needs the whole plan, and the ledger and header of each segment before it is posted. Three segments come round between
-/// the power cuts.
+/// Needs the whole plan, and the ledger and header of each segment before it is posted. Three segments come round
+/// between the power cuts.
 #[test]
 fn a_power_cut_after_any_event_takes_no_entry_that_was_reported() {
     const ENTRIES: u64 = 72;
@@ -123,7 +123,8 @@ fn a_power_cut_after_any_event_takes_no_entry_that_was_reported() {
     }
 }
 
-/// Needs the last piece: a window has room for one message, and the rest of the record is not even sent when the first piece is durable.
+/// Needs the last piece: a window has room for one message, and the rest of the record is not even sent when the first
+/// piece is durable.
 pub fn a_record_in_pieces_is_reported_when_all_of_them_are_durable() {
     for (plan, setup) in setups() {
         let setup = Setup {
@@ -231,7 +232,8 @@ fn nothing_behind_a_gap_is_told() {
     an_entry_behind_a_gap_is_neither_handed_on_nor_reported();
 }
 
-/// Needs the join in answers: the backup has dropped the entries of the earlier join, and stands still when they are sent again.
+/// Needs the join in answers: the backup has dropped the entries of the earlier join, and stands still when they are
+/// sent again.
 pub fn an_answer_about_an_earlier_join_persists_nothing_of_a_later_one() {
     let setup = Setup::answered();
     let Pair {
@@ -269,8 +271,8 @@ fn a_report_speaks_for_its_own_join() {
     an_answer_about_an_earlier_join_persists_nothing_of_a_later_one();
 }
 
-/// Needs a report of each entry: the rules of a primary count horizons, and without their reports take the next record to be
-/// out of order.
+/// Needs a report of each entry: the rules of a primary count horizons, and without their reports take the next record
+/// to be out of order.
 #[test]
 fn a_horizon_reaches_the_backup_and_is_reported_in_its_turn() {
     for setup in [Setup::one_sided(), Setup::answered()] {

@@ -48,8 +48,8 @@ fn nobody_is_silent_before_what_an_earlier_run_left_is_searched() {
     assert!(backup.versions(1).into_iter().eq(1..=writer.last));
 }
 
-/// Needs the doubt: a process that was stopped inside a write goes on after the restart, and its entry lands in a segment
-/// that was searched.
+/// Needs the doubt: a process that was stopped inside a write goes on after the restart, and its entry lands in a
+/// segment that was searched.
 pub fn a_writer_that_may_have_outlived_the_run_is_in_doubt_and_its_last_write_is_found() {
     let (backup, _primary, writer) = restarted(Setup::one_sided(), 12, true);
     backup.with(|intake| intake.fence(&name("a")));
@@ -141,8 +141,8 @@ fn an_answer_that_is_heard_with_the_end_of_the_connection_is_reported() {
     primary.reported(&mut link).unwrap_err();
 }
 
-/// Needs the end of the history after the cuts for `after`: the backup has a version 7 of the earlier term, which the heir
-/// has voided.
+/// Needs the end of the history after the cuts for `after`: the backup has a version 7 of the earlier term, which the
+/// heir has voided.
 #[test]
 fn a_version_that_was_voided_and_stamped_again_is_news_in_its_term() {
     let setup = Setup::answered();

@@ -171,8 +171,8 @@ fn floors_that_were_kept_outlive_a_power_cut_whatever_calls_were_given_up_since(
     }
 }
 
-/// Needs the places that are left: entries under the key of another pool look like nothing, and the node has to say where to
-/// look.
+/// Needs the places that are left: entries under the key of another pool look like nothing, and the node has to say
+/// where to look.
 #[test]
 fn messages_that_are_no_entries_of_this_pool_are_counted_and_the_first_place_is_named() {
     for features in [Features::ALL, Features::COMMON] {

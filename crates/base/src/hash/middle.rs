@@ -6,8 +6,8 @@
 //!            |-- sum, spread --|   |-- added, with the block that ends the input: sum, spread --|
 //! ```
 //!
-//! Most records of a store of small values have this length, and the tag is the largest part of a reader's computation. The
-//! library's implementation handles any length and secret. Here both are known at compile time, which halves the
+//! Most records of a store of small values have this length, and the tag is the largest part of a reader's computation.
+//! The library's implementation handles any length and secret. Here both are known at compile time, which halves the
 //! instructions. The value is the same: XXH3 is a specified algorithm, and a test compares the two implementations.
 
 use std::ops::RangeInclusive;

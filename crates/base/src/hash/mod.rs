@@ -7,8 +7,8 @@ use std::hash::Hasher as _;
 
 use xxhash_rust::xxh3;
 
-/// XXH3 with 64 bits and a seed. Fast, and keyed against accidental matches; *not* a defence against an attacker who knows
-/// the seed.
+/// XXH3 with 64 bits and a seed. Fast, and keyed against accidental matches; *not* a defence against an attacker who
+/// knows the seed.
 // One copy for the whole program: a copy at each of the many callers takes longer to compile and runs no faster.
 #[inline(never)]
 pub fn xxh3_64(seed: u64, bytes: &[u8]) -> u64 {

@@ -228,8 +228,8 @@ impl Run {
         }
     }
 
-    /// Lets everything heal. Then each sender must persist more entries, and be connected to all receivers. Healing wakes
-    /// no process that stands still, and such a receiver accepts no connection before it goes on.
+    /// Lets everything heal. Then each sender must persist more entries, and be connected to all receivers. Healing
+    /// wakes no process that stands still, and such a receiver accepts no connection before it goes on.
     fn heal_and_go_on(&mut self) {
         self.stage.world.heal();
         self.stage.mark("everything has healed".to_owned());

@@ -18,8 +18,8 @@ fn entries_survive_every_mishap_that_a_seed_draws_and_a_seed_means_the_same_run(
     assert!(states > 1000, "{states} states");
 }
 
-/// Needs the pause of a sender, which grows with each failure to connect: one receiver hangs or is suspended for a second
-/// and more, and each attempt costs the other receiver one of its 512 buffers.
+/// Needs the pause of a sender, which grows with each failure to connect: one receiver hangs or is suspended for a
+/// second and more, and each attempt costs the other receiver one of its 512 buffers.
 #[test]
 fn a_sender_that_cannot_reach_one_receiver_does_not_use_up_the_buffers_of_the_other() {
     for (seed, trouble) in [(588, "suspensions"), (6275, "receiver_pauses")] {
@@ -29,8 +29,8 @@ fn a_sender_that_cannot_reach_one_receiver_does_not_use_up_the_buffers_of_the_ot
     }
 }
 
-/// Needs the time at which the last receiver goes on: receiver 0 still hangs for longer than senders are given to connect
-/// again, and a session ends meanwhile.
+/// Needs the time at which the last receiver goes on: receiver 0 still hangs for longer than senders are given to
+/// connect again, and a session ends meanwhile.
 #[test]
 fn a_sender_is_given_time_to_connect_again_from_the_moment_at_which_a_receiver_that_hung_goes_on() {
     let report = run("appends", &Setup::drawn(536));

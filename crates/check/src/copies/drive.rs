@@ -1,5 +1,5 @@
-//! One run: writes, power cuts of some machines, and an examination of the states that a cut of any machines would leave at each
-//! moment.
+//! One run: writes, power cuts of some machines, and an examination of the states that a cut of any machines would
+//! leave at each moment.
 
 use std::rc::Rc;
 

@@ -1,5 +1,6 @@
-//! Records with a copy on each of several machines, as a subject of the checks: the smallest store of several nodes. A client
-//! writes a record to every machine by the plan for its platform. The write is done when all machines have persisted the record.
+//! Records with a copy on each of several machines, as a subject of the checks: the smallest store of several nodes. A
+//! client writes a record to every machine by the plan for its platform. The write is done when all machines have
+//! persisted the record.
 //!
 //! ```text
 //!   client ── persist ──▶ responder 0 ── memory 0      slot of key k: two places, used in turn
@@ -7,8 +8,8 @@
 //!                                                      copied to every machine that lacks it
 //! ```
 //!
-//! A replicated store stands on the same sessions and plans. These runs show that the checks notice a loss of several machines
-//! together.
+//! A replicated store stands on the same sessions and plans. These runs show that the checks notice a loss of several
+//! machines together.
 
 mod client;
 mod drive;

@@ -31,8 +31,8 @@ pub(crate) struct Copies {
     pub testimony: Testimony<Call, Answer>,
     /// Writes that the client has not begun.
     pub left: Cell<u64>,
-    /// Number of finished writes of each key. The next write goes to the other place, so a write of unknown outcome may be
-    /// overwritten, and the latest finished write never is.
+    /// Number of finished writes of each key. The next write goes to the other place, so a write of unknown outcome may
+    /// be overwritten, and the latest finished write never is.
     done: RefCell<Vec<u64>>,
     plans: Vec<Plan>,
 }
@@ -112,8 +112,8 @@ impl Copies {
         Err(text(&error))
     }
 
-    /// Opens all memories, takes the newest record of each key, and copies the record to the memories that lack it. Afterwards
-    /// all memories have the same records.
+    /// Opens all memories, takes the newest record of each key, and copies the record to the memories that lack it.
+    /// Afterwards all memories have the same records.
     async fn open(&self, seats: &[Seat]) -> Result<Contents, Violation> {
         let refused = |error: String| Violation::new(REFUSED, error);
         let memories: Vec<Memory> = seats

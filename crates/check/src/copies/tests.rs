@@ -8,8 +8,8 @@ const SEEDS: u64 = 12;
 /// A seed in which a power cut leaves a write without an answer, and further writes follow.
 const UNANSWERED: u64 = 16;
 
-/// Fails unless finished writes choose the places: with places in turn, the write after a write of unknown outcome overwrites the
-/// last record that all machines have.
+/// Fails unless finished writes choose the places: with places in turn, the write after a write of unknown outcome
+/// overwrites the last record that all machines have.
 #[test]
 fn records_survive_whichever_machines_lose_their_power_together() {
     let mut states = 0;

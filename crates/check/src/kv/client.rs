@@ -188,8 +188,8 @@ async fn run_lane(
     }
 }
 
-/// Repeats a write of unknown outcome with its token, so that the write takes effect once. Returns the write if this attempt
-/// fails, too.
+/// Repeats a write of unknown outcome with its token, so that the write takes effect once. Returns the write if this
+/// attempt fails, too.
 async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<Unfinished> {
     work.testimony
         .history

@@ -1,5 +1,5 @@
-//! A store on a faulty medium: bits flip, blocks land in the wrong place, lines are lost or cannot be read. The store must either
-//! report the damage and serve nothing, or serve the undamaged content.
+//! A store on a faulty medium: bits flip, blocks land in the wrong place, lines are lost or cannot be read. The store
+//! must either report the damage and serve nothing, or serve the undamaged content.
 //!
 //! ```text
 //!   while it serves      in a served record                every read: the value, or an error
@@ -57,8 +57,8 @@ impl Damage {
         faults.adr_failure_percent + faults.lost_writes + faults.stale_lines > 0
     }
 
-    /// Judges a crash point whose surviving state is damaged, too. Every value that recovery finds must have been written to that
-    /// key.
+    /// Judges a crash point whose surviving state is damaged, too. Every value that recovery finds must have been
+    /// written to that key.
     pub fn after_crash(
         &mut self,
         work: &Work,
@@ -118,8 +118,8 @@ impl Damage {
         None
     }
 
-    /// Judges damage after a power cut without loss. The records of `trail`, written one after the other by one client, are above
-    /// every seal. Each record but the last has a successor that tells that it was durable.
+    /// Judges damage after a power cut without loss. The records of `trail`, written one after the other by one client,
+    /// are above every seal. Each record but the last has a successor that tells that it was durable.
     pub fn of_trail(
         &mut self,
         work: &Work,
@@ -171,8 +171,8 @@ impl Damage {
         }
     }
 
-    /// Judges damage after a recovery of `cut` without later writes: the records found are sealed, so the last one needs no
-    /// successor.
+    /// Judges damage after a recovery of `cut` without later writes: the records found are sealed, so the last one
+    /// needs no successor.
     fn of_last_recovered(
         &mut self,
         cut: &Survivor,

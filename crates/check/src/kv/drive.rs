@@ -1,5 +1,5 @@
-//! One run: drives the world, ends servers and clients in the middle, examines the states that power cuts would leave, and judges
-//! the history at the end.
+//! One run: drives the world, ends servers and clients in the middle, examines the states that power cuts would leave,
+//! and judges the history at the end.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -219,8 +219,8 @@ impl Run {
         wrecks.describe(fates, |_| self.stage.subject.name(SERVER))
     }
 
-    /// Examines the states that a power cut at this moment would leave. The setup gives the number of such moments, spread over
-    /// the run.
+    /// Examines the states that a power cut at this moment would leave. The setup gives the number of such moments,
+    /// spread over the run.
     fn look_at_crash(&mut self) {
         if self.crash_points == 0 || !self.server().is_running() {
             return;

@@ -24,8 +24,8 @@ use crate::kv::setup::{FILLED_SIZES, Setup};
 const STATES_OF_A_MOMENT: u64 = 8;
 
 impl Setup {
-    /// Clients that publish, and the server, write the same one or two keys, often on condition of a version. A server that
-    /// ignores a client's publication between its own decision and publication answers such a write wrongly.
+    /// Clients that publish, and the server, write the same one or two keys, often on condition of a version. A server
+    /// that ignores a client's publication between its own decision and publication answers such a write wrongly.
     pub fn rivals(seed: u64) -> Self {
         let random = &mut random_from_seed(seed ^ 0x5249_5641_4c53);
         let setup = Self::plainly_lite(seed).publishing(random);
@@ -64,8 +64,8 @@ impl Setup {
         }
     }
 
-    /// Several times the size of the pool is written, deletes are frequent, and power cuts are examined often. Recovery meets
-    /// older and newer records of a deleted key in any order.
+    /// Several times the size of the pool is written, deletes are frequent, and power cuts are examined often. Recovery
+    /// meets older and newer records of a deleted key in any order.
     pub fn reuse(seed: u64) -> Self {
         let setup = Self::plainly_lite(seed).churned(1.0, 60_000, 5..8);
         Self {
@@ -83,8 +83,8 @@ impl Setup {
         }
     }
 
-    /// As [`Setup::reuse`], in a pool of a cluster. A record that the ledger does not call settled counts if no version is missing before
-    /// it.
+    /// As [`Setup::reuse`], in a pool of a cluster. A record that the ledger does not call settled counts if no version
+    /// is missing before it.
     pub fn ledgers(seed: u64) -> Self {
         Self::reuse(seed).ledgered(1.0)
     }

@@ -1,5 +1,5 @@
-//! A connection with handmade messages of `docs/formats/protocol.md`, for clients that act in ways that the library does not
-//! allow.
+//! A connection with handmade messages of `docs/formats/protocol.md`, for clients that act in ways that the library
+//! does not allow.
 
 use std::rc::Rc;
 

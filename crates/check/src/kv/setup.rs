@@ -261,8 +261,8 @@ impl Setup {
         Self { pool, ..self }
     }
 
-    /// In a share of the seeds: a pool of a cluster, which its node serves alone. The ledger takes a segment. Every other choice of the seed
-    /// stays.
+    /// In a share of the seeds: a pool of a cluster, which its node serves alone. The ledger takes a segment. Every
+    /// other choice of the seed stays.
     pub(super) fn ledgered(self, share: f64) -> Self {
         let random = &mut random_from_seed(self.seed ^ 0x4c45_4447_4552);
         if self.publishes() || !random.random_bool(share) {

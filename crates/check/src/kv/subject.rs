@@ -157,8 +157,8 @@ impl Upkeep {
     }
 }
 
-/// Whether faults explain the unrequested end of a server. A server whose memory cannot be registered, or whose medium reports an
-/// error, ends with that error.
+/// Whether faults explain the unrequested end of a server. A server whose memory cannot be registered, or whose medium
+/// reports an error, ends with that error.
 fn is_excused(error: &StoreError, faults: &Faults) -> bool {
     match error {
         StoreError::Device(_) => faults.allocation_failures_per_thousand > 0,

@@ -1,5 +1,5 @@
-//! One run: operations and mishaps, an examination of the states that a power cut of all nodes would leave at some moments,
-//! and the oracles when everything has healed.
+//! One run: operations and mishaps, an examination of the states that a power cut of all nodes would leave at some
+//! moments, and the oracles when everything has healed.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -155,7 +155,8 @@ impl Run {
         self.random.random_range(0..self.stage.nodes.len()) as NodeId
     }
 
-    /// A duration that may be shorter than a round trip, or longer than a lease, or than the patience with silent nodes.
+    /// A duration that may be shorter than a round trip, or longer than a lease, or than the patience with silent
+    /// nodes.
     fn a_while(&mut self) -> Nanoseconds {
         let longest = [MS / 10, 12 * MS, 40 * MS, 200 * MS][self.random.random_range(0..4)];
         self.random.random_range(1000..longest)
@@ -288,7 +289,8 @@ impl Run {
         self.stage.count("partitions");
     }
 
-    /// Has a node that runs bring the request of an operator about `node`. The configuration refuses what it does not allow.
+    /// Has a node that runs bring the request of an operator about `node`. The configuration refuses what it does not
+    /// allow.
     fn request(
         &mut self,
         node: NodeId,
@@ -360,8 +362,8 @@ impl Run {
         self.await_agreement();
     }
 
-    /// Waits until all copies are there, and agree. A node that was silent may be removed after everything has healed, and
-    /// comes back.
+    /// Waits until all copies are there, and agree. A node that was silent may be removed after everything has healed,
+    /// and comes back.
     fn await_agreement(&mut self) {
         let until = self.stage.world.now() + PROGRESS_NS;
         self.stage.healed_until = Some(until + PROGRESS_NS);

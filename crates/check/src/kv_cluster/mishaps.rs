@@ -1,4 +1,5 @@
-//! The mishaps that a run causes, beside the faults of hardware. Each mishap comes after a number of answers that the seed draws.
+//! The mishaps that a run causes, beside the faults of hardware. Each mishap comes after a number of answers that the
+//! seed draws.
 
 use rand::RngExt as _;
 use stonecast_base::Random;

@@ -8,8 +8,8 @@
 //!   drive      one run, and the oracles at its end
 //! ```
 //!
-//! The record of a run goes to these oracles: the history is linearizable, a term has one primary, copies agree, redundancy is
-//! restored, clients progress after healing, every crash can be recovered.
+//! The record of a run goes to these oracles: the history is linearizable, a term has one primary, copies agree,
+//! redundancy is restored, clients progress after healing, every crash can be recovered.
 
 mod client;
 mod drive;

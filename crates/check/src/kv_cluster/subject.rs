@@ -336,8 +336,8 @@ impl Subject for KvCluster {
     }
 }
 
-/// Whether the surroundings of a node explain its end: the node is cut off from the configuration when it starts, or another
-/// start of it is known.
+/// Whether the surroundings of a node explain its end: the node is cut off from the configuration when it starts, or
+/// another start of it is known.
 fn is_excused(error: &StoreError) -> bool {
     matches!(error, StoreError::Node(error) if error.is_of_the_cluster())
 }

@@ -1,10 +1,10 @@
-//! Linearizability of the operations on one part of an object: is there an order in which each operation took effect at one
-//! moment between its call and its answer, and which explains all answers? (Herlihy and Wing 1990; the search is the search of
-//! Wing and Gong 1993 with the memory of Lowe 2017.)
+//! Linearizability of the operations on one part of an object: is there an order in which each operation took effect at
+//! one moment between its call and its answer, and which explains all answers? (Herlihy and Wing 1990; the search is
+//! the search of Wing and Gong 1993 with the memory of Lowe 2017.)
 //!
-//! An operation without an answer may have taken effect or not. An operation that the death of its node cut off took effect
-//! before that death or never. This rule makes it *durable* linearizability (Izraelevitz et al. 2016): an answered write, and a
-//! value that was read before a crash, survive the crash.
+//! An operation without an answer may have taken effect or not. An operation that the death of its node cut off took
+//! effect before that death or never. This rule makes it *durable* linearizability (Izraelevitz et al. 2016): an
+//! answered write, and a value that was read before a crash, survive the crash.
 //!
 //! ```text
 //!   search(done, state):
@@ -14,12 +14,14 @@
 //!   never twice from the same (done, state)
 //! ```
 //!
-//! Operations without an answer would make the search grow without bound, since each may be omitted. The search therefore merges
-//! equivalent cases: of operations with the same effect, the operation that was called first and is cut off first goes first; and
-//! once an operation is cut off, the search forgets whether it was done. If answers tell more than a model can (versions that
-//! grow with each write), the caller ranks operations, and the search keeps their order.
+//! Operations without an answer would make the search grow without bound, since each may be omitted. The search
+//! therefore merges equivalent cases: of operations with the same effect, the operation that was called first and is
+//! cut off first goes first; and once an operation is cut off, the search forgets whether it was done. If answers tell
+//! more than a model can (versions that grow with each write), the caller ranks operations, and the search keeps their
+//! order.
 //!
-//! The problem is NP-complete (Gibbons and Korach 1997). The search therefore has a bound, and returns *undecided* at the bound.
+//! The problem is NP-complete (Gibbons and Korach 1997). The search therefore has a bound, and returns *undecided* at
+//! the bound.
 
 mod search;
 mod window;
@@ -27,8 +29,8 @@ mod window;
 use crate::history::{Moment, NEVER, Operation};
 use crate::model::Model;
 
-/// Maximum number of states of a search. A history of the campaigns needs a few thousand at most; a state takes some hundred
-/// bytes.
+/// Maximum number of states of a search. A history of the campaigns needs a few thousand at most; a state takes some
+/// hundred bytes.
 pub const STATES_MAX: usize = 1 << 20;
 
 /// The result of a search.
@@ -41,8 +43,8 @@ pub enum Verdict {
         /// The largest number of answered operations, in the order of their calls, that some order
         /// explains.
         explained: usize,
-        /// The number of the first answered operation, in the order of calls, that no order explains together with the operations
-        /// before it. `None`: no order explains the final state.
+        /// The number of the first answered operation, in the order of calls, that no order explains together with the
+        /// operations before it. `None`: no order explains the final state.
         stuck: Option<usize>,
     },
     /// The search met its bound.

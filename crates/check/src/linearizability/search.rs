@@ -12,7 +12,8 @@ use crate::model::Model;
 /// A step of `M`.
 type StepOf<M> = Step<<M as Model>::Call, <M as Model>::Answer>;
 
-/// Maximum number of operations that are called while one of `steps` is pending. `steps` are in the order of their calls.
+/// Maximum number of operations that are called while one of `steps` is pending. `steps` are in the order of their
+/// calls.
 fn overlap<C, A>(steps: &[Step<C, A>]) -> usize {
     let during = |(index, step): (usize, &Step<C, A>)| {
         steps[index..].partition_point(|later| later.called <= step.answered)
@@ -94,7 +95,8 @@ impl<'a, M: Model> Search<'a, M> {
         self.model.apply(state, &step.call, step.answer.as_ref())
     }
 
-    /// The moment before which an operation must be called to be next: every pending operation was answered after this moment.
+    /// The moment before which an operation must be called to be next: every pending operation was answered after this
+    /// moment.
     fn horizon(&self, done: &Done<M::State>) -> Moment {
         let mut horizon = NEVER;
         for (index, step) in self.answered[done.base..].iter().enumerate() {
@@ -108,8 +110,8 @@ impl<'a, M: Model> Search<'a, M> {
         horizon
     }
 
-    /// The moment of the first crash that cuts off operations that may still take effect. An operation called later cuts them
-    /// off.
+    /// The moment of the first crash that cuts off operations that may still take effect. An operation called later
+    /// cuts them off.
     fn barrier(&self, done: &Done<M::State>) -> Moment {
         let open = |(index, step): &(usize, &StepOf<M>)| {
             !done.unanswered.has(*index) && step.answered > done.latest

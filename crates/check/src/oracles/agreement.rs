@@ -1,5 +1,5 @@
-//! Copies agree up to the commit horizon: all copies have the same persisted entries, without gaps. Above the horizon copies may
-//! differ.
+//! Copies agree up to the commit horizon: all copies have the same persisted entries, without gaps. Above the horizon
+//! copies may differ.
 
 use std::fmt::Debug;
 

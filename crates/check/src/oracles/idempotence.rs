@@ -1,5 +1,5 @@
-//! Recovery is idempotent: whatever happens to the lines that a finished recovery left undecided, the next recovery finds the
-//! same content.
+//! Recovery is idempotent: whatever happens to the lines that a finished recovery left undecided, the next recovery
+//! finds the same content.
 
 use crate::values::{ValueId, describe};
 use crate::violation::Violation;

@@ -31,7 +31,8 @@ pub fn judge<C, A>(
 mod tests {
     use super::*;
 
-    /// Fails without the moment of the call: an answer to an old call is no progress, and neither is a call that was given up.
+    /// Fails without the moment of the call: an answer to an old call is no progress, and neither is a call that was
+    /// given up.
     #[test]
     fn a_client_without_answers_to_its_later_calls_is_found() {
         let mut history: History<&str, ()> = History::new(1);

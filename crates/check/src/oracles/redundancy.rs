@@ -1,5 +1,5 @@
-//! Redundancy is restored: a while after everything has healed, each group has the requested number of copies in sync, or one for
-//! each node, on different nodes that are up.
+//! Redundancy is restored: a while after everything has healed, each group has the requested number of copies in sync,
+//! or one for each node, on different nodes that are up.
 
 use std::collections::BTreeSet;
 

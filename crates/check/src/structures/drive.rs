@@ -1,4 +1,5 @@
-//! One run: front-ends write and read while they, the back-end and its power fail, and the states that a power cut would leave are examined at some moments.
+//! One run: front-ends write and read while they, the back-end and its power fail, and the states that a power cut
+//! would leave are examined at some moments.
 
 use std::rc::Rc;
 

@@ -32,7 +32,8 @@ const RECLAIMED: u32 = 20;
 /// Looks of a reader after which it looks less often.
 const LOOKS: u64 = 32;
 
-/// Works until nothing is left to do. After a failure the outcome of calls under way is unknown, and the connection is new.
+/// Works until nothing is left to do. After a failure the outcome of calls under way is unknown, and the connection is
+/// new.
 pub(super) async fn live(of: Rc<Structures>, process: Process, client: u32, seed: u64) {
     let mut random = random_from_seed(seed);
     while of.left.get() > 0 {
@@ -55,7 +56,8 @@ async fn connect(process: &Process) -> Result<(Rc<BackEnd>, u32), FrontEndError>
     Ok((back_end, domain))
 }
 
-/// One tenure: creates missing structures, retries the open operation of its predecessor, then stages, flushes and publishes.
+/// One tenure: creates missing structures, retries the open operation of its predecessor, then stages, flushes and
+/// publishes.
 async fn write(
     of: &Structures,
     process: &Process,
@@ -84,7 +86,8 @@ async fn write(
             _ => tenure.publish().await?,
         }
     }
-    // The next tenure takes up the remaining operations. A writer that does not release its tenure loses the tenure with its connection.
+    // The next tenure takes up the remaining operations. A writer that does not release its tenure loses the tenure
+    // with its connection.
     match random.random_range(0..2) {
         0 => tenure.writer.release().await,
         _ => Ok(()),
@@ -324,7 +327,8 @@ async fn look_at_snapshot(of: &Structures, reader: &mut Reader) -> Result<(), Fr
     Ok(())
 }
 
-/// The value of a key, or the one that comes next. The table of structures is read for each look: a version of it would show that moment.
+/// The value of a key, or the one that comes next. The table of structures is read for each look: a version of it would
+/// show that moment.
 async fn look(of: &Structures, reader: &mut Reader, part: u32) -> Result<ValueId, FrontEndError> {
     let (kind, key) = of.place_of(part);
     loop {

@@ -1,4 +1,5 @@
-//! The operations of a domain by their numbers, as its writers staged them. The log gives each operation one number, so the possible contents of a state are known exactly.
+//! The operations of a domain by their numbers, as its writers staged them. The log gives each operation one number, so
+//! the possible contents of a state are known exactly.
 
 use crate::model::Model as _;
 use crate::values::ValueId;
@@ -54,8 +55,8 @@ impl Ledger {
         }
     }
 
-    /// Notes that a tenure begins after so many operations. Later operations of its predecessors never count. A front-end that hung since its tenure was granted
-    /// may come late.
+    /// Notes that a tenure begins after so many operations. Later operations of its predecessors never count. A
+    /// front-end that hung since its tenure was granted may come late.
     pub fn begin(&mut self, tenure: u32, operations: u64) -> Result<(), Violation> {
         if tenure < self.tenure {
             return Ok(());
@@ -83,7 +84,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes an operation that was staged in a tenure, after which the domain's last operation has this number. An operation that the owner of an earlier tenure stages never counts.
+    /// Notes an operation that was staged in a tenure, after which the domain's last operation has this number. An
+    /// operation that the owner of an earlier tenure stages never counts.
     pub fn stage(&mut self, tenure: u32, number: u64, entry: Entry) -> Result<(), Violation> {
         if tenure < self.tenure {
             return Ok(());
@@ -163,7 +165,8 @@ impl Ledger {
         self.published
     }
 
-    /// Judges the values that a snapshot showed of some parts: those after one number of operations, which is no less than `from`.
+    /// Judges the values that a snapshot showed of some parts: those after one number of operations, which is no less
+    /// than `from`.
     pub fn judge_snapshot(
         &self,
         from: u64,

@@ -7,8 +7,8 @@ use stonecast_fabric_sim::{Faults, MachineOptions, MachineProfile, SimBacking, S
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, Server, ServerOptions, StoreError};
 use stonecast_media::{Durability, Pool, PoolOptions};
 
-/// A queue pair that breaks while it connects returns its receive buffers and gives no event. Fails without the check of these
-/// buffers in `welcome`: the client waits for an event forever, and nothing else in its process runs.
+/// A queue pair that breaks while it connects returns its receive buffers and gives no event. Fails without the check
+/// of these buffers in `welcome`: the client waits for an event forever, and nothing else in its process runs.
 #[test]
 fn a_client_whose_nic_is_reset_while_it_connects_is_refused() {
     let world = World::new(1);
@@ -40,8 +40,8 @@ fn a_client_whose_nic_is_reset_while_it_connects_is_refused() {
     );
 }
 
-/// A completion queue that loses a completion breaks its queue pairs, and delivers nothing more for them. Fails unless the queue
-/// pair is destroyed at the end of the connection: a READ waits for its completion forever.
+/// A completion queue that loses a completion breaks its queue pairs, and delivers nothing more for them. Fails unless
+/// the queue pair is destroyed at the end of the connection: a READ waits for its completion forever.
 #[test]
 fn a_read_whose_completion_is_lost_ends_with_the_connection() {
     let world = World::new(1);

@@ -88,8 +88,8 @@ fn reclaim(world: &World, stat: &Cell<Stat>, seed: u64) {
     }
 }
 
-/// Fails without the short pause of a server while leases end (`wait`): an idle server would check for returned leases only every
-/// 20 ms, and may just have checked.
+/// Fails without the short pause of a server while leases end (`wait`): an idle server would check for returned leases
+/// only every 20 ms, and may just have checked.
 #[test]
 fn leases_of_a_dead_client_are_free_within_20_ms_of_virtual_time() {
     for seed in 0..20 {
@@ -122,8 +122,8 @@ fn leases_of_a_dead_client_are_free_within_20_ms_of_virtual_time() {
     }
 }
 
-/// Fails without the same pause, and unless the session of a client ends with the server's side of the connection, whatever the
-/// client believes. The fabric promises that a failed connection and its windows stay shut.
+/// Fails without the same pause, and unless the session of a client ends with the server's side of the connection,
+/// whatever the client believes. The fabric promises that a failed connection and its windows stay shut.
 #[test]
 fn leases_of_a_client_that_is_cut_off_are_free_within_20_ms_and_its_later_writes_have_no_effect() {
     for seed in 0..20 {

@@ -40,8 +40,8 @@ pub const PATIENCE_NS: Nanoseconds = 30_000_000_000;
 
 /// The surroundings that the tests of a store provide. A new world is made for each promise.
 pub trait World {
-    /// A handle of one store in which nothing was ever stored before the story. Each call gives another handle of the same
-    /// store, as another process would have it.
+    /// A handle of one store in which nothing was ever stored before the story. Each call gives another handle of the
+    /// same store, as another process would have it.
     fn store(&self) -> Rc<dyn ConfigStore>;
     /// The clock and the timers of this world.
     fn runtime(&self) -> Rc<dyn Runtime>;
@@ -134,8 +134,9 @@ pub fn check(name: &str, world: Rc<dyn World>) {
     world.run((case.run)(Scene::new(world.clone())));
 }
 
-/// Makes one test per promise of the contract, named by it. `$store` is what people call the store; `$world` maps the name
-/// of a promise to a `Result<Rc<dyn World>, String>`: a promise that finds no world is reported as not run, with the reason.
+/// Makes one test per promise of the contract, named by it. `$store` is what people call the store; `$world` maps the
+/// name of a promise to a `Result<Rc<dyn World>, String>`: a promise that finds no world is reported as not run, with
+/// the reason.
 #[macro_export]
 macro_rules! store_contract_tests {
     ($store:expr, $world:expr) => {

@@ -148,8 +148,8 @@ fn a_joiner_is_in_sync_when_it_has_finished_and_not_before() {
     assert!(joined.group(&subject).unwrap().joining.is_empty());
 }
 
-/// Needs the comparison of terms. A primary that leads again fills the joiner again, under the same number, after the joiner
-/// has dropped its copy.
+/// Needs the comparison of terms. A primary that leads again fills the joiner again, under the same number, after the
+/// joiner has dropped its copy.
 #[test]
 fn a_primary_that_led_before_does_not_finish_the_join_that_it_began_then() {
     let subject = shard(&placed());

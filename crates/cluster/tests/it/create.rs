@@ -13,7 +13,8 @@ fn create_in(store: &Faulty, nonce: Uuid, seed: u64) -> Result<Configuration, Cr
     finish(create(store, &runtime(), &mut writer(seed), nonce, policy))
 }
 
-/// Needs the read after an unknown outcome, and the nonce: an attempt that took effect late is a conflict for the next one.
+/// Needs the read after an unknown outcome, and the nonce: an attempt that took effect late is a conflict for the next
+/// one.
 #[test]
 fn a_creation_comes_about_once_whatever_becomes_of_its_attempts() {
     let (mut done, mut unknown) = (0, 0);

@@ -59,8 +59,8 @@ fn a_service_without_a_leader_refuses_and_serves_again_behind_the_next_seat() {
     assert!(scene.world.fault_hits()["manager_failover"] >= 1);
 }
 
-/// Fails without the random choice among undecided compare-and-sets: a failover that keeps all of them, or none, hides half of
-/// the outcomes that a caller has to survive.
+/// Fails without the random choice among undecided compare-and-sets: a failover that keeps all of them, or none, hides
+/// half of the outcomes that a caller has to survive.
 #[test]
 fn a_failover_takes_over_some_undecided_compare_and_sets_and_loses_the_rest() {
     let (mut kept, mut lost) = (0, 0);
@@ -172,8 +172,8 @@ async fn work(
     }
 }
 
-/// Judges a log: each revision is won once, by its value, and no call returns an older revision than a call that ended before it
-/// began.
+/// Judges a log: each revision is won once, by its value, and no call returns an older revision than a call that ended
+/// before it began.
 fn judge(log: &[Call]) {
     let mut winners = BTreeMap::new();
     for call in log {

@@ -156,8 +156,8 @@ impl EtcdError {
         }
     }
 
-    /// Whether nothing was done and another endpoint may be asked. A member with an expired certificate keeps no one from
-    /// the others, and neither does a server that is not an etcd.
+    /// Whether nothing was done and another endpoint may be asked. A member with an expired certificate keeps no one
+    /// from the others, and neither does a server that is not an etcd.
     pub fn is_of_one_endpoint(&self) -> bool {
         self.is_passing() || self.is_of_no_etcd() || matches!(self, Self::Tls { .. })
     }
@@ -198,8 +198,8 @@ mod tests {
         for (status, code) in [(400, 3), (403, 7), (412, 9), (501, 12), (401, 16), (404, 0)] {
             assert!(!is_unknown(refused(status, code)), "{status} {code}");
         }
-        // Space that ran out in the transaction, an exceeded deadline, a leader that was lost, any internal error, and any
-        // report of a proxy about the servers behind it.
+        // Space that ran out in the transaction, an exceeded deadline, a leader that was lost, any internal error, and
+        // any report of a proxy about the servers behind it.
         for (status, code) in [
             (429, 8),
             (504, 4),

@@ -58,8 +58,8 @@ impl Member {
         Range::parse(key, &answer).map_err(|reason| self.garbage(reason))
     }
 
-    /// Asks with the files of TLS as they were read last, and if they fail, with the files as they are now: certificates
-    /// may be renewed while a store is open. `ask` may be repeated.
+    /// Asks with the files of TLS as they were read last, and if they fail, with the files as they are now:
+    /// certificates may be renewed while a store is open. `ask` may be repeated.
     fn with_renewed_files<T>(
         &mut self,
         ask: impl Fn(&mut Self) -> Result<T, EtcdError>,
@@ -70,8 +70,8 @@ impl Member {
         }
     }
 
-    /// Reads the files of TLS, and begins new connections with them. Returns whether that succeeded. Unusable files change
-    /// nothing: another program may be writing them.
+    /// Reads the files of TLS, and begins new connections with them. Returns whether that succeeded. Unusable files
+    /// change nothing: another program may be writing them.
     fn read_files(&mut self) -> bool {
         let Some(Ok(tls)) = self.tls.as_ref().map(read) else {
             return false;

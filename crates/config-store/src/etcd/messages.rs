@@ -1,4 +1,5 @@
-//! Requests and answers of etcd's JSON gateway: 64-bit numbers are strings there, zero is omitted, and bytes are base64.
+//! Requests and answers of etcd's JSON gateway: 64-bit numbers are strings there, zero is omitted, and bytes are
+//! base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -216,7 +217,8 @@ pub fn parse_swap(expected: u64, body: &[u8]) -> Result<(Header, bool), String> 
     Ok((answer.header, answer.succeeded))
 }
 
-/// The token that an etcd gives for a password. No reason quotes `body`, because another server may return the password.
+/// The token that an etcd gives for a password. No reason quotes `body`, because another server may return the
+/// password.
 pub fn parse_token(body: &[u8]) -> Result<String, String> {
     let answer: TokenAnswer =
         serde_json::from_slice(body).map_err(|_| "its answer to a password has no token")?;

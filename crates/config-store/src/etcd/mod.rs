@@ -12,8 +12,8 @@
 //!   error       failures, and whether a transaction may have been done
 //! ```
 //!
-//! The revision of a value is the key's `mod_revision`. A compare-and-set is one transaction that compares it; a watch is a
-//! stream that begins directly after a read.
+//! The revision of a value is the key's `mod_revision`. A compare-and-set is one transaction that compares it; a watch
+//! is a stream that begins directly after a read.
 //!
 //! Invariants:
 //! - A transaction is sent once. A transaction that may have reached an etcd is never sent to another.
@@ -97,8 +97,8 @@ impl EtcdStore {
         self.seen.lock().expect("no holder panics")
     }
 
-    /// The newest value from the current member, and etcd's revision. The member counts as known if this succeeds, and as
-    /// unknown if it fails.
+    /// The newest value from the current member, and etcd's revision. The member counts as known if this succeeds, and
+    /// as unknown if it fails.
     fn read_of_current(&mut self) -> Result<(Option<Stored>, u64), EtcdError> {
         let before = self.seen().before(self.current);
         let member = &mut self.members[self.current];
@@ -115,7 +115,8 @@ impl EtcdStore {
         checked
     }
 
-    /// Asks one member after the other, beginning with the one that answered last, as long as `ask` allows the next one.
+    /// Asks one member after the other, beginning with the one that answered last, as long as `ask` allows the next
+    /// one.
     fn failing_over<T>(
         &mut self,
         mut ask: impl FnMut(&mut Self) -> Result<T, EtcdError>,

@@ -8,13 +8,13 @@
 //!     revision-00000000000000000010     a value: the newest
 //! ```
 //!
-//! A writer writes and syncs a file under a name of its own, and links it to the name of the next revision. `link` fails if
-//! the name exists, so one writer wins, and there is no lock that a stopped process could keep.
+//! A writer writes and syncs a file under a name of its own, and links it to the name of the next revision. `link`
+//! fails if the name exists, so one writer wins, and there is no lock that a stopped process could keep.
 //!
 //! Invariants:
-//! - *A name that exists stays.* An old revision is replaced by an empty file, in one step, and never removed. So a writer
-//!   that was stopped before its `link` and continues after a hundred changes finds the name taken. The newest revision is
-//!   the highest name, found without a list of the directory that could change while it is read.
+//! - *A name that exists stays.* An old revision is replaced by an empty file, in one step, and never removed. So a
+//!   writer that was stopped before its `link` and continues after a hundred changes finds the name taken. The newest
+//!   revision is the highest name, found without a list of the directory that could change while it is read.
 //! - Nothing is answered before the directory is synced: neither `Done` nor a value that was read. So a value that a
 //!   program acted on is still there after a power cut.
 //! - The last [`KEPT`] revisions are values.
@@ -84,8 +84,8 @@ impl Backend for FileStore {
         Ok(Swap::Done(Revision(next)))
     }
 
-    /// Polls in a loop. A watch of the kernel is not used: their number is bounded for each user, not every file system has
-    /// them, and polling would still be necessary when one overflows.
+    /// Polls in a loop. A watch of the kernel is not used: their number is bounded for each user, not every file system
+    /// has them, and polling would still be necessary when one overflows.
     fn watch(&mut self, known: Option<Revision>) -> Result<Option<Revision>, Failure> {
         let end = Instant::now() + LOOK_FOR;
         loop {

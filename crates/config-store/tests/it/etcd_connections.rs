@@ -67,7 +67,8 @@ fn requests_of_one_store_go_over_one_kept_connection() {
     }
 }
 
-/// Needs a kept connection to be looked at before it is used. A transaction over a dead one would have an unknown outcome.
+/// Needs a kept connection to be looked at before it is used. A transaction over a dead one would have an unknown
+/// outcome.
 #[test]
 fn a_connection_that_the_server_has_ended_is_not_used_again() {
     let fake = Fake::start(|path, _| match path {

@@ -37,7 +37,8 @@ async fn pause(runtime: &Rc<dyn Runtime>) {
     runtime.sleep(20_000_000).await;
 }
 
-/// Counts from 1 to `last` in the store, across all its failures. Returns the number of attempts with an unknown outcome.
+/// Counts from 1 to `last` in the store, across all its failures. Returns the number of attempts with an unknown
+/// outcome.
 async fn count_to(store: &Rc<dyn ConfigStore>, runtime: &Rc<dyn Runtime>, last: u32) -> u32 {
     let mut unknown = 0;
     loop {

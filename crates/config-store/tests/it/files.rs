@@ -166,8 +166,8 @@ fn old_revisions_lose_their_values_and_keep_their_names() {
     );
 }
 
-/// Needs the name of a superseded revision: otherwise a writer that was stopped between its read and its link would link
-/// there.
+/// Needs the name of a superseded revision: otherwise a writer that was stopped between its read and its link would
+/// link there.
 #[test]
 fn a_name_that_was_once_taken_is_never_free_again() {
     let folder = stored(20);

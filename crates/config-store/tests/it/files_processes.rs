@@ -21,8 +21,8 @@ const LAST: &str = "STONECAST_WRITER_LAST";
 /// Longer than any story takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The part of a writer of the stories below, in a process of its own: it changes the value again and again, and prints the
-/// changes that were reported as done.
+/// The part of a writer of the stories below, in a process of its own: it changes the value again and again, and prints
+/// the changes that were reported as done.
 #[test]
 fn a_writer_of_these_stories() {
     let Ok(address) = env::var(ADDRESS) else {

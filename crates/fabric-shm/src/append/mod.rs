@@ -20,24 +20,27 @@
 //! Messages that a requester posted together are reserved together, as a run in one buffer: one swap of the cursor, one
 //! mark and one intent serve all of them.
 //!
-//! A cursor is the serial of a buffer and a stride in it. Every stride of every posted buffer has a slot. The slot of the
-//! first message of a run is that of the cursor value that the run was reserved from, even if the run went to the next
-//! buffer; the other messages have the slots of their places.
+//! A cursor is the serial of a buffer and a stride in it. Every stride of every posted buffer has a slot. The slot of
+//! the first message of a run is that of the cursor value that the run was reserved from, even if the run went to the
+//! next buffer; the other messages have the slots of their places.
 //!
 //! Invariants:
 //! - Only the receiver posts buffers, clears slots, and moves its own position; it trusts nothing that it reads.
-//! - A reservation is one compare-and-swap of the cursor, so it is whole or absent. If there is no room, the cursor does
-//!   not move.
-//! - The start of a reservation is marked before the cursor moves past it, with its full cursor value and never backwards.
-//!   So the holes of dead requesters end at marks, and a mark of another round cannot be mistaken for the end of a hole.
-//! - An intent is stored before the swap and removed after the publication. So for the start of a run that the cursor has
-//!   passed, either its slot is published, or a live intent names it, or its requester is dead. The receiver reads the slot
-//!   again after the intents.
-//! - The first message of a run is published last. So the receiver reaches the other messages only when all are published.
+//! - A reservation is one compare-and-swap of the cursor, so it is whole or absent. If there is no room, the cursor
+//!   does not move.
+//! - The start of a reservation is marked before the cursor moves past it, with its full cursor value and never
+//!   backwards. So the holes of dead requesters end at marks, and a mark of another round cannot be mistaken for the
+//!   end of a hole.
+//! - An intent is stored before the swap and removed after the publication. So for the start of a run that the cursor
+//!   has passed, either its slot is published, or a live intent names it, or its requester is dead. The receiver reads
+//!   the slot again after the intents.
+//! - The first message of a run is published last. So the receiver reaches the other messages only when all are
+//!   published.
 //!
-//! A requester that dies before the swap leaves a valid mark. A requester that dies after the swap leaves a hole of known
-//! length, and one that dies after the publication leaves its messages. A requester that is stopped between swap and
-//! publication blocks the receiver at its position, as long as the requester lives and its connection is not quiesced.
+//! A requester that dies before the swap leaves a valid mark. A requester that dies after the swap leaves a hole of
+//! known length, and one that dies after the publication leaves its messages. A requester that is stopped between swap
+//! and publication blocks the receiver at its position, as long as the requester lives and its connection is not
+//! quiesced.
 
 mod receiver;
 mod requester;

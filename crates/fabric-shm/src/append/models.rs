@@ -117,8 +117,8 @@ fn loom_append_needs_the_release_of_the_intent() {
     two_appends(Weakness::Store(INTENTS + 8));
 }
 
-/// One requester dies right after its reservation, the other lives: the receiver finds the message of the live requester
-/// and goes on to the end, whichever requester was first.
+/// One requester dies right after its reservation, the other lives: the receiver finds the message of the live
+/// requester and goes on to the end, whichever requester was first.
 #[test]
 fn loom_only_the_hole_of_a_dead_requester_is_skipped() {
     loom::model(|| {

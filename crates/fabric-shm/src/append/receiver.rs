@@ -197,9 +197,9 @@ impl AppendQueue {
         Ok(())
     }
 
-    /// The end of the hole at the receiver's position: the next marked start, or the cursor. A reservation ends in its buffer or
-    /// in the next. Slots inside are cleared: a requester that died while it published a run has left publications there,
-    /// which must not be taken for messages of the slots' next round.
+    /// The end of the hole at the receiver's position: the next marked start, or the cursor. A reservation ends in its
+    /// buffer or in the next. Slots inside are cleared: a requester that died while it published a run has left
+    /// publications there, which must not be taken for messages of the slots' next round.
     fn skip_hole(&self, memory: &impl Memory, cursor: Cursor) -> Cursor {
         let mut at = self.position;
         for buffer in self.buffers.iter().take(2) {

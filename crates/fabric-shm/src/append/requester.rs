@@ -36,8 +36,8 @@ pub(crate) enum Refusal {
     Hostile,
 }
 
-/// Reserves room for a run: the first of the messages of these `sizes`, and as many of the others as fit behind it in its
-/// buffer. `intents` holds the requester's intent in the word at `intent`.
+/// Reserves room for a run: the first of the messages of these `sizes`, and as many of the others as fit behind it in
+/// its buffer. `intents` holds the requester's intent in the word at `intent`.
 pub(crate) fn reserve(
     layout: AppendLayout,
     memory: &impl Memory,
@@ -119,8 +119,8 @@ impl Place {
     }
 }
 
-/// The place of a message of `strides` strides that finds the cursor at `from`: its buffer, its place, and the first slot
-/// of the buffer of `from`.
+/// The place of a message of `strides` strides that finds the cursor at `from`: its buffer, its place, and the first
+/// slot of the buffer of `from`.
 fn place(
     layout: AppendLayout,
     memory: &impl Memory,

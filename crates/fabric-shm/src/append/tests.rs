@@ -172,8 +172,8 @@ fn run_places(run: &Reservation) -> (Place, Place, Place) {
     (second, third, run.behind(LAYOUT, third, 64))
 }
 
-/// Needs the clearing of slots in `skip_hole`: without it a publication that a dead requester left in the middle of a run
-/// would be taken for a message of the slot's next round, before that message is written.
+/// Needs the clearing of slots in `skip_hole`: without it a publication that a dead requester left in the middle of a
+/// run would be taken for a message of the slot's next round, before that message is written.
 #[test]
 fn a_publication_of_a_dead_requester_is_not_a_message_of_the_next_round() {
     let mut scene = Scene::new(&[8, 8, 8, 8]);

@@ -1,7 +1,7 @@
 //! Incoming peers: connected, and silent so far about their request.
 //!
-//! Such peers are few, and no other user holds many of them, so that no one keeps others out by silence. If this process
-//! has no descriptors left, waiting peers are told so with a descriptor that is reserved for that.
+//! Such peers are few, and no other user holds many of them, so that no one keeps others out by silence. If this
+//! process has no descriptors left, waiting peers are told so with a descriptor that is reserved for that.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -110,8 +110,8 @@ impl Door {
         }
     }
 
-    /// Takes the next waiting peer with the spare descriptor, and tells it that there is no other. Returns false if that
-    /// fails, too.
+    /// Takes the next waiting peer with the spare descriptor, and tells it that there is no other. Returns false if
+    /// that fails, too.
     fn turn_away_next(&mut self, state: &State, listener: u64) -> bool {
         let had_spare = self.spare.take().is_some();
         // Another thread may take the descriptor first; then there is none to answer with.
@@ -137,8 +137,8 @@ fn holds_too_many(state: &State, peer: Peer) -> bool {
     of_user.count() >= GREETING_USER_MAX
 }
 
-/// Tells a peer why it is turned away. Its request is read and discarded first: a socket that is closed with unread data
-/// loses the answer.
+/// Tells a peer why it is turned away. Its request is read and discarded first: a socket that is closed with unread
+/// data loses the answer.
 fn turn_away(socket: &OwnedFd, reason: &str) {
     let _ = socket::receive(socket, &mut [0; PACKET_SIZE_MAX]);
     // A peer that does not listen is not told.

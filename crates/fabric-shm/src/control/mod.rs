@@ -1,5 +1,5 @@
-//! The control thread of a device. It answers peers on Unix sockets and sees their deaths, whatever the device's own thread
-//! is busy with.
+//! The control thread of a device. It answers peers on Unix sockets and sees their deaths, whatever the device's own
+//! thread is busy with.
 //!
 //! ```text
 //!   device thread                    State (one mutex)                    control thread
@@ -7,10 +7,10 @@
 //!     next_event                   <-  events                   <-          reports to the device
 //! ```
 //!
-//! The life of a socket: Greeting (accepted, silent so far) -> Asked (its request was handed up) -> Connected, or Connecting
-//! (the request of this device is out) -> Connected. A peer that sends something wrong before it is connected is told the
-//! reason and dropped. Afterwards the socket stays open until the device's own thread ends it, because its end tells the
-//! peer that no one is inside the peer's memory.
+//! The life of a socket: Greeting (accepted, silent so far) -> Asked (its request was handed up) -> Connected, or
+//! Connecting (the request of this device is out) -> Connected. A peer that sends something wrong before it is
+//! connected is told the reason and dropped. Afterwards the socket stays open until the device's own thread ends it,
+//! because its end tells the peer that no one is inside the peer's memory.
 //!
 //! A peer's death closes its sockets in the kernel; the hang-up arrives here at once and wakes the device.
 

@@ -173,7 +173,8 @@ fn answer(shared: &Shared, state: &mut State, token: u64, region: u32, writable:
     }
 }
 
-/// Handles a packet of the peer `token` that arrived without all of its descriptors, because this process has none left.
+/// Handles a packet of the peer `token` that arrived without all of its descriptors, because this process has none
+/// left.
 pub(super) fn without_descriptors(shared: &Shared, state: &mut State, token: u64, packet: &[u8]) {
     let connected = state
         .sockets

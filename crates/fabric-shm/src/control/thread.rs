@@ -101,8 +101,8 @@ fn read_all(shared: &Shared, state: &mut State, token: u64, buffer: &mut [u8], d
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 packets::handle(shared, state, token, &[], Vec::new());
             }
-            // A peer that closes a socket with unread data resets the connection, once; its earlier packets can still be
-            // read.
+            // A peer that closes a socket with unread data resets the connection, once; its earlier packets can still
+            // be read.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset && !was_reset => {
                 was_reset = true;
             }

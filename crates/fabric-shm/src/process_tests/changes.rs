@@ -157,8 +157,8 @@ fn a_peer_may_die_at_any_step_of_its_changes() {
 
 const BUFFER_WORDS: u64 = (RECORD / 8) + RECORD_WORDS;
 
-/// Each item belongs to the round that the word names, or to the next one; and to the next one only if the item before it
-/// does.
+/// Each item belongs to the round that the word names, or to the next one; and to the next one only if the item before
+/// it does.
 fn check(server: &End, step: u64) {
     let round = server.word(WORD);
     let words = |start: u64, count: u64| -> Vec<u64> {

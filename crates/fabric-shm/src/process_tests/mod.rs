@@ -1,7 +1,7 @@
 //! Peers in processes of their own that die or stop between two effects on shared memory.
 //!
-//! The test binary runs itself again as the peer. An environment variable chooses the peer's part; another chooses the step
-//! at which it meets its fate.
+//! The test binary runs itself again as the peer. An environment variable chooses the peer's part; another chooses the
+//! step at which it meets its fate.
 
 mod changes;
 mod end;

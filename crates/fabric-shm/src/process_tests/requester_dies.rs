@@ -227,8 +227,8 @@ fn multi_packet_queue(end: &End) -> SharedReceiveQueue {
     end.device.create_shared_receive_queue(options).unwrap()
 }
 
-/// The hole of a dead appender is skipped, whatever was in transit; the messages of a live appender arrive around it, and
-/// every buffer comes back exactly once.
+/// The hole of a dead appender is skipped, whatever was in transit; the messages of a live appender arrive around it,
+/// and every buffer comes back exactly once.
 #[test]
 fn an_appender_may_die_at_any_step() {
     let stage = stage();

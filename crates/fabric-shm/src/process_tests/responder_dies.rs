@@ -25,7 +25,8 @@ pub(super) fn play(address: &str, step: u64) {
     assert_eq!(end.disconnected(qp), DisconnectCause::Requested);
 }
 
-/// Each message is acknowledged or fails: first with `RetryExceeded`, then flushed; afterwards the end is reported once.
+/// Each message is acknowledged or fails: first with `RetryExceeded`, then flushed; afterwards the end is reported
+/// once.
 #[test]
 fn a_responder_may_die_at_any_step() {
     for step in 0.. {

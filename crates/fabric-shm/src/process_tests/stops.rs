@@ -347,8 +347,8 @@ pub(super) fn quiesce(server: &End, qp: QueuePair) -> Result<(), DeviceError> {
     })
 }
 
-/// Needs the closing of the connection and the check of the requester inside: without either, an appender that continues
-/// would write into a buffer that belongs to another user by then.
+/// Needs the closing of the connection and the check of the requester inside: without either, an appender that
+/// continues would write into a buffer that belongs to another user by then.
 fn an_appender_that_stopped_inside_is_not_quiet() {
     for dies in [false, true] {
         let stage = stage();
@@ -403,8 +403,8 @@ fn every_seeded_bug_of_shared_memory_is_found() {
     stonecast_base::hunts::by_stories("fabric-shm", &stories);
 }
 
-/// Needs the claims of a quiet peer to be ignored: the place that it had reserved would otherwise delay all others for as
-/// long as it is stopped.
+/// Needs the claims of a quiet peer to be ignored: the place that it had reserved would otherwise delay all others for
+/// as long as it is stopped.
 #[test]
 fn a_reservation_of_a_quiet_peer_delays_no_one() {
     let stage = stage();

@@ -26,8 +26,8 @@ fn fill(options: AppendOptions) -> Result<(), DeviceError> {
     (0..u64::from(options.buffers)).try_for_each(|wr_id| queue.post(wr_id, local))
 }
 
-/// Needs the number of strides that the queue of appends passes to the device: the device's default is a quarter of what
-/// these buffers have.
+/// Needs the number of strides that the queue of appends passes to the device: the device's default is a quarter of
+/// what these buffers have.
 #[test]
 fn all_buffers_of_the_default_options_can_be_posted() {
     fill(AppendOptions::default()).unwrap();
@@ -47,8 +47,9 @@ fn more_strides_than_a_device_can_have_are_refused_when_the_queue_is_made() {
     );
 }
 
-/// Needs the count of the messages that were placed: with the count of the run, a lost message would complete as sent. The
-/// first append to a queue waits for the memory of its buffer, so the run is reserved and not placed when the region goes.
+/// Needs the count of the messages that were placed: with the count of the run, a lost message would complete as sent.
+/// The first append to a queue waits for the memory of its buffer, so the run is reserved and not placed when the
+/// region goes.
 #[test]
 fn a_message_whose_region_goes_before_its_copy_fails_and_earlier_messages_arrive() {
     let folder = tempfile::tempdir().unwrap();

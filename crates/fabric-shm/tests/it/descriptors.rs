@@ -151,8 +151,8 @@ fn call(node: &mut Node, address: &str) -> Result<QueuePair, String> {
     }
 }
 
-/// Needs the spare descriptor, the reading of truncated packets, and the pause: without them the caller waits forever, or
-/// is told of a malformed packet, or the server's thread asks the system again and again.
+/// Needs the spare descriptor, the reading of truncated packets, and the pause: without them the caller waits forever,
+/// or is told of a malformed packet, or the server's thread asks the system again and again.
 #[test]
 fn a_server_without_descriptors_reports_it_serves_the_others_and_recovers() {
     let folder = tempfile::tempdir().unwrap();

@@ -339,7 +339,8 @@ fn nonsense_after_the_handshake_ends_the_connection() {
     assert_eq!(middle.cause(), DisconnectCause::QueuePairError);
 }
 
-/// Needs the phase to change with the acceptance itself: the device has not looked at the acceptance when the peer dies.
+/// Needs the phase to change with the acceptance itself: the device has not looked at the acceptance when the peer
+/// dies.
 #[test]
 fn a_peer_that_dies_right_after_it_accepted_is_noticed() {
     let mut middle = middle();

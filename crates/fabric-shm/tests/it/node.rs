@@ -1,5 +1,5 @@
-//! A device and the few calls that tests between processes need. A wait sleeps on the device's bell for much longer than
-//! anything may take, so that a lost wake-up shows.
+//! A device and the few calls that tests between processes need. A wait sleeps on the device's bell for much longer
+//! than anything may take, so that a lost wake-up shows.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Order of effects and rights where the optimizations of the provider could break them: regions that are already mapped,
-//! batches, reads that are executed at once.
+//! Order of effects and rights where the optimizations of the provider could break them: regions that are already
+//! mapped, batches, reads that are executed at once.
 
 use std::task::{Context, Poll, Waker};
 

@@ -167,10 +167,10 @@ fn load(address: &str) {
     }
 }
 
-/// Clients die at random moments under load. The server sleeps whenever it can; each death wakes the server, is reported
-/// once per connection, and disturbs nothing: messages are whole and in order until then, and buffers come back. Needs the
-/// check of the reason why an answer of the control thread could not be sent: without it one death in a thousand is
-/// reported as a failure.
+/// Clients die at random moments under load. The server sleeps whenever it can; each death wakes the server, is
+/// reported once per connection, and disturbs nothing: messages are whole and in order until then, and buffers come
+/// back. Needs the check of the reason why an answer of the control thread could not be sent: without it one death in a
+/// thousand is reported as a failure.
 #[test]
 fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
     let seed = 20_261_121;
@@ -359,7 +359,8 @@ fn play_ping_pong(part: &str, options: ShmOptions) {
     }
 }
 
-/// Needs both full fences and the change of the bell; without the ring after acknowledgements the signalled messages hang.
+/// Needs both full fences and the change of the bell; without the ring after acknowledgements the signalled messages
+/// hang.
 #[test]
 fn no_wake_up_is_lost_between_two_sleepers() {
     play_ping_pong("echo", ShmOptions::default());

@@ -1,5 +1,5 @@
-//! Revokes a key while its peer is using it, on two processors at once: data that the owner stores afterwards are neither
-//! seen nor changed through the key.
+//! Revokes a key while its peer is using it, on two processors at once: data that the owner stores afterwards are
+//! neither seen nor changed through the key.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Waker};

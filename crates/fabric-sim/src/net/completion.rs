@@ -45,8 +45,8 @@ impl Irregular {
 impl Net {
     /// Puts a completion into a completion queue, or notes that the queue overran.
     pub(super) fn complete(&mut self, context: u32, cq: u32, completion: WorkCompletion) {
-        // A queue that lost a completion gets no later arrival: a reader that matches answers by their order would mistake
-        // one for another.
+        // A queue that lost a completion gets no later arrival: a reader that matches answers by their order would
+        // mistake one for another.
         let broken = self.irregular.breaking == Some((context, cq))
             || self.irregular.overrun.contains(&(context, cq));
         let arrival = matches!(

@@ -258,8 +258,8 @@ impl Net {
         }
     }
 
-    /// Sends a message of the connection manager of the machine of `from`. Partitions stop the message like any other: a
-    /// short partition is a delay, and in a long one the message is lost.
+    /// Sends a message of the connection manager of the machine of `from`. Partitions stop the message like any other:
+    /// a short partition is a delay, and in a long one the message is lost.
     fn send_control(&mut self, from: u32, control: Control) {
         let delay = self.profile_of(from).cm_message_ns;
         let (sender, target) = (self.machine_of(from), self.target(&control));
@@ -614,8 +614,8 @@ impl Net {
         }
     }
 
-    /// Ends the connection of a queue pair: outstanding requests complete, the first send with `first`, and the other side
-    /// is told.
+    /// Ends the connection of a queue pair: outstanding requests complete, the first send with `first`, and the other
+    /// side is told.
     pub fn fail(&mut self, number: u32, cause: DisconnectCause, first: Status) {
         let Some(qp) = self
             .qp(number)
@@ -624,7 +624,8 @@ impl Net {
             return;
         };
         let (context, peer, stage) = (qp.context, qp.connection.peer, qp.connection.stage);
-        // Messages that the NIC has acknowledged are placed at once, or take their time although the queue pair is broken.
+        // Messages that the NIC has acknowledged are placed at once, or take their time although the queue pair is
+        // broken.
         let place = self.place_of(context);
         let late = self.faults.enabled(Fault::LeaseEndInFlight, place)
             && self.faults.draw(Fault::LeaseEndInFlight, place, 100);
@@ -658,8 +659,8 @@ impl Net {
     }
 
     /// Ends a process: its later actions have no effect. If it was `killed`, the messages that its NIC has taken are
-    /// placed, and its kernel says goodbye for it. A machine without power places nothing and is silent: peers notice the
-    /// missing answers.
+    /// placed, and its kernel says goodbye for it. A machine without power places nothing and is silent: peers notice
+    /// the missing answers.
     pub fn kill(&mut self, context: u32, killed: bool) {
         self.contexts[context as usize].dead = true;
         let manager = &mut self.manager;

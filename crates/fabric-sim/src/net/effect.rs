@@ -47,7 +47,8 @@ impl Net {
         }
     }
 
-    /// Lets the queue pair die in the middle of a message: any of the message's lines are in memory, and no one is told.
+    /// Lets the queue pair die in the middle of a message: any of the message's lines are in memory, and no one is
+    /// told.
     pub(super) fn die_in_message(&mut self, index: u32, to: u32, context: u32) {
         self.faults.hit(Fault::PartialPlacement);
         self.settle(to);

@@ -34,8 +34,8 @@ impl Net {
         self.messages.release(index);
     }
 
-    /// Resets the NIC of `machine`: messages that it had taken and not placed are gone, and all its queue pairs are broken.
-    /// Peers notice the missing answers.
+    /// Resets the NIC of `machine`: messages that it had taken and not placed are gone, and all its queue pairs are
+    /// broken. Peers notice the missing answers.
     pub fn reset(&mut self, machine: u32) {
         for number in 0..self.qps.len() as u32 {
             let Some(context) = self.qp(number).map(|qp| qp.context) else {
@@ -63,7 +63,8 @@ impl Net {
         }
     }
 
-    /// Drops the messages that were taken for queue pair `number` and not placed. Returns whether it was connected at all.
+    /// Drops the messages that were taken for queue pair `number` and not placed. Returns whether it was connected at
+    /// all.
     pub(super) fn forget_placing(&mut self, number: u32) -> bool {
         let Some(qp) = self.qp(number) else {
             return false;

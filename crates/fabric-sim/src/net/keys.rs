@@ -87,8 +87,8 @@ impl Keys {
         self[index].in_flight += 1;
     }
 
-    /// Notes that a message that passed the check of key `index` had its effect, or will have none. Returns the waker to
-    /// call.
+    /// Notes that a message that passed the check of key `index` had its effect, or will have none. Returns the waker
+    /// to call.
     pub fn leave(&mut self, index: u32) -> Option<Waker> {
         let key = &mut self[index];
         key.in_flight -= 1;

@@ -186,8 +186,8 @@ impl Net {
         })
     }
 
-    /// The data that the NIC of `machine` has taken and not yet placed in memory `space`: offsets and bytes, in order. With
-    /// `next_only`, only the next message of each queue pair.
+    /// The data that the NIC of `machine` has taken and not yet placed in memory `space`: offsets and bytes, in order.
+    /// With `next_only`, only the next message of each queue pair.
     pub fn in_flight(&self, machine: u32, space: u32, next_only: bool) -> Vec<(u64, Vec<u8>)> {
         let mut found = Vec::new();
         for qp in self.qps.iter().flatten() {

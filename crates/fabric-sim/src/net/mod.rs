@@ -8,9 +8,9 @@
 //!           Acknowledge: status, retire  <--- wire -----'   (READ, atomic, FLUSH: answered after Place)
 //! ```
 //!
-//! A posted operation is acknowledged when the responder's NIC has it, before it is in memory; so *completed* means less
-//! than *visible* here, as on real NICs. Operations of a queue pair are placed in order; operations that fetch wait for
-//! earlier placements, and later placements may overtake them.
+//! A posted operation is acknowledged when the responder's NIC has it, before it is in memory; so *completed* means
+//! less than *visible* here, as on real NICs. Operations of a queue pair are placed in order; operations that fetch
+//! wait for earlier placements, and later placements may overtake them.
 //!
 //! The code of an event is in the file of the part that it concerns; each part owns its state.
 //!
@@ -25,8 +25,8 @@
 //!
 //! Invariants:
 //! - Each entry of a send queue gets exactly one status, and leaves in order.
-//! - A message is counted at its key from its arrival until its effect, so an invalid key without messages in flight opens
-//!   nothing.
+//! - A message is counted at its key from its arrival until its effect, so an invalid key without messages in flight
+//!   opens nothing.
 //! - Wakers are kept until nothing is borrowed.
 
 mod completion;
@@ -222,8 +222,8 @@ impl Net {
         }
     }
 
-    /// Ends an event or a call: `tell` receives the threads that must check their ports, and the caller calls the wakers
-    /// when it has released every borrow.
+    /// Ends an event or a call: `tell` receives the threads that must check their ports, and the caller calls the
+    /// wakers when it has released every borrow.
     #[must_use]
     pub fn conclude(&mut self, mut tell: impl FnMut(u32)) -> Vec<Waker> {
         self.break_overrun();

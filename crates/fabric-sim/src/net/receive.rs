@@ -146,8 +146,8 @@ impl Net {
         let queue = &mut self.contexts[context as usize].shared[number as usize];
         let options = queue.options.multi_packet.expect("the caller looked");
         let needed = size.div_ceil(options.stride).max(1);
-        // The rest of the first buffer stays unused if the message does not fit there. Only the first buffer is taken in
-        // part.
+        // The rest of the first buffer stays unused if the message does not fit there. Only the first buffer is taken
+        // in part.
         let skipped = queue.buffers.front().is_some_and(|buffer| {
             queue.taken > 0 && queue.taken + needed > buffer.local.size / options.stride
         });

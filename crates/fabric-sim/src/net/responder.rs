@@ -246,8 +246,8 @@ impl Net {
         if overtakes {
             self.faults.hit(Fault::PostedOvertakes);
         }
-        // Completions of a shared queue keep their order. Completions of a multi-packet queue, where every message has a
-        // place of its own, keep it only for each sender.
+        // Completions of a shared queue keep their order. Completions of a multi-packet queue, where every message has
+        // a place of its own, keep it only for each sender.
         if lands
             && let Some(queue) = self.shared_queue(to).filter(|queue| {
                 queue.options.multi_packet.is_none() || mutant!(PlacedInOrderOfArrival)
@@ -279,8 +279,8 @@ impl Net {
             )
     }
 
-    /// Decides when an accepted non-posted message takes effect: after all earlier arrivals here. An ATOMIC_WRITE fetches
-    /// nothing: on the bus it is an ordinary write, which the NIC holds back until its turn.
+    /// Decides when an accepted non-posted message takes effect: after all earlier arrivals here. An ATOMIC_WRITE
+    /// fetches nothing: on the bus it is an ordinary write, which the NIC holds back until its turn.
     fn execute_later(&mut self, index: u32, to: u32, at: Nanoseconds) {
         let context = self.qps[to as usize]
             .as_ref()

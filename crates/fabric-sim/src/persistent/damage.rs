@@ -55,8 +55,8 @@ impl Survivor {
         lost
     }
 
-    /// Reverts a recently written line to the content before its last write, or before its first remembered write. Returns
-    /// whether there was a line whose content changes by that.
+    /// Reverts a recently written line to the content before its last write, or before its first remembered write.
+    /// Returns whether there was a line whose content changes by that.
     pub fn bring_back(&mut self, oldest: bool, random: &mut Random) -> bool {
         let Recent(recent) = &self.recent;
         if recent.is_empty() {

@@ -1,11 +1,11 @@
-//! Lines that leave the caches by themselves. If a machine saves its caches, no code writes lines back, and they reach the
-//! medium when another line needs their place.
+//! Lines that leave the caches by themselves. If a machine saves its caches, no code writes lines back, and they reach
+//! the medium when another line needs their place.
 //!
 //! This model decides the bytes that the medium is counted to have received, never what survives: on such a machine the
 //! caches survive.
 
-/// Dirty lines that the caches keep: 256 KiB, the share that the ways of a last-level cache open to DDIO keep of one stream
-/// of writes.
+/// Dirty lines that the caches keep: 256 KiB, the share that the ways of a last-level cache open to DDIO keep of one
+/// stream of writes.
 const LINES: usize = 4096;
 /// No line.
 const NONE: u64 = u64::MAX;

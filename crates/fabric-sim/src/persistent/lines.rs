@@ -15,8 +15,8 @@ use stonecast_base::{LINE_SIZE, Nanoseconds};
 
 /// Lines of a page.
 const PAGE_LINES: usize = 64;
-/// Stores of a line that are kept apart. If a line gets more before it is persisted, the oldest two are merged: fewer crash
-/// states, never a wrong one.
+/// Stores of a line that are kept apart. If a line gets more before it is persisted, the oldest two are merged: fewer
+/// crash states, never a wrong one.
 const STORES_MAX: u32 = 8;
 /// No store.
 const NONE: u32 = u32::MAX;
@@ -164,8 +164,8 @@ impl Lines {
         self.live -= 1;
     }
 
-    /// Makes the content of `line` certain at `at`, unless it becomes certain earlier. Returns the moment at which all of
-    /// it is certain; `None` if the line has no stores.
+    /// Makes the content of `line` certain at `at`, unless it becomes certain earlier. Returns the moment at which all
+    /// of it is certain; `None` if the line has no stores.
     pub fn send(&mut self, line: u64, at: Nanoseconds) -> Option<Nanoseconds> {
         let mut latest = None;
         let mut next = self.line(line).map_or(NONE, |line| line.oldest);

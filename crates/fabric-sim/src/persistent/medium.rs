@@ -5,9 +5,9 @@
 //!   lines from the memory controller --> buffer of blocks, least recently written leaves --> medium, block by block
 //! ```
 //!
-//! A line is persistent when the memory controller has it, before it gets here. The medium decides bandwidth and wear: a
-//! block that leaves before it was filled is read from the medium, and written as a whole for a part of its bytes (Yang et
-//! al., FAST 2020).
+//! A line is persistent when the memory controller has it, before it gets here. The medium decides bandwidth and wear:
+//! a block that leaves before it was filled is read from the medium, and written as a whole for a part of its bytes
+//! (Yang et al., FAST 2020).
 
 use std::collections::VecDeque;
 
@@ -52,7 +52,8 @@ pub(crate) struct Medium {
     block_bits: u32,
     /// Blocks that the buffer holds.
     capacity: usize,
-    /// Blocks in the buffer, the least recently written first; a block may occur several times, and its last place counts.
+    /// Blocks in the buffer, the least recently written first; a block may occur several times, and its last place
+    /// counts.
     order: VecDeque<(u64, u64)>,
     /// The blocks in the buffer.
     blocks: std::collections::HashMap<u64, Block, Mixer>,
@@ -205,9 +206,9 @@ mod tests {
         medium.counts.bytes_written as f64 / medium.counts.bytes_received as f64
     }
 
-    /// The published figures of random remote writes: 2.48 at 64 bytes and 1.58 at 128 bytes with 144 streams, about 1 for
-    /// one stream. Needs the combining: without the buffer 64 bytes are amplified four times, with three times its size 1.2
-    /// times.
+    /// The published figures of random remote writes: 2.48 at 64 bytes and 1.58 at 128 bytes with 144 streams, about 1
+    /// for one stream. Needs the combining: without the buffer 64 bytes are amplified four times, with three times its
+    /// size 1.2 times.
     #[test]
     fn many_streams_of_small_appends_are_amplified_as_published() {
         for (streams, size, published) in [

@@ -60,8 +60,8 @@ impl PersistentMemory {
         let time = &self.module.time;
         let now = time.clock();
         match self.means {
-            // Nothing is written back. But the core's work so far took its time, and other threads run in between as they
-            // do between any two instructions.
+            // Nothing is written back. But the core's work so far took its time, and other threads run in between as
+            // they do between any two instructions.
             Means::Process => Ok(now),
             Means::Fence => {
                 time.charge(self.module.profile.cpu_fence_ns);
@@ -154,8 +154,8 @@ impl PersistentRegion for PersistentMemory {
                 }
             }
         };
-        // The comparison uses the time of the event, not the handler's clock: others see the stores of a handler from the
-        // moment of its event, and nothing may be published before it is durable for all of them.
+        // The comparison uses the time of the event, not the handler's clock: others see the stores of a handler from
+        // the moment of its event, and nothing may be published before it is durable for all of them.
         if done > self.module.time.now() && !mutant!(FenceMissing) && self.means != Means::Fence {
             self.module.time.wake_at(done, context.waker());
             return Poll::Pending;

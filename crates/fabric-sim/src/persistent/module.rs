@@ -1,5 +1,5 @@
-//! The state that outlives the processes of a machine, and in part its power: the bytes of a pool's log, in transit from
-//! caches and NICs to safe places, and the small files beside it.
+//! The state that outlives the processes of a machine, and in part its power: the bytes of a pool's log, in transit
+//! from caches and NICs to safe places, and the small files beside it.
 //!
 //! ```text
 //!   core:  store -> cache -------------- write-back --> memory controller --> medium
@@ -9,8 +9,8 @@
 //!     survives in  WSP              MHP                            DMP
 //! ```
 //!
-//! A page-granular file follows the same scheme, with the page cache instead of the caches and a sync of the file instead
-//! of the write-back.
+//! A page-granular file follows the same scheme, with the page cache instead of the caches and a sync of the file
+//! instead of the write-back.
 //!
 //! There are two images: *visible*, the view of every core and NIC of the machine, and *durable*, the content that
 //! certainly survives. Between them are the stores whose fate is open ([`Lines`]).
@@ -195,8 +195,8 @@ impl Module {
         }
     }
 
-    /// Starts noting in `order` the reads of units of `wreck`, of which this module holds a survivor. Unit 0 is noted as
-    /// `first`, and so on: several modules can be watched in one order.
+    /// Starts noting in `order` the reads of units of `wreck`, of which this module holds a survivor. Unit 0 is noted
+    /// as `first`, and so on: several modules can be watched in one order.
     pub fn watch(&self, wreck: &Wreck, first: u32, order: &ReadOrder) {
         *self.watched.watch.borrow_mut() = Some(Watch::new(wreck, first, order.clone()));
         self.watched.is_any.set(true);
@@ -327,8 +327,8 @@ impl Module {
         }
     }
 
-    /// Applies a write of a NIC that has reached the memory of the machine. Returns the time at which the write is in the
-    /// memory controller, if it gets there without help.
+    /// Applies a write of a NIC that has reached the memory of the machine. Returns the time at which the write is in
+    /// the memory controller, if it gets there without help.
     pub(crate) fn store_from_nic(&self, offset: u64, bytes: &[u8]) -> Nanoseconds {
         let now = self.time.now();
         let content = &mut *self.content.borrow_mut();

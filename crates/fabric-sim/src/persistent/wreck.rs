@@ -49,7 +49,8 @@ const _: () = assert!(
 );
 
 impl Wreck {
-    /// The state of `module` at this moment, with `in_flight` (offset, bytes) that its NIC had taken and not yet placed.
+    /// The state of `module` at this moment, with `in_flight` (offset, bytes) that its NIC had taken and not yet
+    /// placed.
     pub(crate) fn new(module: &Module, in_flight: &[(u64, Vec<u8>)]) -> Self {
         let (image, mut stores) = module.split();
         let mut base = Survivor {

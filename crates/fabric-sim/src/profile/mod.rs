@@ -1,7 +1,7 @@
 //! Hardware as data: the durations of each part of a machine, each number with its source.
 //!
-//! The numbers belong to components (a NIC, a link, a memory chip) and come from their makers or from measurements of that
-//! component alone. No number is chosen to make a store reach a published result.
+//! The numbers belong to components (a NIC, a link, a memory chip) and come from their makers or from measurements of
+//! that component alone. No number is chosen to make a store reach a published result.
 
 mod connectx3_asymnvm;
 mod connectx3_erda;

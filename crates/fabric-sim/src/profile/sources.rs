@@ -1,6 +1,7 @@
 //! Sources that several profiles name.
 //!
-//! "Breaking Band" is Zambre et al., ICPP 2019: where the time of a message goes, measured with a logic analyser on PCIe.
+//! "Breaking Band" is Zambre et al., ICPP 2019: where the time of a message goes, measured with a logic analyser on
+//! PCIe.
 
 pub(super) const BREAKING_BAND_POST: &str =
     "posting takes 175 ns, less the 28 ns for the descriptor: Breaking Band †";

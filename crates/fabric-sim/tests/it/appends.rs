@@ -399,8 +399,8 @@ fn buffer(memory: MemoryRegion, index: u32) -> LocalSpan {
     }
 }
 
-/// Needs the completion of the slot with the message of the dying sender, which must count although it failed: without it
-/// the first buffer, and then each later one, would never come back.
+/// Needs the completion of the slot with the message of the dying sender, which must count although it failed: without
+/// it the first buffer, and then each later one, would never come back.
 #[test]
 fn a_sender_that_dies_in_a_message_blocks_no_buffer() {
     for features in [Features::COMMON, Features::ALL] {
@@ -441,7 +441,8 @@ fn a_sender_that_dies_in_a_message_blocks_no_buffer() {
     }
 }
 
-/// Needs the completion of messages that the NIC had taken and not placed: nothing else reports that the slot is used up.
+/// Needs the completion of messages that the NIC had taken and not placed: nothing else reports that the slot is used
+/// up.
 #[test]
 fn a_nic_that_is_reset_completes_the_slot_of_an_acknowledged_message() {
     let world = World::new(8);
@@ -522,8 +523,8 @@ fn quiescing_waits_for_late_completions_and_loses_no_slot() {
     assert!(waited > 0, "completions were late");
 }
 
-/// Needs the check of the queue pair: without it a receive buffer of another owner with the same identifier would count as
-/// a message, and memory that is still being written would come back.
+/// Needs the check of the queue pair: without it a receive buffer of another owner with the same identifier would count
+/// as a message, and memory that is still being written would come back.
 #[test]
 fn an_arrival_on_a_queue_pair_that_is_not_a_sender_is_not_taken() {
     let world = World::new(6);

@@ -75,8 +75,8 @@ fn a_queue_pair_that_dies_in_a_message_leaves_any_of_its_lines() {
     assert_eq!(hits(&stage, "partial_placement"), 1);
 }
 
-/// Needs the time that a scattered message takes in `Qp::placed`: without it a READ behind the message would fetch bytes
-/// that are not there yet.
+/// Needs the time that a scattered message takes in `Qp::placed`: without it a READ behind the message would fetch
+/// bytes that are not there yet.
 #[test]
 fn lines_are_placed_in_any_order_and_a_read_behind_them_waits_for_all() {
     let stage = stage(Faults {

@@ -1,5 +1,5 @@
-//! The data that survive a power cut, in each configuration of a responder: the facts on which plans of persistence rest
-//! (taxonomy of remote persistence, tables 1 and 2).
+//! The data that survive a power cut, in each configuration of a responder: the facts on which plans of persistence
+//! rest (taxonomy of remote persistence, tables 1 and 2).
 
 use stonecast_base::Span;
 use stonecast_fabric::{FlushPlacement, Operation, Status};
@@ -40,8 +40,8 @@ fn flushing(stage: &Stage) -> Option<Operation> {
     })
 }
 
-/// Machines on which a cache or a NIC takes the bytes and loses them. On the other machines the bytes are usually safe by
-/// the time of the completion, which proves nothing: see the last story.
+/// Machines on which a cache or a NIC takes the bytes and loses them. On the other machines the bytes are usually safe
+/// by the time of the completion, which proves nothing: see the last story.
 #[test]
 fn a_completion_alone_proves_persistence_only_where_nics_are_saved() {
     use PersistenceDomain::{Dmp, PageFile, Volatile, Wsp};
@@ -207,8 +207,8 @@ fn ddio_is_a_property_of_the_root_port() {
     }
 }
 
-/// With relaxed ordering a later write may be seen before an earlier one, and a READ proves nothing. A flush still waits
-/// for everything. Needs the missing waits behind [`RootPort::relaxed_ordering`].
+/// With relaxed ordering a later write may be seen before an earlier one, and a READ proves nothing. A flush still
+/// waits for everything. Needs the missing waits behind [`RootPort::relaxed_ordering`].
 #[test]
 fn relaxed_ordering_lets_writes_pass_each_other_and_reads_prove_nothing() {
     let (mut passed, mut unproven) = (0, 0);
@@ -302,7 +302,8 @@ fn lines_survive_apart_and_tear_between_words() {
     );
 }
 
-/// The NIC has acknowledged the data in its buffers; only a machine that saves those buffers keeps the data for certain.
+/// The NIC has acknowledged the data in its buffers; only a machine that saves those buffers keeps the data for
+/// certain.
 #[test]
 fn data_inside_the_nic_are_lost_kept_or_perhaps_kept() {
     for (domain, least_expected, most_expected) in [
@@ -403,8 +404,8 @@ fn writes_of_a_queue_pair_survive_in_order_where_caches_are_saved_and_in_any_ord
 }
 
 /// Needs the exception for ATOMIC_WRITE in `Net::execute`: a write on the bus pushes no earlier data into the memory
-/// controller; a FLUSH between them does. With stalls it needs the queue in `Net::execute`: the FLUSH waits for the memory
-/// controller longer than it seemed when the ATOMIC_WRITE behind it arrived.
+/// controller; a FLUSH between them does. With stalls it needs the queue in `Net::execute`: the FLUSH waits for the
+/// memory controller longer than it seemed when the ATOMIC_WRITE behind it arrived.
 #[test]
 fn an_atomic_write_needs_a_flush_before_it_to_survive_second() {
     let word = |stage: &Stage| Operation::AtomicWrite {
@@ -428,8 +429,8 @@ fn an_atomic_write_needs_a_flush_before_it_to_survive_second() {
     }
 }
 
-/// Needs the stall in `Net::place_later`: without it the bytes are always in memory before the completion is back, and an
-/// unsound plan that trusts the completion looks sound.
+/// Needs the stall in `Net::place_later`: without it the bytes are always in memory before the completion is back, and
+/// an unsound plan that trusts the completion looks sound.
 #[test]
 fn a_completion_may_come_before_the_bytes_leave_the_nic() {
     let lost = |stall| {
@@ -449,8 +450,8 @@ fn a_completion_may_come_before_the_bytes_leave_the_nic() {
     assert_eq!((lost(0), lost(5_000)), (false, true));
 }
 
-/// Needs the early acknowledgement in `Net::transmit_one`: with it a battery behind the responder's NIC proves nothing as
-/// soon as a message is held back at its sender.
+/// Needs the early acknowledgement in `Net::transmit_one`: with it a battery behind the responder's NIC proves nothing
+/// as soon as a message is held back at its sender.
 #[test]
 fn over_iwarp_a_read_proves_arrival_at_the_responder_and_a_completion_does_not() {
     let certain = |transport, reading: bool| {

@@ -173,8 +173,8 @@ impl Stage {
             .expect("the batch is accepted")
     }
 
-    /// The possible contents of `size` bytes at `offset` after a power cut at this moment, over all fates of their lines:
-    /// the least that survives, and the most.
+    /// The possible contents of `size` bytes at `offset` after a power cut at this moment, over all fates of their
+    /// lines: the least that survives, and the most.
     pub fn after_power_cut(&self, offset: u64, size: usize) -> [Vec<u8>; 2] {
         let wreck = self.world.wreck(self.machine, &self.module);
         let least = vec![Fate::default(); wreck.undecided()];

@@ -26,8 +26,9 @@ impl Default for BackOff {
 }
 
 impl BackOff {
-    /// The pause after `failures` failures in a row. The pause doubles from [`BackOff::first`] up to [`BackOff::longest`],
-    /// less a random part of up to a half, so that many clients that lost the same server do not come back at once.
+    /// The pause after `failures` failures in a row. The pause doubles from [`BackOff::first`] up to
+    /// [`BackOff::longest`], less a random part of up to a half, so that many clients that lost the same server do not
+    /// come back at once.
     pub(super) fn pause(&self, failures: u32) -> Duration {
         let doubled = self
             .first

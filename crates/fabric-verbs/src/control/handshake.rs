@@ -164,8 +164,8 @@ impl Initiator {
 
 /// The server's side: takes the client's first message and answers with `welcome`. Returns the session and the answer.
 ///
-/// A name without a key is tried with a key that no one has, so that its refusal looks like that of a wrong key and takes
-/// as long, and names cannot be guessed.
+/// A name without a key is tried with a key that no one has, so that its refusal looks like that of a wrong key and
+/// takes as long, and names cannot be guessed.
 pub(super) fn respond(
     greeting: &[u8],
     name: &str,

@@ -23,8 +23,8 @@ pub struct LeaseTerms {
 impl Default for LeaseTerms {
     fn default() -> Self {
         Self {
-            // A few times the silence of a machine under heavy load, or of a paused guest. The memory of a dead client is
-            // reused only after this time.
+            // A few times the silence of a machine under heavy load, or of a paused guest. The memory of a dead client
+            // is reused only after this time.
             duration: Duration::from_secs(4),
             ticket_lifetime: Duration::from_secs(10),
             connections_max: 256,

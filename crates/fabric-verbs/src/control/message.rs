@@ -10,8 +10,8 @@
 //! | 5 | heartbeat | |
 //! | 6 | goodbye | cause, one byte |
 //!
-//! Every byte that comes from the wire is checked here, in [`Message::decode`] and [`Welcome::decode`], before it becomes a
-//! value.
+//! Every byte that comes from the wire is checked here, in [`Message::decode`] and [`Welcome::decode`], before it
+//! becomes a value.
 
 use std::time::Duration;
 

@@ -13,13 +13,13 @@
 //! ```
 //!
 //! There is one TCP connection for each pair of queue pairs. It begins with two lines in clear text, which name the
-//! protocol, its version and the client's name for its key. Everything after them is sealed (ChaCha20-Poly1305, with keys
-//! of this session alone), each message with its number, so that no message can be altered, omitted, repeated or taken from
-//! another session.
+//! protocol, its version and the client's name for its key. Everything after them is sealed (ChaCha20-Poly1305, with
+//! keys of this session alone), each message with its number, so that no message can be altered, omitted, repeated or
+//! taken from another session.
 //!
 //! Invariants:
-//! - No information about memory (queue pair numbers, keys, addresses) is sent before the other side has opened a sealed
-//!   message of this session; a replayed handshake ends at the first of these messages.
+//! - No information about memory (queue pair numbers, keys, addresses) is sent before the other side has opened a
+//!   sealed message of this session; a replayed handshake ends at the first of these messages.
 //! - A ticket is used once, in the session that issued it, before it expires.
 //! - A peer that does not finish the handshake in time is dropped; the number of concurrent handshakes is bounded.
 //! - Trouble of one connection ends that connection, is logged with its peer, and disturbs no other connection.

@@ -7,8 +7,8 @@
 //!        bell (eventfd) wakes a device that sleeps
 //! ```
 //!
-//! The thread never waits for the device's thread, and sends the heartbeats: a device that syncs a file for a second is not
-//! taken for dead.
+//! The thread never waits for the device's thread, and sends the heartbeats: a device that syncs a file for a second is
+//! not taken for dead.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -555,7 +555,8 @@ impl Engine {
                 .filter(|link| link.is_stranger())
                 .count();
             if strangers >= self.options.strangers_max {
-                // The oldest is dropped: it had the most time, and peers that only occupy places cannot keep others out.
+                // The oldest is dropped: it had the most time, and peers that only occupy places cannot keep others
+                // out.
                 let oldest = self
                     .links
                     .iter()

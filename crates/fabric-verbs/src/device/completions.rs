@@ -11,7 +11,8 @@ use crate::verbs::completion::CompletionQueue;
 pub(super) struct CompletionQueueState {
     pub hardware: Rc<CompletionQueue>,
     pub taken: VecDeque<WorkCompletion>,
-    /// Entries that may still be promised to queue pairs, if the device cannot make a queue as long as the program wanted.
+    /// Entries that may still be promised to queue pairs, if the device cannot make a queue as long as the program
+    /// wanted.
     pub unpromised: Option<u32>,
     /// Shared receive queues whose buffers are already promised.
     pub promised_shared: Vec<u32>,

@@ -20,8 +20,8 @@ use crate::retries::ReceiverNotReady;
 use crate::verbs::cause;
 use crate::verbs::queue_pair::Route;
 
-/// Time for which completions of a failed queue pair are awaited. Usually they arrive within microseconds. A NIC that has
-/// not returned them by then has lost them, or does not report the last buffer that it took from a shared queue.
+/// Time for which completions of a failed queue pair are awaited. Usually they arrive within microseconds. A NIC that
+/// has not returned them by then has lost them, or does not report the last buffer that it took from a shared queue.
 const QUIESCE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A peer that waits for an answer of the program.
@@ -100,10 +100,10 @@ impl State {
 
     /// Ends a connection, and takes the queue pair from the NIC when all its posts have completed. False: not yet.
     ///
-    /// In the error state the NIC executes no request, but a request that it had begun may still be in transit to memory.
-    /// The reset ends when there is none; it would drop completions, so they are awaited first. Some never arrive, for
-    /// example of a completion queue that overran or of a device that failed. The reset alone is the fence, so it does not
-    /// wait for them forever, and the remaining requests end as flushed here.
+    /// In the error state the NIC executes no request, but a request that it had begun may still be in transit to
+    /// memory. The reset ends when there is none; it would drop completions, so they are awaited first. Some never
+    /// arrive, for example of a completion queue that overran or of a device that failed. The reset alone is the fence,
+    /// so it does not wait for them forever, and the remaining requests end as flushed here.
     pub(super) fn quiesce(&mut self, qp: QueuePair) -> Result<bool, DeviceError> {
         let state = self.qps.get(qp.0)?;
         let options = state.options;
@@ -166,8 +166,8 @@ impl State {
                 .iter_mut()
                 .for_each(|region| region.leave(&domain));
         }
-        // The NIC is done with the queue pair; its remaining completions are taken here, before another queue pair gets its
-        // number.
+        // The NIC is done with the queue pair; its remaining completions are taken here, before another queue pair gets
+        // its number.
         for cq in [options.send_cq, options.receive_cq] {
             self.collect(cq.0, usize::MAX);
             if let Ok(queue) = self.cqs.get_mut(cq.0) {
@@ -393,8 +393,8 @@ impl State {
             }
             Err(error) => {
                 self.control.hang_up(link, EndCause::QueuePairError);
-                // Windows may already have been bound on the queue pair. A queue pair that cannot be made fresh refuses the
-                // next attempt, too.
+                // Windows may already have been bound on the queue pair. A queue pair that cannot be made fresh refuses
+                // the next attempt, too.
                 let reason = match self.make_fresh(handle) {
                     Ok(()) => error.to_string(),
                     Err(worse) => format!("{error}; {worse}"),

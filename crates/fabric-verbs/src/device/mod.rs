@@ -66,8 +66,8 @@ pub struct VerbsDevice {
     state: RefCell<State>,
 }
 
-/// The state that the device's thread changes. The objects of the library are freed in the order of the fields: queue pairs
-/// and windows before their parents.
+/// The state that the device's thread changes. The objects of the library are freed in the order of the fields: queue
+/// pairs and windows before their parents.
 struct State {
     control: ControlPlane,
     windows: Table<WindowState>,
@@ -158,8 +158,8 @@ impl VerbsDevice {
             .map(|(_, profile)| profile)
     }
 
-    /// Ends every connection as the death of this process would, without a goodbye. Meant for tests of higher layers: no
-    /// peer can tell the difference.
+    /// Ends every connection as the death of this process would, without a goodbye. Meant for tests of higher layers:
+    /// no peer can tell the difference.
     pub fn abandon(&self) {
         self.state.borrow_mut().abandon();
     }

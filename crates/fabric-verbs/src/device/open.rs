@@ -36,8 +36,8 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// Queries the device called `device` (`ibv_query_device_ex(3)`), and makes a queue pair that could post the claimed
-    /// operations. An error if the library, the device or the right to open it is missing.
+    /// Queries the device called `device` (`ibv_query_device_ex(3)`), and makes a queue pair that could post the
+    /// claimed operations. An error if the library, the device or the right to open it is missing.
     pub fn of(device: &str) -> Result<Self, DeviceError> {
         let system = |doing| move |source| DeviceError::System { doing, source };
         let context = Context::open(Some(device))?;

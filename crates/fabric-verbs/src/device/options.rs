@@ -30,13 +30,13 @@ pub struct VerbsOptions {
     pub handshake_patience: Duration,
     /// The most peers that may be proving their identity at the same time.
     pub strangers_max: usize,
-    /// Time that a packet waits for its answer before it is sent again: 4.096 microseconds times two to the power of this
-    /// value, at most 31.
+    /// Time that a packet waits for its answer before it is sent again: 4.096 microseconds times two to the power of
+    /// this value, at most 31.
     pub retransmission_timeout: u8,
     /// Number of these retransmissions, 1 to 6. They detect only a dead path: dead peers are detected by their lease.
     pub retransmission_count: u8,
-    /// Treats the device as one without memory windows, whose windows are made of protection domains. Meant for tests on
-    /// devices that have windows.
+    /// Treats the device as one without memory windows, whose windows are made of protection domains. Meant for tests
+    /// on devices that have windows.
     pub without_windows: bool,
     /// The receiver of log lines about refused and lost peers.
     pub log: Log,

@@ -330,8 +330,8 @@ fn local_of(operation: &Operation) -> Option<LocalSpan> {
     }
 }
 
-/// A place of the peer. A range that wraps around the end of all addresses names no memory, and some responders compute its
-/// end wrongly; it is replaced by one at address 0, where no region lies.
+/// A place of the peer. A range that wraps around the end of all addresses names no memory, and some responders compute
+/// its end wrongly; it is replaced by one at address 0, where no region lies.
 pub(super) fn place(remote: RemoteAddress, size: u64) -> RawPlace {
     let address = if remote.address.checked_add(size).is_some() {
         remote.address

@@ -81,8 +81,8 @@ impl State {
                 outside: false,
             });
         }
-        // Outstanding requests complete with an error, and no request of the peer is executed. A queue pair that is already
-        // in the error state enters it again, which makes its queues notice later requests.
+        // Outstanding requests complete with an error, and no request of the peer is executed. A queue pair that is
+        // already in the error state enters it again, which makes its queues notice later requests.
         let _ = qp.hardware.fail();
         self.connections.by_link.remove(&link);
         if tell {
@@ -135,8 +135,8 @@ impl State {
         count
     }
 
-    /// Takes completions from the NIC until there are `enough` for the program. Returns whether a binding succeeded, if one
-    /// completed.
+    /// Takes completions from the NIC until there are `enough` for the program. Returns whether a binding succeeded, if
+    /// one completed.
     pub(super) fn collect(&mut self, cq: u32, enough: usize) -> Option<bool> {
         let mut bound = None;
         loop {
@@ -255,7 +255,8 @@ impl State {
         self.after(handle, status);
     }
 
-    /// Acts on a completion: a failed one ends the connection, and any may make room for the entries that wait behind it.
+    /// Acts on a completion: a failed one ends the connection, and any may make room for the entries that wait behind
+    /// it.
     fn after(&mut self, handle: u32, status: Status) {
         if status != Status::Success {
             self.fail(handle, DisconnectCause::QueuePairError, true);

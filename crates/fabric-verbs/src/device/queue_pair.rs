@@ -5,11 +5,11 @@
 //!     \---accept--> Accepted --ready--/
 //! ```
 //!
-//! The NIC reports neither the failed operation nor unsignalled successes, so requests are kept here until their completion
-//! arrives, or that of a later request. The last request of each batch is always signalled to the NIC.
+//! The NIC reports neither the failed operation nor unsignalled successes, so requests are kept here until their
+//! completion arrives, or that of a later request. The last request of each batch is always signalled to the NIC.
 //!
-//! Once the queue pair has failed, nothing is given to the NIC: new posts wait here behind the requests that the NIC still
-//! has, and are flushed in their turn.
+//! Once the queue pair has failed, nothing is given to the NIC: new posts wait here behind the requests that the NIC
+//! still has, and are flushed in their turn.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -35,15 +35,15 @@ impl SharedQueueState {
         Some(buffer.wr_id)
     }
 
-    /// Gives a buffer that the NIC used up without a message to the NIC again. False: this queue keeps its order, and the
-    /// buffer belongs to its owner.
+    /// Gives a buffer that the NIC used up without a message to the NIC again. False: this queue keeps its order, and
+    /// the buffer belongs to its owner.
     pub fn post_again(&self, slot: u32) -> bool {
         if self.in_order {
             return false;
         }
         if let Some(Some(buffer)) = self.slots.get(slot as usize) {
-            // There is room, because the buffer was just taken out. A queue that accepts nothing belongs to a device that
-            // is gone.
+            // There is room, because the buffer was just taken out. A queue that accepts nothing belongs to a device
+            // that is gone.
             let _ = self.hardware.post(&[buffer.raw]);
         }
         true

@@ -7,18 +7,18 @@
 //!   windows           |<-- bound to one queue pair -->|
 //! ```
 //!
-//! There are two registrations, because the key for peers must be able to end while this machine's NIC still uses the memory. The
-//! local registration is made late, because memory that peers only read (a log that is a mapped file) cannot always be
-//! pinned for writing.
+//! There are two registrations, because the key for peers must be able to end while this machine's NIC still uses the
+//! memory. The local registration is made late, because memory that peers only read (a log that is a mapped file)
+//! cannot always be pinned for writing.
 //!
-//! If it cannot, no window can be bound to it: a kernel pins memory for windows for writing. A window for reading is then a
-//! registration of its bytes, with a key of its own that ends by itself. The registration opens the bytes to every queue
-//! pair of the device whose peer knows the key.
+//! If it cannot, no window can be bound to it: a kernel pins memory for windows for writing. A window for reading is
+//! then a registration of its bytes, with a key of its own that ends by itself. The registration opens the bytes to
+//! every queue pair of the device whose peer knows the key.
 //!
-//! A device without windows has queue pairs with protection domains of their own. There a window is a registration of its
-//! bytes, too, in the protection domain of its queue pair: the registration opens the bytes to that queue pair alone. Posts
-//! of such a queue pair name the memory by a registration for this machine's NIC in the same protection domain (`elsewhere`),
-//! which is made on first use and ends with the queue pair.
+//! A device without windows has queue pairs with protection domains of their own. There a window is a registration of
+//! its bytes, too, in the protection domain of its queue pair: the registration opens the bytes to that queue pair
+//! alone. Posts of such a queue pair name the memory by a registration for this machine's NIC in the same protection
+//! domain (`elsewhere`), which is made on first use and ends with the queue pair.
 
 use std::io;
 use std::rc::Rc;
@@ -49,8 +49,8 @@ pub(super) struct RegionState {
     local: Option<Registration>,
     /// The registrations for this machine's NIC in the protection domains of single queue pairs.
     elsewhere: Vec<(Rc<ProtectionDomain>, Registration)>,
-    /// Whether the NIC may only read the memory: the kernel pins it for reading alone, which is known once `local` was made,
-    /// or only a sync makes it durable. An older kernel would pin the latter for writing.
+    /// Whether the NIC may only read the memory: the kernel pins it for reading alone, which is known once `local` was
+    /// made, or only a sync makes it durable. An older kernel would pin the latter for writing.
     is_read_only: bool,
     /// Whether only a sync makes the memory durable.
     is_synced: bool,
@@ -107,8 +107,8 @@ impl Opening {
     }
 }
 
-/// Addresses of regions differ by at least this size, and equal those of their memory modulo this size, so that any page
-/// size fits.
+/// Addresses of regions differ by at least this size, and equal those of their memory modulo this size, so that any
+/// page size fits.
 const ADDRESS_GRAIN: u64 = 1 << 30;
 
 /// The first address from `next` on that equals the address of `memory` modulo the grain.
@@ -329,8 +329,8 @@ impl RegionState {
         span.fits(self.size)
     }
 
-    /// `local` in the terms of the NIC, for a queue pair of `domain`. Bytes outside the region become the first ones behind
-    /// it, so that the NIC itself refuses them, in the order in which they were posted.
+    /// `local` in the terms of the NIC, for a queue pair of `domain`. Bytes outside the region become the first ones
+    /// behind it, so that the NIC itself refuses them, in the order in which they were posted.
     pub fn raw(
         &mut self,
         local: LocalSpan,

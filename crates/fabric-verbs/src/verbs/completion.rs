@@ -16,7 +16,8 @@ use super::zeroed::AllZero;
 /// Completions taken in one call.
 const BATCH: usize = 32;
 
-/// The NIC's report on one work request. If `status` is not success, only `wr_id`, `status` and `qp_number` are meaningful.
+/// The NIC's report on one work request. If `status` is not success, only `wr_id`, `status` and `qp_number` are
+/// meaningful.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawCompletion {
     pub wr_id: u64,
@@ -76,8 +77,8 @@ impl CompletionChannel {
             if unsafe { ibv::ibv_get_cq_event(self.raw, &mut cq, &mut context) } != 0 {
                 return;
             }
-            // SAFETY: the queue that the announcement names is alive: freeing it waits for this acknowledgement, and one
-            // thread uses the device.
+            // SAFETY: the queue that the announcement names is alive: freeing it waits for this acknowledgement, and
+            // one thread uses the device.
             unsafe { ibv::ibv_ack_cq_events(cq, 1) };
         }
     }
@@ -94,8 +95,8 @@ impl Drop for CompletionChannel {
 pub(crate) struct CompletionQueue {
     raw: *mut ibv::ibv_cq,
     channel: Rc<CompletionChannel>,
-    /// The buffer for completions from the library: most polls find none, and preparing a batch would cost more than the
-    /// poll.
+    /// The buffer for completions from the library: most polls find none, and preparing a batch would cost more than
+    /// the poll.
     batch: RefCell<Box<[ibv::ibv_wc; BATCH]>>,
 }
 

@@ -24,8 +24,8 @@ struct Handle {
     name: String,
 }
 
-// SAFETY: libibverbs locks the state that calls on one context share (ibv_open_device(3): thread safe); the pointer is only
-// read, and freed once, by the last owner.
+// SAFETY: libibverbs locks the state that calls on one context share (ibv_open_device(3): thread safe); the pointer is
+// only read, and freed once, by the last owner.
 unsafe impl Send for Handle {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Handle {}
@@ -87,8 +87,8 @@ impl DeviceList {
     }
 
     fn iter(&self) -> impl Iterator<Item = *mut ibv::ibv_device> + '_ {
-        // SAFETY: not null (checked by `new`); the library reports `count` pointers there, which do not change while the
-        // list lives, as long as `self`.
+        // SAFETY: not null (checked by `new`); the library reports `count` pointers there, which do not change while
+        // the list lives, as long as `self`.
         unsafe { std::slice::from_raw_parts(self.list, self.count) }
             .iter()
             .copied()
@@ -176,8 +176,8 @@ impl Context {
         unsafe { BorrowedFd::borrow_raw(descriptor) }
     }
 
-    /// Queries the abilities of the device. FLUSH and ATOMIC_WRITE are its claims; whether the library can post them shows
-    /// when a queue pair is made.
+    /// Queries the abilities of the device. FLUSH and ATOMIC_WRITE are its claims; whether the library can post them
+    /// shows when a queue pair is made.
     pub fn facts(&self) -> Result<Facts, DeviceError> {
         let mut found = ibv::ibv_device_attr_ex::zeroed();
         // SAFETY: the context is open; no input is allowed to be null; `found` is writable and large enough.

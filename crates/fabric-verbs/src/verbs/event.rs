@@ -54,8 +54,8 @@ pub(crate) fn next_event(context: &Context) -> Option<DeviceEvent> {
         kind: u32::MAX,
     };
     let place = (&raw mut event).cast::<ibv::ibv_async_event>();
-    // SAFETY: the context is open, and `event` has the layout of the library's structure (asserted). Only one thread takes
-    // events, so an announced event is available.
+    // SAFETY: the context is open, and `event` has the layout of the library's structure (asserted). Only one thread
+    // takes events, so an announced event is available.
     if unsafe { ibv::ibv_get_async_event(context.raw(), place) } != 0 {
         return None;
     }

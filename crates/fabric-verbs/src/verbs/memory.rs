@@ -138,8 +138,8 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Registers `span` of `memory`, whose first byte has the address `first_address` for peers. That address must equal
-    /// the memory's own address modulo the page size.
+    /// Registers `span` of `memory`, whose first byte has the address `first_address` for peers. That address must
+    /// equal the memory's own address modulo the page size.
     pub fn new(
         domain: &Rc<ProtectionDomain>,
         memory: Rc<dyn Region>,
@@ -157,9 +157,10 @@ impl Registration {
         let offset = usize::try_from(span.offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let start = place.address().as_ptr().wrapping_add(offset).cast();
         let first_address = first_address + span.offset;
-        // SAFETY: the protection domain is alive. A place names the bytes of a mapping and no other memory of this program,
-        // and the span lies in it; the kernel checks the rights of the pages and pins them. The region keeps its mapping,
-        // and this value keeps the region. Other parties may change the bytes afterwards, which a region allows.
+        // SAFETY: the protection domain is alive. A place names the bytes of a mapping and no other memory of this
+        // program, and the span lies in it; the kernel checks the rights of the pages and pins them. The region keeps
+        // its mapping, and this value keeps the region. Other parties may change the bytes afterwards, which a region
+        // allows.
         let raw = unsafe {
             ibv::ibv_reg_mr_iova2(domain.raw(), start, size, first_address, rights.flags())
         };
@@ -189,8 +190,8 @@ impl Registration {
         self.rkey
     }
 
-    /// Ends the registration. After this call has returned `Ok`, no request that any peer posts or has posted can access
-    /// the memory through it: the kernel waits until the NIC has forgotten it.
+    /// Ends the registration. After this call has returned `Ok`, no request that any peer posts or has posted can
+    /// access the memory through it: the kernel waits until the NIC has forgotten it.
     pub fn end(&mut self) -> io::Result<()> {
         if self.raw.is_null() {
             return Ok(());

@@ -139,8 +139,8 @@ impl<'a> Posting<'a> {
         self.local(found);
     }
 
-    /// FLUSH of a range. Some devices report success for an empty type or an empty range without doing anything, so neither
-    /// can be expressed or posted.
+    /// FLUSH of a range. Some devices report success for an empty type or an empty range without doing anything, so
+    /// neither can be expressed or posted.
     pub fn flush(&mut self, stamp: Stamp, place: RawPlace, size: u64, placement: FlushPlacement) {
         assert!(self.qp.extra.flush, "the queue pair was made with FLUSH");
         assert!(size > 0, "a FLUSH covers at least one byte");
@@ -150,7 +150,8 @@ impl<'a> Posting<'a> {
             FlushPlacement::Persistent => ibv::IBV_FLUSH_PERSISTENT,
         };
         let size = usize::try_from(size).expect("addresses have 64 bits");
-        // SAFETY: the queue pair was made with this operation (asserted), so the library is new enough to have the field.
+        // SAFETY: the queue pair was made with this operation (asserted), so the library is new enough to have the
+        // field.
         let post =
             unsafe { (*self.raw).wr_flush }.expect("the library made a queue pair with FLUSH");
         // SAFETY: a batch is begun on this queue pair.
@@ -173,7 +174,8 @@ impl<'a> Posting<'a> {
             "the queue pair was made with ATOMIC_WRITE"
         );
         self.stamp(stamp);
-        // SAFETY: the queue pair was made with this operation (asserted), so the library is new enough to have the field.
+        // SAFETY: the queue pair was made with this operation (asserted), so the library is new enough to have the
+        // field.
         let post = unsafe { (*self.raw).wr_atomic_write }
             .expect("the library made a queue pair with ATOMIC_WRITE");
         // SAFETY: a batch is begun on this queue pair; eight bytes are copied from `value` before the call returns.
@@ -207,8 +209,8 @@ impl<'a> Posting<'a> {
             length: span.size,
             mw_access_flags: remote_flags(access),
         };
-        // SAFETY: a batch is begun on a queue pair that was made with this operation; window and registration are alive,
-        // and `bound` is copied before the call returns.
+        // SAFETY: a batch is begun on a queue pair that was made with this operation; window and registration are
+        // alive, and `bound` is copied before the call returns.
         unsafe { ibv::ibv_wr_bind_mw(self.raw, window.raw(), window.rkey(), &bound) };
     }
 

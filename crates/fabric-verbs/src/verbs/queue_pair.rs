@@ -118,8 +118,8 @@ impl QueuePair {
             .filter(|(wanted, _)| *wanted)
             .fold(0, |flags, (_, bit)| flags | bit.0);
         attributes.send_ops_flags = flags.into();
-        // SAFETY: context, protection domain and queues are alive, and kept by the value that is made here; `attributes`
-        // is whole.
+        // SAFETY: context, protection domain and queues are alive, and kept by the value that is made here;
+        // `attributes` is whole.
         let raw = unsafe { ibv::ibv_create_qp_ex(wanted.domain.context().raw(), &mut attributes) };
         if raw.is_null() {
             return Err(io::Error::last_os_error());
@@ -249,8 +249,8 @@ impl QueuePair {
         )
     }
 
-    /// Any state to ERR. After this call has returned `Ok`, no request of the peer is executed, and outstanding requests
-    /// will complete with an error.
+    /// Any state to ERR. After this call has returned `Ok`, no request of the peer is executed, and outstanding
+    /// requests will complete with an error.
     pub fn fail(&self) -> io::Result<()> {
         let mut attributes = ibv::ibv_qp_attr::zeroed();
         attributes.qp_state = ibv::ibv_qp_state::IBV_QPS_ERR;
@@ -280,8 +280,8 @@ impl QueuePair {
             return Ok(());
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair is alive; the chain is whole, ends with null and lives until the call has copied it. The
-        // NIC checks address and key of each buffer itself.
+        // SAFETY: the queue pair is alive; the chain is whole, ends with null and lives until the call has copied it.
+        // The NIC checks address and key of each buffer itself.
         outcome(unsafe { ibv::ibv_post_recv(self.raw, chain.first(), &mut bad) })
     }
 }

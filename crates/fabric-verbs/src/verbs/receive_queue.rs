@@ -95,8 +95,8 @@ impl SharedReceiveQueue {
             return Ok(());
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue is alive; the chain is whole, ends with null and lives until the call has copied it. The NIC
-        // checks address and key of each buffer itself.
+        // SAFETY: the queue is alive; the chain is whole, ends with null and lives until the call has copied it. The
+        // NIC checks address and key of each buffer itself.
         outcome(unsafe { ibv::ibv_post_srq_recv(self.raw, chain.first(), &mut bad) })
     }
 

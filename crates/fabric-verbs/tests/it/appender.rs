@@ -1,5 +1,5 @@
-//! An appender in a process of its own: the test binary runs itself again and sends batch after batch to any receiver that
-//! accepts.
+//! An appender in a process of its own: the test binary runs itself again and sends batch after batch to any receiver
+//! that accepts.
 
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;

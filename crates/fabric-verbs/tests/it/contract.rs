@@ -1,5 +1,5 @@
-//! The contract of the fabric, on the RDMA devices of this machine, and on the same devices treated as ones without memory
-//! windows.
+//! The contract of the fabric, on the RDMA devices of this machine, and on the same devices treated as ones without
+//! memory windows.
 
 use crate::world::VerbsWorld;
 

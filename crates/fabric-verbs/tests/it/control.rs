@@ -1,5 +1,5 @@
-//! The control plane between threads of this process, and against foreign peers. No RDMA device takes part: a number stands
-//! for a queue pair.
+//! The control plane between threads of this process, and against foreign peers. No RDMA device takes part: a number
+//! stands for a queue pair.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

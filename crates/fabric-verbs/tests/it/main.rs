@@ -1,6 +1,6 @@
-//! Verbs between machines from the outside. The tests of the control plane run everywhere. Tests that need an RDMA device
-//! take its name from `STONECAST_RDMA_DEVICES` (several with commas between), and persistent memory for it (a devdax
-//! character device) from `STONECAST_DAX`. Without them the tests are reported as not run.
+//! Verbs between machines from the outside. The tests of the control plane run everywhere. Tests that need an RDMA
+//! device take its name from `STONECAST_RDMA_DEVICES` (several with commas between), and persistent memory for it (a
+//! devdax character device) from `STONECAST_DAX`. Without them the tests are reported as not run.
 
 #[cfg(feature = "verbs")]
 mod appender;

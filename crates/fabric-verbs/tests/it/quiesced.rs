@@ -1,4 +1,5 @@
-//! No request of a quiesced peer lands: an appender in another process that is killed, stopped, or loses its queue pair.
+//! No request of a quiesced peer lands: an appender in another process that is killed, stopped, or loses its queue
+//! pair.
 //!
 //! `STONECAST_QUIESCE_TRIES` sets the number of tries. `STONECAST_RDMA_LINK` names the network interface under the last
 //! device, which one test takes down.

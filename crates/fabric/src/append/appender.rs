@@ -33,8 +33,8 @@ pub enum AppendError {
 }
 
 impl Appender {
-    /// Appends through `qp`, whose peer takes its receive buffers from an [`AppendQueue`](super::AppendQueue) with these
-    /// terms. A new appender has no credit.
+    /// Appends through `qp`, whose peer takes its receive buffers from an [`AppendQueue`](super::AppendQueue) with
+    /// these terms. A new appender has no credit.
     pub fn new(port: Rc<Port>, qp: QueuePair, terms: AppendTerms) -> Self {
         Self {
             port,
@@ -66,11 +66,11 @@ impl Appender {
         }
     }
 
-    /// Appends an entry and waits until the receiver's device has it: as one message, or as several in a row if the entry
-    /// is longer than a message. `entry` belongs to the device until then, even if the future is dropped earlier.
+    /// Appends an entry and waits until the receiver's device has it: as one message, or as several in a row if the
+    /// entry is longer than a message. `entry` belongs to the device until then, even if the future is dropped earlier.
     ///
-    /// Success means that the entry is *accepted*: neither visible nor persisted. After a failure any part of the entry may
-    /// lie in the memory.
+    /// Success means that the entry is *accepted*: neither visible nor persisted. After a failure any part of the entry
+    /// may lie in the memory.
     ///
     /// # Errors
     ///
@@ -88,8 +88,8 @@ impl Appender {
         }
     }
 
-    /// Pays for an entry and adds its messages to `batch`, which the caller posts to the queue pair. Meant for entries that
-    /// share a doorbell, or for a READ behind them. `entry` belongs to the device until that batch has ended.
+    /// Pays for an entry and adds its messages to `batch`, which the caller posts to the queue pair. Meant for entries
+    /// that share a doorbell, or for a READ behind them. `entry` belongs to the device until that batch has ended.
     ///
     /// # Errors
     ///

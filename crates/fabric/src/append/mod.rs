@@ -1,5 +1,5 @@
-//! Receiver-placed appends: many senders put messages next to each other into buffers that one receiver posted, without its
-//! help while buffers last.
+//! Receiver-placed appends: many senders put messages next to each other into buffers that one receiver posted, without
+//! its help while buffers last.
 //!
 //! ```text
 //!   packed   a device with multi-packet queues: messages lie at multiples of a grain, as close as they fit
@@ -13,16 +13,16 @@
 //!                                  <---- SENDs ----------  Appender::append: pays, or is refused at once
 //! ```
 //!
-//! The caller decides on the content of a message. A receiver finds messages by reading its memory, so messages must prove
-//! themselves: a place may hold a whole message, a part of one, or earlier bytes.
+//! The caller decides on the content of a message. A receiver finds messages by reading its memory, so messages must
+//! prove themselves: a place may hold a whole message, a part of one, or earlier bytes.
 //!
 //! Invariants:
 //! - Messages of one sender lie in the order in which they were appended, with any sizes. There is no promise between
 //!   senders; a message may lie behind a place that is still empty.
-//! - The credits ever granted never exceed the grains that settled buffers took plus the grains that the other buffers take
-//!   at least. A sender that pays therefore always finds room, and waits for no other sender. A sender that does not pay
-//!   meets the retries of its own queue pair, which are bounded, and may take room that others paid for: peers are trusted
-//!   not to do so.
+//! - The credits ever granted never exceed the grains that settled buffers took plus the grains that the other buffers
+//!   take at least. A sender that pays therefore always finds room, and waits for no other sender. A sender that does
+//!   not pay meets the retries of its own queue pair, which are bounded, and may take room that others paid for: peers
+//!   are trusted not to do so.
 //!
 //! The device leaves a buffer when the next message does not fit into the rest. A buffer therefore takes at least its
 //! grains less those of one longest message, plus one grain.

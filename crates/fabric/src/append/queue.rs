@@ -143,8 +143,8 @@ impl AppendQueue {
         self.terms
     }
 
-    /// Gives the queue memory to fill. [`AppendQueue::take_consumed`] returns `wr_id`, which names no other buffer until
-    /// [`AppendQueue::settle`] is called.
+    /// Gives the queue memory to fill. [`AppendQueue::take_consumed`] returns `wr_id`, which names no other buffer
+    /// until [`AppendQueue::settle`] is called.
     ///
     /// # Errors
     ///
@@ -184,9 +184,9 @@ impl AppendQueue {
         Ok(())
     }
 
-    /// Takes the completion of an arrival, with any status: a slot that a dying sender left half-filled is also used up.
-    /// The caller needs this if the device does not pack messages; otherwise there are no such completions. Returns true if
-    /// the completion belongs to this queue.
+    /// Takes the completion of an arrival, with any status: a slot that a dying sender left half-filled is also used
+    /// up. The caller needs this if the device does not pack messages; otherwise there are no such completions. Returns
+    /// true if the completion belongs to this queue.
     ///
     /// Senders are known by their queue pairs, from the first [`AppendQueue::grant`], which may grant no credits, until
     /// [`AppendQueue::forget`]. An identifier alone proves nothing: receive buffers of other queue pairs may have the
@@ -207,8 +207,8 @@ impl AppendQueue {
         self.slots.is_none() && self.device.poll_appended(self.queue, waiter, into)
     }
 
-    /// Appends to `into` the `wr_id` of each buffer that has taken its last message, oldest first. No further message lands
-    /// there. An entry of several messages may begin in such a buffer and end in a later buffer.
+    /// Appends to `into` the `wr_id` of each buffer that has taken its last message, oldest first. No further message
+    /// lands there. An entry of several messages may begin in such a buffer and end in a later buffer.
     pub fn take_consumed(&mut self, into: &mut Vec<u64>) {
         match &mut self.slots {
             None => {
@@ -218,9 +218,10 @@ impl AppendQueue {
         }
     }
 
-    /// Reports the number of grains that a returned buffer took: up to the end of its last message, including places that
-    /// dead senders left empty. Grains beyond the guaranteed minimum become credit; otherwise credits would run out while
-    /// buffers have room. A number that no buffer of its size can have is replaced by the nearest possible number.
+    /// Reports the number of grains that a returned buffer took: up to the end of its last message, including places
+    /// that dead senders left empty. Grains beyond the guaranteed minimum become credit; otherwise credits would run
+    /// out while buffers have room. A number that no buffer of its size can have is replaced by the nearest possible
+    /// number.
     ///
     /// # Panics
     ///
@@ -230,8 +231,8 @@ impl AppendQueue {
         self.credits.room += taken.clamp(granted, grains) - granted;
     }
 
-    /// Grants `sender` up to `wanted` credits, and returns their number. Makes the sender known to the queue, even if it
-    /// grants none.
+    /// Grants `sender` up to `wanted` credits, and returns their number. Makes the sender known to the queue, even if
+    /// it grants none.
     pub fn grant(&mut self, sender: QueuePair, wanted: u64) -> u64 {
         let credits = &mut self.credits;
         let granted = match mutant!(CreditWithoutRoom) {
@@ -243,9 +244,9 @@ impl AppendQueue {
         granted
     }
 
-    /// Takes back the credits that a sender did not use: all that it was granted, less `used`, the cost of its messages and
-    /// of the places that it left empty. Only for a sender that is quiet ([`Device::poll_quiesce`]), because any other may
-    /// still use its credits, and only after its arrivals were noted, because the queue ignores later ones.
+    /// Takes back the credits that a sender did not use: all that it was granted, less `used`, the cost of its messages
+    /// and of the places that it left empty. Only for a sender that is quiet ([`Device::poll_quiesce`]), because any
+    /// other may still use its credits, and only after its arrivals were noted, because the queue ignores later ones.
     pub fn forget(&mut self, sender: QueuePair, used: u64) {
         let granted = self.credits.by_sender.remove(&sender).unwrap_or(0);
         self.credits.granted -= granted.saturating_sub(used);

@@ -274,8 +274,8 @@ impl Appends {
         self.end().bytes(offset, size as usize)
     }
 
-    /// Sequences and sizes of the entries of `sender` in the order of their places, once there are `count`. Each entry is
-    /// whole.
+    /// Sequences and sizes of the entries of `sender` in the order of their places, once there are `count`. Each entry
+    /// is whole.
     async fn entries_of(&self, sender: usize, count: usize) -> Vec<(u64, u32)> {
         let look = || {
             self.collect();

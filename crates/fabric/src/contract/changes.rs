@@ -1,5 +1,5 @@
-//! [`Port::change`](crate::Port::change) keeps the promises of a posted batch, even if the provider executes the batch at
-//! once. A provider may do so from the second time on, so each story repeats its steps.
+//! [`Port::change`](crate::Port::change) keeps the promises of a posted batch, even if the provider executes the batch
+//! at once. A provider may do so from the second time on, so each story repeats its steps.
 
 use std::future::Future as _;
 use std::rc::Rc;
@@ -303,8 +303,8 @@ pub(super) async fn no_change_of_a_batch_that_fails_is_done_twice(scene: Rc<Scen
     );
 }
 
-/// Needs the hold on the memory: if the memory is lent again while an abandoned change is still sent from it, the change
-/// sends foreign bytes.
+/// Needs the hold on the memory: if the memory is lent again while an abandoned change is still sent from it, the
+/// change sends foreign bytes.
 pub(super) async fn an_abandoned_change_holds_its_memory_until_it_has_ended(scene: Rc<Scene>) {
     let (client, server) = changers(&scene, ALL_ACCESS).await;
     let port = scene.node(0).clone();

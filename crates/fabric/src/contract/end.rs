@@ -202,7 +202,8 @@ impl End {
         self.poll(self.options.send_cq)
     }
 
-    /// The next arrival, if there is one. If several queue pairs share the completion queue, it may belong to any of them.
+    /// The next arrival, if there is one. If several queue pairs share the completion queue, it may belong to any of
+    /// them.
     pub fn poll_received(&self) -> Option<WorkCompletion> {
         self.poll(self.options.receive_cq)
     }

@@ -1,6 +1,6 @@
-//! The table of contents: each promise once, with its needs. Tests, [`cases`] and the page `docs/contract.md` are made from
-//! this list. A story that is missing from the list causes a compiler warning, and a listed story that does not exist fails
-//! to compile.
+//! The table of contents: each promise once, with its needs. Tests, [`cases`] and the page `docs/contract.md` are made
+//! from this list. A story that is missing from the list causes a compiler warning, and a listed story that does not
+//! exist fails to compile.
 
 use std::rc::Rc;
 

@@ -10,14 +10,15 @@
 //!   dyn World    given by a provider: devices, addresses, a clock, a driver of everything
 //! ```
 //!
-//! A provider implements [`World`] and writes `contract_tests!(make_world())` in its test binary, which makes one test per
-//! promise. A promise whose capability the device lacks is reported as not run, by name and count, and never as kept.
+//! A provider implements [`World`] and writes `contract_tests!(make_world())` in its test binary, which makes one test
+//! per promise. A promise whose capability the device lacks is reported as not run, by name and count, and never as
+//! kept.
 //!
 //! Invariants:
 //! - A story has one reason to fail. It fails by panicking with the awaited event or the wrong finding.
 //! - Every wait is bounded by [`PATIENCE_NS`] on the world's clock, so a broken provider fails instead of hanging.
-//! - A story never asserts that something is slow, fast, or happens at a certain moment. Some stories must let time pass to
-//!   see that nothing happens; there a slow machine can hide a fault but not invent one.
+//! - A story never asserts that something is slow, fast, or happens at a certain moment. Some stories must let time
+//!   pass to see that nothing happens; there a slow machine can hide a fault but not invent one.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -67,8 +68,8 @@ pub const PATIENCE_NS: Nanoseconds = 10_000_000_000;
 /// All ports are used by the thread that calls [`World::run`]. Stories poll the ports and completion queues of their
 /// nodes themselves while they wait, so that a provider without any helper makes progress.
 pub trait World {
-    /// Makes node `index`: a device of its own, on its own (simulated or real) machine or process as far as possible, and
-    /// its port. Called at most once for each of 0, 1 and 2.
+    /// Makes node `index`: a device of its own, on its own (simulated or real) machine or process as far as possible,
+    /// and its port. Called at most once for each of 0, 1 and 2.
     fn node(&self, index: usize) -> Rc<Port>;
     /// An address at which node `index` can listen and that the other nodes can reach. No node listens there yet.
     fn address(&self, index: usize) -> String;
@@ -81,8 +82,8 @@ pub trait World {
     fn hold(&self, index: usize) {
         let _ = index;
     }
-    /// Memory of node `index`, `size` bytes, for which the device grants FLUSH with persistence. `None` if the device has
-    /// no such FLUSH.
+    /// Memory of node `index`, `size` bytes, for which the device grants FLUSH with persistence. `None` if the device
+    /// has no such FLUSH.
     fn persistent_region(&self, index: usize, size: u64) -> Option<Rc<dyn PersistentRegion>> {
         let _ = (index, size);
         None
@@ -206,8 +207,8 @@ pub fn check(name: &str, world: Rc<dyn World>) -> Outcome {
     Outcome::Kept
 }
 
-/// Makes one test per promise of the contract, named after the promise, and one that reports the promises that could not be
-/// checked.
+/// Makes one test per promise of the contract, named after the promise, and one that reports the promises that could
+/// not be checked.
 ///
 /// `$world` is an expression of type `Rc<dyn World>`, evaluated once per test.
 #[macro_export]
@@ -222,8 +223,8 @@ macro_rules! contract_tests {
     };
 }
 
-/// Like [`contract_tests`], for a provider that a machine may lack: `$world` maps the name of a promise to a `Result<Rc<dyn
-/// World>, String>`. Each promise without a world is reported as not run, with the reason.
+/// Like [`contract_tests`], for a provider that a machine may lack: `$world` maps the name of a promise to a
+/// `Result<Rc<dyn World>, String>`. Each promise without a world is reported as not run, with the reason.
 #[macro_export]
 macro_rules! contract_tests_if_available {
     ($provider:expr, $world:expr) => {

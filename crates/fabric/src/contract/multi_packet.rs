@@ -247,8 +247,8 @@ pub(super) async fn a_write_with_immediate_to_a_multi_packet_queue_is_invalid(sc
     );
 }
 
-/// Needs a queue that reports its buffers by itself: a report through a queue pair of a sender, or its connection, would
-/// lose their number and leak memory.
+/// Needs a queue that reports its buffers by itself: a report through a queue pair of a sender, or its connection,
+/// would lose their number and leak memory.
 pub(super) async fn a_consumed_buffer_is_given_back_even_if_its_senders_are_gone(scene: Rc<Scene>) {
     let stage = Appends::new(&scene, 3).await;
     stage.post(5);

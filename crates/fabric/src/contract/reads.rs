@@ -1,5 +1,5 @@
-//! [`Port::read`](crate::Port::read) keeps the promises of a posted READ, even if the provider reads in the call, and so does
-//! [`Device::read_soon`](crate::Device::read_soon).
+//! [`Port::read`](crate::Port::read) keeps the promises of a posted READ, even if the provider reads in the call, and
+//! so does [`Device::read_soon`](crate::Device::read_soon).
 
 use std::future::Future;
 use std::rc::Rc;

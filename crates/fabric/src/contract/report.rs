@@ -56,8 +56,8 @@ pub fn summarize_if_available(provider: &str, world: Result<Rc<dyn World>, Strin
     }
 }
 
-/// Reports on stderr, past the test harness, the number of promises that can be checked on `world`, and the names of the
-/// others.
+/// Reports on stderr, past the test harness, the number of promises that can be checked on `world`, and the names of
+/// the others.
 pub fn summarize(world: Rc<dyn World>) {
     let capabilities = world.node(0).device().capabilities().clone();
     let not_run: Vec<_> = cases()

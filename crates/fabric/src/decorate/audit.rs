@@ -12,8 +12,8 @@ use crate::{
     SharedReceiveQueue, Status, WorkCompletion, WorkRequest,
 };
 
-/// Hashes every post, completion and connection event, in order. Only numbers are hashed: different payload shows in later
-/// actions, and hashing payload would cost as much as moving it.
+/// Hashes every post, completion and connection event, in order. Only numbers are hashed: different payload shows in
+/// later actions, and hashing payload would cost as much as moving it.
 #[derive(Debug, Default)]
 pub struct Audit {
     hash: Cell<u64>,

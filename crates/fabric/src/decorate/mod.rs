@@ -6,10 +6,10 @@
 //!            Counts             hash
 //! ```
 //!
-//! An observer sees accepted requests and delivered results, in the order in which they happened, and no refused request.
-//! Two calls come before the device's own, for stories in which a peer or a device misbehaves: there an observer may change
-//! memory, or answer in the device's place. The observer is shared, so that it can be queried after the device has
-//! disappeared behind `Rc<dyn Device>`.
+//! An observer sees accepted requests and delivered results, in the order in which they happened, and no refused
+//! request. Two calls come before the device's own, for stories in which a peer or a device misbehaves: there an
+//! observer may change memory, or answer in the device's place. The observer is shared, so that it can be queried after
+//! the device has disappeared behind `Rc<dyn Device>`.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};

@@ -1,7 +1,7 @@
 //! The executor of real providers.
 //!
-//! The simulated world has an executor of its own (virtual time). This executor polls the device as fast as it can while
-//! there is work, and falls asleep when there is none, because an idle server must not burn a core.
+//! The simulated world has an executor of its own (virtual time). This executor polls the device as fast as it can
+//! while there is work, and falls asleep when there is none, because an idle server must not burn a core.
 //!
 //! ```text
 //!   round:  pump every port -> run up to TASKS_PER_ROUND woken tasks -> fire timers
@@ -39,8 +39,8 @@ mod spins;
 ///
 /// # Results from other threads
 ///
-/// Futures stay on the executor's thread, and their wakers go anywhere. A thread that has a result for a task, such as the
-/// thread of a client of another service, hands it over through a channel whose receiving end is a future. The send
+/// Futures stay on the executor's thread, and their wakers go anywhere. A thread that has a result for a task, such as
+/// the thread of a client of another service, hands it over through a channel whose receiving end is a future. The send
 /// wakes the task, and [`Park::unpark`] ends the pause of the executor at once:
 ///
 /// ```
@@ -52,11 +52,11 @@ mod spins;
 /// # }
 /// ```
 ///
-/// A task that ends early drops the receiving end, and the sender notices. The simulated world has no threads; there a task
-/// takes the part of such a client, and the same channel carries its result.
+/// A task that ends early drops the receiving end, and the sender notices. The simulated world has no threads; there a
+/// task takes the part of such a client, and the same channel carries its result.
 pub trait Park {
-    /// The clock, which never goes back. That of a provider is [`boot_time`](crate::boot_time()): it goes on while the host
-    /// is suspended.
+    /// The clock, which never goes back. That of a provider is [`boot_time`](crate::boot_time()): it goes on while the
+    /// host is suspended.
     fn now(&self) -> Nanoseconds;
     /// A bound of the time, as [`Runtime::now_at_most`] describes it.
     #[inline]
@@ -64,11 +64,11 @@ pub trait Park {
         self.now()
     }
     /// Sleeps until something may have happened on the device, or for at most `timeout` nanoseconds. May return early.
-    /// Events before the call end the sleep, too. A suspension of the host need not count as sleep: the executor reads the
-    /// clock after each park, and the time of a park is bounded.
+    /// Events before the call end the sleep, too. A suspension of the host need not count as sleep: the executor reads
+    /// the clock after each park, and the time of a park is bounded.
     fn park(&self, timeout: Nanoseconds);
-    /// Ends the current park, or else the next one at once. Other threads that woke a task call this waker. Every provider
-    /// has one. `None`: such a wake-up is noticed only when the park ends by itself.
+    /// Ends the current park, or else the next one at once. Other threads that woke a task call this waker. Every
+    /// provider has one. `None`: such a wake-up is noticed only when the park ends by itself.
     fn unpark(&self) -> Option<Waker> {
         None
     }
@@ -111,9 +111,9 @@ struct Task {
     handle: Arc<Handle>,
 }
 
-/// The handle of the future that `block_on` drives, and its waker. Both are made once, because a future that is ready at
-/// its first poll may take less time than making them. A wake-up of an earlier future costs the present future a spurious
-/// poll.
+/// The handle of the future that `block_on` drives, and its waker. Both are made once, because a future that is ready
+/// at its first poll may take less time than making them. A wake-up of an earlier future costs the present future a
+/// spurious poll.
 struct Root {
     handle: Arc<Handle>,
     waker: Waker,
@@ -124,7 +124,8 @@ const ROOT: usize = usize::MAX;
 /// Longest sleep. The bound lets the executor notice peers that died silently and, soon after a suspension of the host,
 /// the deadlines that passed during it: time-outs of the kernel stand still while the host is suspended.
 const PARK_MAX_NS: Nanoseconds = 50_000_000;
-/// Tasks that run between two polls of the ports, so that tasks that wake each other forever do not keep the rest waiting.
+/// Tasks that run between two polls of the ports, so that tasks that wake each other forever do not keep the rest
+/// waiting.
 const TASKS_PER_ROUND: usize = 64;
 /// Empty rounds between two clock readings: a reading costs as much as a round.
 const ROUNDS_PER_CLOCK_READ: u32 = 32;
@@ -144,8 +145,8 @@ impl BusyPoll {
     }
 
     /// An executor for a server whose peers exchange a few messages in rounds of their own. While work comes often, it
-    /// polls like that of [`BusyPoll::new`]; until then, it polls for a small part of `spin`. Where other programs need the
-    /// processor, it does not poll for a while.
+    /// polls like that of [`BusyPoll::new`]; until then, it polls for a small part of `spin`. Where other programs need
+    /// the processor, it does not poll for a while.
     pub fn for_peers(park: Rc<dyn Park>, spin: Nanoseconds) -> Self {
         Self::with_spins(park, Spins::among_peers(spin))
     }
@@ -186,8 +187,8 @@ impl BusyPoll {
         self.owner.shared.clone()
     }
 
-    /// Runs `future` to its end, with spawned tasks beside it. Not to be called from inside a task: the inner call would
-    /// take the wake-ups of the outer one.
+    /// Runs `future` to its end, with spawned tasks beside it. Not to be called from inside a task: the inner call
+    /// would take the wake-ups of the outer one.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let shared = &*self.owner.shared;
         let _running = Running::start(shared);
@@ -218,8 +219,8 @@ impl BusyPoll {
                 }
             }
             if worked {
-                // Work that a timer started is no sign that a peer has more to say: a task that checks something now and
-                // then would otherwise cost a spin each time.
+                // Work that a timer started is no sign that a peer has more to say: a task that checks something now
+                // and then would otherwise cost a spin each time.
                 if arrived {
                     idle_since = None;
                 }

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! One of two full fences comes first: either the executor sees the task, or the waker sees that the executor parks.
-//! `queued` changes only by exchanges. So a wake that finds the task queued happens before the pending poll, and that poll
-//! sees everything that the waking thread did before.
+//! `queued` changes only by exchanges. So a wake that finds the task queued happens before the pending poll, and that
+//! poll sees everything that the waking thread did before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ pub(super) struct ReadyQueue {
     unpark: Option<Waker>,
 }
 
-/// The waker of a task. It may outlive the task; a wake-up of a finished task finds an empty or another slot and costs one
-/// spurious poll.
+/// The waker of a task. It may outlive the task; a wake-up of a finished task finds an empty or another slot and costs
+/// one spurious poll.
 pub(super) struct Handle {
     index: usize,
     queued: AtomicBool,
@@ -160,8 +160,8 @@ mod models {
         }
     }
 
-    /// A thread that wakes the task `wakes` times and produces the result before the last wake. Loom reports the deadlock
-    /// of an executor that sleeps through the wake. The task reads the result without any ordering of its own.
+    /// A thread that wakes the task `wakes` times and produces the result before the last wake. Loom reports the
+    /// deadlock of an executor that sleeps through the wake. The task reads the result without any ordering of its own.
     fn woken_by_another_thread(wakes: usize) {
         let mut model = loom::model::Builder::new();
         // Both bugs show with a bound of two; without a bound the second model takes more than minutes.
@@ -191,7 +191,8 @@ mod models {
         woken_by_another_thread(1);
     }
 
-    /// Needs the exchange in `begin_poll`: with a store, the second wake finds the task queued, and the poll misses the result.
+    /// Needs the exchange in `begin_poll`: with a store, the second wake finds the task queued, and the poll misses the
+    /// result.
     #[test]
     fn loom_a_wake_that_finds_the_task_queued_is_not_lost() {
         woken_by_another_thread(2);

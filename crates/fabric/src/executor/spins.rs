@@ -9,8 +9,8 @@ const FIRST_SPIN_SHARE: u64 = 40;
 const SOON_SPINS: u64 = 10;
 /// The time between two empty rounds after which a spin has lost its processor to somebody else.
 const LOST_NS: Nanoseconds = 50_000;
-/// The time without spins after a spin has lost its processor, at first and at most. A process that spins where others need
-/// the processor is the last to get it when it has work.
+/// The time without spins after a spin has lost its processor, at first and at most. A process that spins where others
+/// need the processor is the last to get it when it has work.
 const CROWDED_NS: Nanoseconds = 1_000_000;
 const CROWDED_MAX_NS: Nanoseconds = 32_000_000;
 
@@ -20,8 +20,9 @@ pub(super) struct Spins {
     full: Nanoseconds,
     /// The length before work comes often.
     first: Nanoseconds,
-    /// Whether the executor ceases to spin where others need the processor. The server of a host that has nothing else to do
-    /// spins on: a hypervisor takes its processor away, too, and a server that sleeps needs a wake-up for each request.
+    /// Whether the executor ceases to spin where others need the processor. The server of a host that has nothing else
+    /// to do spins on: a hypervisor takes its processor away, too, and a server that sleeps needs a wake-up for each
+    /// request.
     gives_way: bool,
 }
 
@@ -35,7 +36,8 @@ impl Spins {
         }
     }
 
-    /// Short spins until work comes often, and none where others need the processor: peers on the same host are among these.
+    /// Short spins until work comes often, and none where others need the processor: peers on the same host are among
+    /// these.
     pub fn among_peers(full: Nanoseconds) -> Self {
         Self {
             full,

@@ -6,8 +6,9 @@
 //!                                                   '-- else, and requests ---> the port's own
 //! ```
 //!
-//! A program that only serves, or is only one client, needs no inbox: everything belongs to the port. A server that is a
-//! client of another server on the same thread gives that connection an inbox, and each side sees only its own traffic.
+//! A program that only serves, or is only one client, needs no inbox: everything belongs to the port. A server that is
+//! a client of another server on the same thread gives that connection an inbox, and each side sees only its own
+//! traffic.
 //!
 //! Invariants:
 //! - An arrival is in exactly one queue. At most one inbox claims a queue pair.
@@ -209,8 +210,8 @@ impl Inboxes {
         woken.extend(tray.waiting.drain(..).map(|(_, waker)| waker));
     }
 
-    /// Forgets the remaining arrivals and events of a destroyed queue pair: its number may come back. Returns the arrivals
-    /// among them.
+    /// Forgets the remaining arrivals and events of a destroyed queue pair: its number may come back. Returns the
+    /// arrivals among them.
     pub fn forget(&mut self, qp: QueuePair) -> Vec<Received> {
         let untaken = self.tray_of(qp).forget(qp);
         self.routes.remove(&qp);

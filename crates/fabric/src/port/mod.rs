@@ -8,15 +8,15 @@
 //!   woken <--- slot finished <--- pump: poll the completion queue
 //! ```
 //!
-//! A port owns one completion queue for sends and one for receives. The code that drives the program calls [`Port::pump`]
-//! often. The pump moves completions out of the device, wakes the futures that waited for them, and keeps arrivals and
-//! connection events until they are taken: by the inbox that claimed their queue pair (see `inbox.rs`), or else from the
-//! port itself.
+//! A port owns one completion queue for sends and one for receives. The code that drives the program calls
+//! [`Port::pump`] often. The pump moves completions out of the device, wakes the futures that waited for them, and
+//! keeps arrivals and connection events until they are taken: by the inbox that claimed their queue pair (see
+//! `inbox.rs`), or else from the port itself.
 //!
 //! Invariants:
 //! - A future holds a slot number, never memory that a NIC touches, so dropping a future is harmless at any moment: its
-//!   slot is reused only after the last completion of its batch. The local spans of the batch belong to the device until
-//!   then. The lender of the memory learns of that moment by the drop of a value that the batch holds.
+//!   slot is reused only after the last completion of its batch. The local spans of the batch belong to the device
+//!   until then. The lender of the memory learns of that moment by the drop of a value that the batch holds.
 //! - Wakers and the device are called with nothing borrowed, so both may call the port.
 //! - A thread waits in the call for READs only while no task waits for anything else, see `solitude.rs`.
 //! - A future that is always ready yields after [`TURNS_MAX`] times, so that a loop of one-sided operations, which many
@@ -50,7 +50,8 @@ pub type Received = WorkCompletion;
 ///
 /// The sum of the send capacities of its queue pairs must not exceed the capacity of the port, and the same holds for
 /// receives; otherwise a completion queue can overrun, and futures whose completions were lost end only when
-/// [`Port::destroy_queue_pair`] is called. Only the port posts sends on queue pairs that complete into [`Port::send_cq`].
+/// [`Port::destroy_queue_pair`] is called. Only the port posts sends on queue pairs that complete into
+/// [`Port::send_cq`].
 pub struct Port {
     device: Rc<dyn Device>,
     send_cq: CompletionQueue,
@@ -71,8 +72,8 @@ pub enum Soon {
     NotPosted,
     /// All of them have succeeded.
     Done,
-    /// The READs were posted, and their outcome is not known yet. Their local bytes belong to the device until a later post
-    /// on the same queue pair has completed. A failure shows in the end of the connection.
+    /// The READs were posted, and their outcome is not known yet. Their local bytes belong to the device until a later
+    /// post on the same queue pair has completed. A failure shows in the end of the connection.
     Late,
 }
 
@@ -127,8 +128,8 @@ const NOBODY: u64 = u64::MAX;
 const POLL_BATCH: usize = 64;
 /// Number of times that futures may be ready at once before one yields. A yield costs about as much as one operation.
 const TURNS_MAX: u32 = 64;
-/// Polls for the end of READs that are awaited in the call. A poll that finds nothing takes ten to twenty nanoseconds, so
-/// the bound is many times the duration of a READ in a rack.
+/// Polls for the end of READs that are awaited in the call. A poll that finds nothing takes ten to twenty nanoseconds,
+/// so the bound is many times the duration of a READ in a rack.
 const LOOKS_MAX: u32 = 4096;
 
 type AllEnded = SmallVec<[Ended; 8]>;
@@ -289,9 +290,9 @@ impl Port {
     }
 
     /// Reads into memory of the caller, all with one doorbell. `scratch` is registered local memory for the bytes in
-    /// transit if the provider cannot read in the call. It must hold the sum of the sizes, each rounded up to 8, and belongs to
-    /// the device until the READs have completed, even if the future is dropped earlier. `held` is kept that long, so that
-    /// the lender of the memory learns of the end by its drop.
+    /// transit if the provider cannot read in the call. It must hold the sum of the sizes, each rounded up to 8, and
+    /// belongs to the device until the READs have completed, even if the future is dropped earlier. `held` is kept that
+    /// long, so that the lender of the memory learns of the end by its drop.
     pub async fn read(
         &self,
         qp: QueuePair,
@@ -344,12 +345,12 @@ impl Port {
     }
 
     /// Posts READs as one batch and waits in the call until they have succeeded, if the device's READs are fast
-    /// ([`Capabilities::read_soon`](crate::Capabilities::read_soon)): no future, no waker and no turn of the executor lies
-    /// between their end and the caller's next step. Meant for a caller that waits for nothing else on this port.
+    /// ([`Capabilities::read_soon`](crate::Capabilities::read_soon)): no future, no waker and no turn of the executor
+    /// lies between their end and the caller's next step. Meant for a caller that waits for nothing else on this port.
     ///
-    /// Nothing is posted while a future waits for another batch. After some calls in a row nothing is posted until a batch
-    /// that let others run ([`Port::read`]) has ended and was the only one: a loop of these calls must include such a
-    /// batch.
+    /// Nothing is posted while a future waits for another batch. After some calls in a row nothing is posted until a
+    /// batch that let others run ([`Port::read`]) has ended and was the only one: a loop of these calls must include
+    /// such a batch.
     pub fn read_soon(&self, qp: QueuePair, reads: &[(LocalSpan, RemoteAddress)]) -> Soon {
         if !self.solitude.may_wait() {
             return Soon::NotPosted;
@@ -446,8 +447,8 @@ impl Port {
     /// Destroys a queue pair like [`Device::destroy_queue_pair`]. Futures that wait for it end with
     /// [`Status::WorkRequestFlushed`]; its remaining events are dropped.
     ///
-    /// Returns its remaining arrivals: each holds a receive buffer, which the poster may post to the shared queue again.
-    /// Arrivals that the port has not pumped out of the device are lost with the queue pair.
+    /// Returns its remaining arrivals: each holds a receive buffer, which the poster may post to the shared queue
+    /// again. Arrivals that the port has not pumped out of the device are lost with the queue pair.
     pub fn destroy_queue_pair(&self, qp: QueuePair) -> Result<Vec<Received>, DeviceError> {
         self.device.destroy_queue_pair(qp)?;
         let untaken = self.inboxes.borrow_mut().forget(qp);
@@ -499,15 +500,15 @@ impl Port {
         false
     }
 
-    /// Yields now and then. Meant for code that executes operations in the call without this port, so that a loop of them
-    /// starves neither other tasks nor arrivals.
+    /// Yields now and then. Meant for code that executes operations in the call without this port, so that a loop of
+    /// them starves neither other tasks nor arrivals.
     #[inline]
     pub async fn take_turn(&self) {
         poll_fn(|context| self.poll_turn(context)).await;
     }
 
-    /// Like [`Port::take_turn`], for futures that are made by hand: either ready, or the caller is woken and must return
-    /// pending.
+    /// Like [`Port::take_turn`], for futures that are made by hand: either ready, or the caller is woken and must
+    /// return pending.
     #[inline]
     pub fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
         if self.may_be_ready(context) {
@@ -613,8 +614,8 @@ impl Future for Completion<'_> {
     type Output = Status;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Status> {
-        // If one-sided operations complete inside the post, the completion is already there: one poll saves a turn of the
-        // executor.
+        // If one-sided operations complete inside the post, the completion is already there: one poll saves a turn of
+        // the executor.
         let status = self.status().or_else(|| {
             self.port.collect_sent();
             self.status()

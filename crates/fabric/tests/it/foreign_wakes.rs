@@ -1,5 +1,5 @@
-//! A result that another thread hands to a task ends the pause of the task's executor, whatever the executor parks on. The
-//! test binaries of the real providers include this file.
+//! A result that another thread hands to a task ends the pause of the task's executor, whatever the executor parks on.
+//! The test binaries of the real providers include this file.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -65,8 +65,8 @@ impl Park for Patient {
     }
 }
 
-/// A client of another service, with a thread of its own. The thread answers each request after some microseconds with the
-/// moment of the answer.
+/// A client of another service, with a thread of its own. The thread answers each request after some microseconds with
+/// the moment of the answer.
 fn client() -> (
     mpsc::Sender<oneshot::Sender<Instant>>,
     thread::JoinHandle<()>,
@@ -115,8 +115,8 @@ pub fn answers_of_another_thread_end_the_pause(provider: &str, park: Rc<dyn Park
     patient.report(provider);
 }
 
-/// Counts in bursts that a task waits for: most wakes find the task queued, and the last one must not be mistaken for one
-/// of those. The task reads the count without any ordering of its own.
+/// Counts in bursts that a task waits for: most wakes find the task queued, and the last one must not be mistaken for
+/// one of those. The task reads the count without any ordering of its own.
 pub fn the_last_of_many_wakes_is_not_lost(provider: &str, park: Rc<dyn Park>, bursts: u64) {
     const BURST: u64 = 20;
     let patient = Patient::new(park);

@@ -375,8 +375,8 @@ fn slots_are_reused_after_their_completion_and_not_before() {
     assert_eq!(again, [0, 1, 2, 3], "all slots are reused afterwards");
 }
 
-/// Needs the slot to keep the value that its batch holds, and to drop it in each case: a future waits, no future waits, or
-/// the queue pair is gone.
+/// Needs the slot to keep the value that its batch holds, and to drop it in each case: a future waits, no future waits,
+/// or the queue pair is gone.
 #[test]
 fn reads_drop_their_held_value_when_they_have_ended_and_not_before() {
     is_held_until_the_end(|stage, scratch, remote, held| {
@@ -392,8 +392,8 @@ fn reads_drop_their_held_value_when_they_have_ended_and_not_before() {
     });
 }
 
-/// Needs the hold: if the memory is lent again while an abandoned change is still sent from it, the change sends foreign
-/// bytes to its target.
+/// Needs the hold: if the memory is lent again while an abandoned change is still sent from it, the change sends
+/// foreign bytes to its target.
 #[test]
 fn changes_drop_their_held_value_when_they_have_ended_and_not_before() {
     is_held_until_the_end(|stage, scratch, remote, held| {

@@ -24,8 +24,8 @@ impl Client {
     /// each later request for the shard belongs to that term. One request, unless the client is in
     /// the term already.
     ///
-    /// Fails with [`StoreError::NotPrimary`] if the server does not lead the shard in that term; the client is then in no term of the
-    /// shard. Fails with [`StoreError::Invalid`] if there is no such shard.
+    /// Fails with [`StoreError::NotPrimary`] if the server does not lead the shard in that term; the client is then in
+    /// no term of the shard. Fails with [`StoreError::Invalid`] if there is no such shard.
     pub async fn enter(&self, shard: u32, term: Term) -> Result<(), StoreError> {
         if shard >= self.shards() {
             return Err(StoreError::Invalid);
@@ -85,8 +85,9 @@ impl Client {
         self.inner.connection.welcome.keys().route(key).shard
     }
 
-    /// Reads the value of `key` into `value` and returns its version. Returns `None` if the key is absent; the content of `value`
-    /// is then unspecified. The returned value is durable, and was the key's value at some moment during the call.
+    /// Reads the value of `key` into `value` and returns its version. Returns `None` if the key is absent; the content
+    /// of `value` is then unspecified. The returned value is durable, and was the key's value at some moment during the
+    /// call.
     #[inline]
     pub fn get<'a>(
         &'a self,
@@ -114,8 +115,9 @@ impl Client {
         found
     }
 
-    /// The server's time in milliseconds since 1970 in UTC, or a few milliseconds later: a key that is put with that moment and a
-    /// second more is present for a second. The client asks the server if it has not done so within ten seconds.
+    /// The server's time in milliseconds since 1970 in UTC, or a few milliseconds later: a key that is put with that
+    /// moment and a second more is present for a second. The client asks the server if it has not done so within ten
+    /// seconds.
     ///
     /// # Errors
     /// [`StoreError::NoExpiry`]: the server is of a cluster, which keeps no expiry.
@@ -129,8 +131,8 @@ impl Client {
         }
     }
 
-    /// Changes the expiry of `key`, or with `None` removes it, if the key has the version `version`; `None`: whatever version it
-    /// has. The value stays. Returns the key's new version, or [`Written::Conflict`] with the present one.
+    /// Changes the expiry of `key`, or with `None` removes it, if the key has the version `version`; `None`: whatever
+    /// version it has. The value stays. Returns the key's new version, or [`Written::Conflict`] with the present one.
     ///
     /// The call reads the value and puts it anew.
     pub async fn touch(
@@ -158,8 +160,8 @@ impl Client {
         }
     }
 
-    /// Does the same as [`Client::get`] without a future, if READs are executed in the call and the key is where most keys are. `None`: the answer needs
-    /// [`Client::get`].
+    /// Does the same as [`Client::get`] without a future, if READs are executed in the call and the key is where most
+    /// keys are. `None`: the answer needs [`Client::get`].
     #[inline]
     pub(crate) fn get_in_call(
         &self,
@@ -176,20 +178,20 @@ impl Client {
         self.inner.connection.port.poll_turn(context)
     }
 
-    /// Reads the values of `keys` with two doorbells, or with one if the places of all keys are remembered. Each key is read as
-    /// by [`Client::get`]; the values together are not a snapshot.
+    /// Reads the values of `keys` with two doorbells, or with one if the places of all keys are remembered. Each key is
+    /// read as by [`Client::get`]; the values together are not a snapshot.
     pub async fn multi_get(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
         let found = self.multi_get_within(keys, usize::MAX, values).await?;
         assert_eq!(found, keys.len(), "the size is not bounded");
         Ok(())
     }
 
-    /// Like [`Client::multi_get`], for as many of the first keys as have values within `size_max` bytes. Returns the number of
-    /// keys that were read; `values` holds the values of these keys only.
+    /// Like [`Client::multi_get`], for as many of the first keys as have values within `size_max` bytes. Returns the
+    /// number of keys that were read; `values` holds the values of these keys only.
     ///
-    /// Records of up to 4 KiB do not count. A longer record is read only while there is room for the longest value. With a
-    /// `size_max` of [`VALUE_SIZE_MAX`](crate::limits::VALUE_SIZE_MAX), at least one key is read beside the short records; with
-    /// 0, only short records are read.
+    /// Records of up to 4 KiB do not count. A longer record is read only while there is room for the longest value.
+    /// With a `size_max` of [`VALUE_SIZE_MAX`](crate::limits::VALUE_SIZE_MAX), at least one key is read beside the
+    /// short records; with 0, only short records are read.
     pub async fn multi_get_within(
         &self,
         keys: &[&[u8]],
@@ -208,9 +210,9 @@ impl Client {
         self.entries_from(0, usize::MAX).await
     }
 
-    /// Finds the keys of version `from` and higher, at most `count` of them, those with the lowest versions. The call reads the
-    /// whole index, and takes 24 bytes of memory for each key found. [`Entries::next_version`] is the version from which to
-    /// continue.
+    /// Finds the keys of version `from` and higher, at most `count` of them, those with the lowest versions. The call
+    /// reads the whole index, and takes 24 bytes of memory for each key found. [`Entries::next_version`] is the version
+    /// from which to continue.
     ///
     /// A key that is written meanwhile gets a higher version, so a later call finds that key again.
     pub async fn entries_from(&self, from: u64, count: usize) -> Result<Entries, StoreError> {
@@ -237,11 +239,11 @@ impl Client {
         Scan::new(&self.inner.memory, &self.inner.reader.generations)
     }
 
-    /// Stores `value` under `key` and returns its version. When the call returns, the write is durable as declared and visible to
-    /// every client. On an error see [`StoreError::effect`].
+    /// Stores `value` under `key` and returns its version. When the call returns, the write is durable as declared and
+    /// visible to every client. On an error see [`StoreError::effect`].
     ///
-    /// Puts of one client that are in flight together are committed in the order in which they were first polled, unless the
-    /// server sends a put back for want of staging memory (copying clients of a pool that is nearly full).
+    /// Puts of one client that are in flight together are committed in the order in which they were first polled,
+    /// unless the server sends a put back for want of staging memory (copying clients of a pool that is nearly full).
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
         let start = self.inner.connection.begin_call();
         let result = match self.put_in_call(key, value).await {
@@ -252,9 +254,9 @@ impl Client {
         result
     }
 
-    /// Like `put`, but does not retry if the server has no room for the record at the moment: the call returns `None`, and
-    /// nothing was done. The call serves clients that put a key again while a put of that key is in flight. The puts that succeed
-    /// are committed in the order in which they were first polled, so the last of them decides.
+    /// Like `put`, but does not retry if the server has no room for the record at the moment: the call returns `None`,
+    /// and nothing was done. The call serves clients that put a key again while a put of that key is in flight. The
+    /// puts that succeed are committed in the order in which they were first polled, so the last of them decides.
     pub async fn put_once(&self, key: &[u8], value: &[u8]) -> Result<Option<u64>, StoreError> {
         self.inner.writer.check_sizes(key, value)?;
         let start = self.inner.connection.begin_call();
@@ -273,17 +275,17 @@ impl Client {
         Some(version)
     }
 
-    /// Stores all `pairs`. Leaves the version or the error of each pair in `outcomes`, in the order of the pairs. Each pair
-    /// is a put as by [`Client::put`], and puts of one key are committed in the order of the pairs, unless the server sends a put
-    /// back for want of staging memory (copying clients of a pool that is nearly full): that put is sent again, and later puts
-    /// may overtake it. The puts together are not a transaction, so any of the puts without an answer may survive a crash. If the
-    /// future is dropped, any of the puts may have been done.
+    /// Stores all `pairs`. Leaves the version or the error of each pair in `outcomes`, in the order of the pairs. Each
+    /// pair is a put as by [`Client::put`], and puts of one key are committed in the order of the pairs, unless the
+    /// server sends a put back for want of staging memory (copying clients of a pool that is nearly full): that put is
+    /// sent again, and later puts may overtake it. The puts together are not a transaction, so any of the puts without
+    /// an answer may survive a crash. If the future is dropped, any of the puts may have been done.
     pub async fn multi_put(&self, pairs: &[Pair<'_>], outcomes: &mut Vec<Result<u64, StoreError>>) {
         self.inner.writer.put_many(pairs, outcomes).await;
     }
 
-    /// Like `put`, if the condition of `rules` holds at the moment of the write; the key then has the expiry of `rules`. Of two concurrent writes that name the same version, one
-    /// succeeds.
+    /// Like `put`, if the condition of `rules` holds at the moment of the write; the key then has the expiry of
+    /// `rules`. Of two concurrent writes that name the same version, one succeeds.
     pub async fn put_if(
         &self,
         key: &[u8],
@@ -300,7 +302,8 @@ impl Client {
     }
 
     /// Like [`Client::put_if`], and safe to retry: with the same token the write takes effect at most once, over any
-    /// connection to this pool, also after a restart of its server. A retry of a write that was done returns its version.
+    /// connection to this pool, also after a restart of its server. A retry of a write that was done returns its
+    /// version.
     pub async fn put_with(
         &self,
         token: &mut Token,
@@ -325,14 +328,16 @@ impl Client {
     }
 
     /// Applies a batch: does all of its changes, if each of its expectations holds, or nothing. When the call returns
-    /// [`Applied::Done`], all changes are durable as declared and visible to every client. After a crash of the server or of this client
-    /// all changes are there, or none.
+    /// [`Applied::Done`], all changes are durable as declared and visible to every client. After a crash of the server
+    /// or of this client all changes are there, or none.
     ///
-    /// Changes become visible one after the other: a reader that reads several keys meanwhile may see some changes and not yet
-    /// others. A batch without changes that expects the versions that were read says whether the values were current together.
+    /// Changes become visible one after the other: a reader that reads several keys meanwhile may see some changes and
+    /// not yet others. A batch without changes that expects the versions that were read says whether the values were
+    /// current together.
     ///
     /// # Errors
-    /// [`StoreError::BatchKeys`] and [`StoreError::BatchSize`] name the limits. [`StoreError::NoBatch`]: the server is of a cluster.
+    /// [`StoreError::BatchKeys`] and [`StoreError::BatchSize`] name the limits. [`StoreError::NoBatch`]: the server is
+    /// of a cluster.
     pub async fn apply(&self, batch: &Batch) -> Result<Applied, StoreError> {
         self.apply_as(0, batch).await
     }
@@ -392,8 +397,8 @@ impl Client {
         }
     }
 
-    /// Removes `key` if `condition` holds. Returns `None` if there was nothing to remove. [`Condition::Absent`] removes nothing:
-    /// a key that is present is a conflict.
+    /// Removes `key` if `condition` holds. Returns `None` if there was nothing to remove. [`Condition::Absent`] removes
+    /// nothing: a key that is present is a conflict.
     pub async fn delete_if(
         &self,
         key: &[u8],
@@ -450,20 +455,20 @@ impl Client {
         self.inner.connection.metrics().await
     }
 
-    /// Keys that this client has read by their remembered places, in one round trip, and all other keys that this client has
-    /// read.
+    /// Keys that this client has read by their remembered places, in one round trip, and all other keys that this
+    /// client has read.
     pub fn location_counts(&self) -> (u64, u64) {
         self.inner.connection.meter.location_counts()
     }
 
-    /// Reports the calls since the last report to the server. A busy client reports without this call, and so does a client
-    /// that is closed; the call is for clients that pause.
+    /// Reports the calls since the last report to the server. A busy client reports without this call, and so does a
+    /// client that is closed; the call is for clients that pause.
     pub async fn report(&self) -> Result<(), StoreError> {
         self.inner.connection.report().await
     }
 
-    /// The memory that this client accesses with one-sided READs. `None`: the index of the first shard is not open, as in a
-    /// client that has entered only other shards of a node.
+    /// The memory that this client accesses with one-sided READs. `None`: the index of the first shard is not open, as
+    /// in a client that has entered only other shards of a node.
     pub fn yardstick(&self) -> Option<Yardstick> {
         let memory = &self.inner.memory;
         let index = memory.index(0)?;

@@ -30,9 +30,9 @@ use crate::wire::{Hello, Welcome};
 pub struct ClientOptions {
     /// The path under which the server counts the client's calls.
     pub path: ClientPath,
-    /// Number of keys whose places in the log the client remembers, so that a read of such a key takes one round trip: 16 bytes
-    /// of the client's memory for each key, the number rounded up to a power of two. With 0, the client remembers no places. A
-    /// client whose provider executes READs in the call also remembers none.
+    /// Number of keys whose places in the log the client remembers, so that a read of such a key takes one round trip:
+    /// 16 bytes of the client's memory for each key, the number rounded up to a power of two. With 0, the client
+    /// remembers no places. A client whose provider executes READs in the call also remembers none.
     pub locations: usize,
     /// Whether the client publishes its overwrites itself if the server lets it.
     pub publishes: bool,
@@ -89,8 +89,9 @@ impl Client {
         Self::connect_to(first, options, port, runtime, address).await
     }
 
-    /// Like `connect_with`, to a node of a cluster: the node at `address` leads the shard `first.0` in the term `first.1`. Otherwise the
-    /// error is [`StoreError::NotPrimary`]. Every other shard needs [`Client::enter`] before its first use.
+    /// Like `connect_with`, to a node of a cluster: the node at `address` leads the shard `first.0` in the term
+    /// `first.1`. Otherwise the error is [`StoreError::NotPrimary`]. Every other shard needs [`Client::enter`] before
+    /// its first use.
     pub fn connect_to<'a>(
         first: (u32, Term),
         options: ClientOptions,

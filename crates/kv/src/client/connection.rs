@@ -89,8 +89,8 @@ impl Connection {
     pub fn take_message(&self, arrival: &Received, bytes: &mut Vec<u8>) {
         let (device, buffers) = (self.port.device(), self.resources.receives);
         buffers.copy_out(&**device, arrival, bytes);
-        // Buffers are posted again in batches. No answer waits for a batch, because there are as many spare buffers as a batch
-        // has.
+        // Buffers are posted again in batches. No answer waits for a batch, because there are as many spare buffers as
+        // a batch has.
         let mut reposts = self.reposts.borrow_mut();
         reposts.push(buffers.request(arrival.wr_id));
         if reposts.len() == RECEIVES_SPARE {
@@ -201,8 +201,8 @@ impl Connection {
         .await;
     }
 
-    /// Whether there is room for `size` bytes. If there is none, waits for room and returns false, since other state may have
-    /// changed during the wait.
+    /// Whether there is room for `size` bytes. If there is none, waits for room and returns false, since other state
+    /// may have changed during the wait.
     pub async fn has_room(&self, size: u64) -> bool {
         let has_room = self.pending.borrow().has_room(size);
         if !has_room {
@@ -211,8 +211,9 @@ impl Connection {
         has_room
     }
 
-    /// Takes a place among the operations that wait for answers, and `size` bytes of staging memory. The caller has checked that
-    /// there is room, and calls [`Connection::stage`] and [`Connection::send`] next, without waiting in between.
+    /// Takes a place among the operations that wait for answers, and `size` bytes of staging memory. The caller has
+    /// checked that there is room, and calls [`Connection::stage`] and [`Connection::send`] next, without waiting in
+    /// between.
     pub fn begin(&self, size: u64, is_put: bool) -> (RequestHandle, u64) {
         let mut pending = self.pending.borrow_mut();
         let begun = pending
@@ -235,10 +236,10 @@ impl Connection {
         }
     }
 
-    /// Posts the request whose answer `handle` waits for. Returns `None` if the send queue is full; the handle is then void. The
-    /// queue may be full with few operations in flight, because an answered request stays in the queue until the network
-    /// acknowledges the request. A network that loses acknowledgements may never do so, and a client that keeps asking for room
-    /// fills the queue.
+    /// Posts the request whose answer `handle` waits for. Returns `None` if the send queue is full; the handle is then
+    /// void. The queue may be full with few operations in flight, because an answered request stays in the queue until
+    /// the network acknowledges the request. A network that loses acknowledgements may never do so, and a client that
+    /// keeps asking for room fills the queue.
     pub fn send(
         &self,
         handle: RequestHandle,

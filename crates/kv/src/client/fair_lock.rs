@@ -1,8 +1,8 @@
 //! A lock that the tasks of one thread get in the order of their requests.
 //!
-//! A write holds the lock until the write is sent, so that writes are sent in the order of the calls. A write may have to wait
-//! for a lease or for room; a later and smaller write that would find room at once waits behind it. A program that imports a file
-//! with many puts in flight gets its lines committed in order.
+//! A write holds the lock until the write is sent, so that writes are sent in the order of the calls. A write may have
+//! to wait for a lease or for room; a later and smaller write that would find room at once waits behind it. A program
+//! that imports a file with many puts in flight gets its lines committed in order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -53,9 +53,9 @@ impl FairLock {
 }
 
 impl FairGuard<'_> {
-    /// Unlocks after a write that was done in the call, and lets all waiting tasks take the lock before the current task
-    /// continues. New tasks join the queue as long as any task waits, so a task whose writes are done in the call would otherwise
-    /// never find the queue empty.
+    /// Unlocks after a write that was done in the call, and lets all waiting tasks take the lock before the current
+    /// task continues. New tasks join the queue as long as any task waits, so a task whose writes are done in the call
+    /// would otherwise never find the queue empty.
     pub async fn unlock_for_all(self) {
         let lock = self.lock;
         drop(self);
@@ -132,8 +132,9 @@ mod tests {
         assert!(lock.queue.borrow().is_empty());
     }
 
-    /// Fails without the pause and without the waking of all tasks: the task that held the lock is back in the queue before the
-    /// waiting tasks have run, and each of sixteen puts that could be done in the call waits in the queue forever.
+    /// Fails without the pause and without the waking of all tasks: the task that held the lock is back in the queue
+    /// before the waiting tasks have run, and each of sixteen puts that could be done in the call waits in the queue
+    /// forever.
     #[test]
     fn a_task_that_unlocks_for_all_continues_after_every_waiting_task() {
         let lock = FairLock::default();

@@ -5,12 +5,13 @@
 //!                    asked for most --------------------------------------------> goes when a new key needs the place
 //! ```
 //!
-//! The distance is the number of buckets between a key's home and its word. An entry that is found moves one place forward, so
-//! that a key that is read once evicts no key that is read often.
+//! The distance is the number of buckets between a key's home and its word. An entry that is found moves one place
+//! forward, so that a key that is read once evicts no key that is read often.
 //!
 //! Invariants:
-//! - An entry is only a hint: a reader that uses the entry reads the bucket in the same batch as the record, and believes the
-//!   record if the bucket contains the word of the entry. An entry that is old, or wrong, costs a round trip.
+//! - An entry is only a hint: a reader that uses the entry reads the bucket in the same batch as the record, and
+//!   believes the record if the bucket contains the word of the entry. An entry that is old, or wrong, costs a round
+//!   trip.
 //! - The table never grows beyond its first size. The table belongs to one connection and ends with the connection.
 
 use std::cell::RefCell;
@@ -42,7 +43,8 @@ pub(super) struct Locations {
 }
 
 impl Locations {
-    /// A table for about `capacity` keys, 16 bytes each, rounded up to a power of two. A table for 0 keys remembers nothing.
+    /// A table for about `capacity` keys, 16 bytes each, rounded up to a power of two. A table for 0 keys remembers
+    /// nothing.
     pub fn new(capacity: usize) -> Self {
         let sets = if capacity == 0 {
             0
@@ -265,8 +267,8 @@ mod tests {
         assert_eq!(locations.find(hash), None);
     }
 
-    /// Fails if the table does not begin at a cache line, or lacks the memory for that: the set of the highest number must lie in
-    /// the table.
+    /// Fails if the table does not begin at a cache line, or lacks the memory for that: the set of the highest number
+    /// must lie in the table.
     #[test]
     fn every_set_lies_in_the_table_and_begins_a_cache_line() {
         for capacity in [1, 4, 5, 1000, 65_536] {

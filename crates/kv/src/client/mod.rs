@@ -19,8 +19,8 @@
 //!
 //! Each component uses those below it, and none above.
 //!
-//! A client belongs to one thread and may have many operations in flight: each method is a future. Dropping a future abandons the
-//! operation without undoing it: a write that was sent may still take effect.
+//! A client belongs to one thread and may have many operations in flight: each method is a future. Dropping a future
+//! abandons the operation without undoing it: a write that was sent may still take effect.
 
 mod calls;
 mod connect;
@@ -107,8 +107,8 @@ impl Client {
         }
     }
 
-    /// Gives back the client's leases and disconnects. Dropping the client disconnects too; the server then takes the leases
-    /// back.
+    /// Gives back the client's leases and disconnects. Dropping the client disconnects too; the server then takes the
+    /// leases back.
     pub fn close(self) -> Boxed<'static, ()> {
         Box::pin(async move {
             // No server is left to read the report.

@@ -8,8 +8,8 @@ use crate::metrics::{Metrics, PAGES};
 use crate::stat::{COUNTERS, Stat};
 use crate::wire::{Answer, Request};
 
-/// A connection that only asks for counts. The connection needs no access to the memory of the server, so a node of a cluster
-/// accepts the connection whichever shards the node leads.
+/// A connection that only asks for counts. The connection needs no access to the memory of the server, so a node of a
+/// cluster accepts the connection whichever shards the node leads.
 pub struct Observer {
     pub(super) connection: Rc<Connection>,
 }

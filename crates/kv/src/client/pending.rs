@@ -25,8 +25,8 @@ impl Pending {
         }
     }
 
-    /// Takes a place in the queue and `size` contiguous bytes of the ring. Returns `None` if there is no room; the caller waits
-    /// with `wait_for_room`.
+    /// Takes a place in the queue and `size` contiguous bytes of the ring. Returns `None` if there is no room; the
+    /// caller waits with `wait_for_room`.
     pub fn begin(&mut self, size: u64) -> Option<(RequestHandle, u64)> {
         self.requests.begin(size)
     }
@@ -72,7 +72,8 @@ impl Pending {
         self.puts -= usize::from(self.requests.cancel(handle));
     }
 
-    /// Hands `answer` to the oldest operation. Returns false if no operation waits: the server has sent one answer too many.
+    /// Hands `answer` to the oldest operation. Returns false if no operation waits: the server has sent one answer too
+    /// many.
     pub fn answer(&mut self, answer: Answer) -> bool {
         let Some(is_put) = self.requests.answer_next(answer) else {
             return false;

@@ -1,5 +1,5 @@
-//! The queue pair and memory that a client makes on its device, freed when the client is dropped. A client takes arrivals of its
-//! own queue pair only, so a port serves any number of clients, and a server.
+//! The queue pair and memory that a client makes on its device, freed when the client is dropped. A client takes
+//! arrivals of its own queue pair only, so a port serves any number of clients, and a server.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,8 +17,8 @@ pub(super) const RECEIVES_SPARE: usize = 32;
 /// Receive buffers of a client.
 const RECEIVES: usize = IN_FLIGHT_MAX + RECEIVES_SPARE;
 
-/// RNR retries of requests. The server posts most of its receive buffers again before the server polls, so a client waits for at
-/// most one batch; a minute covers the slowest sync.
+/// RNR retries of requests. The server posts most of its receive buffers again before the server polls, so a client
+/// waits for at most one batch; a minute covers the slowest sync.
 const RNR_RETRY_COUNT: u32 = 60_000;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 

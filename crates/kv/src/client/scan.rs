@@ -1,8 +1,8 @@
 //! Iteration over all keys, in the order in which their present versions were committed.
 //!
-//! A scan reads the index some buckets at a time, and the first line of each record for its version; then the records. A scan is
-//! not a snapshot: a key that is present and unchanged all the time appears once; a key written or deleted meanwhile may appear
-//! or not.
+//! A scan reads the index some buckets at a time, and the first line of each record for its version; then the records.
+//! A scan is not a snapshot: a key that is present and unchanged all the time appears once; a key written or deleted
+//! meanwhile may appear or not.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -82,8 +82,8 @@ impl Entries {
         self.found.is_empty()
     }
 
-    /// The version from which [`Client::entries_from`](crate::Client::entries_from) continues; `None` if there are no further
-    /// keys.
+    /// The version from which [`Client::entries_from`](crate::Client::entries_from) continues; `None` if there are no
+    /// further keys.
     pub fn next_version(&self) -> Option<u64> {
         let (last, _, _) = self.found.last().filter(|_| !self.is_whole)?;
         Some(last + 1)
@@ -354,8 +354,8 @@ impl<'s> Scan<'s> {
         Ok(Some(false))
     }
 
-    /// The entry behind `word`, which was found at `place` of one of `indexes`; `bytes` holds its start. `None` if its key was
-    /// written or deleted meanwhile.
+    /// The entry behind `word`, which was found at `place` of one of `indexes`; `bytes` holds its start. `None` if its
+    /// key was written or deleted meanwhile.
     async fn entry(
         &self,
         mut word: Word,
@@ -415,8 +415,8 @@ impl<'s> Scan<'s> {
         })
     }
 
-    /// The present word at the place of `word`; in a newer index, the same word if that index contains it. `None` if there is
-    /// none.
+    /// The present word at the place of `word`; in a newer index, the same word if that index contains it. `None` if
+    /// there is none.
     async fn word_now(
         &self,
         word: Word,

@@ -1,7 +1,7 @@
 //! The terms in which this client treats the server as the primary of its shards.
 //!
-//! A client of a server without a cluster is in term 0 of every shard, and never looks here to read or to write. A client of a
-//! cluster enters the term of a shard with one request before the first of its requests for that shard.
+//! A client of a server without a cluster is in term 0 of every shard, and never looks here to read or to write. A
+//! client of a cluster enters the term of a shard with one request before the first of its requests for that shard.
 
 use std::cell::Cell;
 

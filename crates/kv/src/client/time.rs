@@ -9,12 +9,12 @@
 //!   ----- expired --------|---- unsure -------|------ present ------>  moments
 //! ```
 //!
-//! A key whose moment lies between the two bounds counts as absent: a client errs by calling a key absent too early, by the
-//! uncertainty at most, and never returns an expired key. Bounds that lie far apart are no reason for an error: a client that is
-//! unsure asks again unless it has asked within [`FRESH_NS`].
+//! A key whose moment lies between the two bounds counts as absent: a client errs by calling a key absent too early, by
+//! the uncertainty at most, and never returns an expired key. Bounds that lie far apart are no reason for an error: a
+//! client that is unsure asks again unless it has asked within [`FRESH_NS`].
 //!
-//! A key is absent for good only if its moment lies below the durable mark: a server that starts again with a clock that was set
-//! back goes on from the mark.
+//! A key is absent for good only if its moment lies below the durable mark: a server that starts again with a clock
+//! that was set back goes on from the mark.
 
 use std::cell::Cell;
 

@@ -20,7 +20,8 @@ use super::nodes::Node;
 use super::{ClusterClient, PAUSE_NS};
 use crate::error::StoreError;
 
-/// Leases for which a client waits for an answer before it looks for an heir: no heir serves before one of them is over.
+/// Leases for which a client waits for an answer before it looks for an heir: no heir serves before one of them is
+/// over.
 const LEASES_PER_LOOK: u64 = 2;
 
 /// The end of a call that no attempt has decided.
@@ -38,8 +39,8 @@ impl ClusterClient {
         self.runtime.now().saturating_add(self.options.patience_ns)
     }
 
-    /// Opens the first session, with any primary, before the `deadline`. A primary that has died is still in the map until an heir
-    /// leads, so the map is read again.
+    /// Opens the first session, with any primary, before the `deadline`. A primary that has died is still in the map
+    /// until an heir leads, so the map is read again.
     pub(super) async fn open_first(&self, deadline: Nanoseconds) -> Result<(), GivenUp> {
         loop {
             let map = self.maps.latest();

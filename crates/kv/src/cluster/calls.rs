@@ -27,8 +27,8 @@ use crate::stat::Stat;
 pub type Found = Option<(Vec<u8>, u64)>;
 
 impl ClusterClient {
-    /// Reads the value of `key` into `value` and returns its version. Returns `None` if the key is absent. The returned value is on all
-    /// copies of its shard, and was the key's value at some moment during the call.
+    /// Reads the value of `key` into `value` and returns its version. Returns `None` if the key is absent. The returned
+    /// value is on all copies of its shard, and was the key's value at some moment during the call.
     #[inline]
     pub fn get<'a>(&'a self, key: &'a [u8], value: &'a mut Vec<u8>) -> ClusterGet<'a> {
         ClusterGet::new(self, key, value)
@@ -93,8 +93,8 @@ impl ClusterClient {
         begun.ok_or(StoreError::NotPrimary { epoch: term })
     }
 
-    /// Reads the values of `keys`: the keys of each node in one batch, and the batches of all nodes at once. Each key is read
-    /// as by [`ClusterClient::get`]; the values together are not a snapshot.
+    /// Reads the values of `keys`: the keys of each node in one batch, and the batches of all nodes at once. Each key
+    /// is read as by [`ClusterClient::get`]; the values together are not a snapshot.
     pub fn multi_get<'a>(
         &'a self,
         keys: &'a [&'a [u8]],
@@ -138,8 +138,8 @@ impl ClusterClient {
         .await
     }
 
-    /// The values of `keys`, which one node leads by `map`, in one batch. `None`: the node did not give all of them, or no lease covers
-    /// the batch.
+    /// The values of `keys`, which one node leads by `map`, in one batch. `None`: the node did not give all of them, or
+    /// no lease covers the batch.
     async fn get_together(&self, map: &Map, keys: &[&[u8]]) -> Option<Vec<Found>> {
         let shards: BTreeSet<u32> = keys.iter().map(|key| self.nodes.shard_of(key)).collect();
         let mut node = None;
@@ -166,8 +166,9 @@ impl ClusterClient {
             .then(|| (0..keys.len()).map(value).collect())
     }
 
-    /// Stores `value` under `key` and returns its version. When the call returns, the write is on all copies of the key's shard, as
-    /// durable as their pools promise, and visible to every client. On an error see [`ClusterError::effect`].
+    /// Stores `value` under `key` and returns its version. When the call returns, the write is on all copies of the
+    /// key's shard, as durable as their pools promise, and visible to every client. On an error see
+    /// [`ClusterError::effect`].
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, ClusterError> {
         let mut token = None;
         match self
@@ -182,14 +183,15 @@ impl ClusterClient {
         }
     }
 
-    /// Stores all `pairs` at once. Each pair is a put as by [`ClusterClient::put`]; puts of one key may be done in any order.
+    /// Stores all `pairs` at once. Each pair is a put as by [`ClusterClient::put`]; puts of one key may be done in any
+    /// order.
     pub async fn multi_put(&self, pairs: &[Pair<'_>]) -> Vec<Result<u64, ClusterError>> {
         at_once(pairs.iter().map(|(key, value)| self.put(key, value))).await
     }
 
-    /// Like [`ClusterClient::put`], if `condition` holds at the moment of the write. `token` names the write, and is made by the first
-    /// attempt: after [`ClusterError::Unknown`], a call with the same token and the same write
-    /// finds out the outcome, and does the write if it was not done. The write takes effect once.
+    /// Like [`ClusterClient::put`], if `condition` holds at the moment of the write. `token` names the write, and is
+    /// made by the first attempt: after [`ClusterError::Unknown`], a call with the same token and the same write finds
+    /// out the outcome, and does the write if it was not done. The write takes effect once.
     pub fn put_with<'a>(
         &'a self,
         token: &'a mut Option<Token>,
@@ -215,7 +217,8 @@ impl ClusterClient {
         Ok(removed.is_some())
     }
 
-    /// Removes `key` if `condition` holds; see [`ClusterClient::put_with`]. Returns `None` if there was nothing to remove.
+    /// Removes `key` if `condition` holds; see [`ClusterClient::put_with`]. Returns `None` if there was nothing to
+    /// remove.
     pub fn delete_with<'a>(
         &'a self,
         token: &'a mut Option<Token>,
@@ -234,14 +237,15 @@ impl ClusterClient {
         })
     }
 
-    /// Finds all keys, shard by shard. The call reads the indexes of all shards. The iteration is no snapshot: a key that is present all the
-    /// time is found once, and a key that is written or deleted meanwhile may or may not be found.
+    /// Finds all keys, shard by shard. The call reads the indexes of all shards. The iteration is no snapshot: a key
+    /// that is present all the time is found once, and a key that is written or deleted meanwhile may or may not be
+    /// found.
     pub async fn entries(&self) -> Result<ClusterEntries, ClusterError> {
         ClusterEntries::find(self).await
     }
 
-    /// The counts of all nodes that lead shards, by the names of the nodes. The nodes are asked at once. A node that leads
-    /// nothing is not asked.
+    /// The counts of all nodes that lead shards, by the names of the nodes. The nodes are asked at once. A node that
+    /// leads nothing is not asked.
     pub fn metrics<'a>(&'a self) -> Boxed<'a, Vec<(String, Result<Metrics, ClusterError>)>> {
         Box::pin(async move {
             let map = self.maps.latest();
@@ -266,7 +270,8 @@ impl ClusterClient {
         })
     }
 
-    /// Reports the operations of this client to the nodes with which it has a session, so that their counts are right while the client is idle.
+    /// Reports the operations of this client to the nodes with which it has a session, so that their counts are right
+    /// while the client is idle.
     pub async fn report(&self) {
         // A node that is gone needs no report.
         at_once(

@@ -6,8 +6,8 @@
 //!               another primary or term meanwhile: the words are found anew, and keys that were given before are left out
 //! ```
 //!
-//! Words and records count only under a lease of the term in which they were read. The versions of different nodes have no common
-//! order, so keys are in the order of their versions within each shard only.
+//! Words and records count only under a lease of the term in which they were read. The versions of different nodes have
+//! no common order, so keys are in the order of their versions within each shard only.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -76,8 +76,8 @@ impl ClusterEntries {
         self.found == 0
     }
 
-    /// Replaces the content of `into` by the next records. `into` is empty at the end. A call after a failed one reads the same records
-    /// again.
+    /// Replaces the content of `into` by the next records. `into` is empty at the end. A call after a failed one reads
+    /// the same records again.
     pub fn next<'a>(
         &'a mut self,
         client: &'a ClusterClient,
@@ -135,7 +135,8 @@ impl Seen {
         Ok(())
     }
 
-    /// Finds the keys anew unless they were found in this session with `node`, which leads the shard, and in the same term.
+    /// Finds the keys anew unless they were found in this session with `node`, which leads the shard, and in the same
+    /// term.
     async fn follow(
         &mut self,
         client: &ClusterClient,
@@ -149,8 +150,8 @@ impl Seen {
     }
 }
 
-/// Runs the READs of `work` in the term of `shard` that the client is in. Their result, or their error, counts only if the node
-/// still leads the shard in that term. A lease that the node gives after the last READ proves that.
+/// Runs the READs of `work` in the term of `shard` that the client is in. Their result, or their error, counts only if
+/// the node still leads the shard in that term. A lease that the node gives after the last READ proves that.
 async fn under_lease<T>(
     client: &ClusterClient,
     node: &Node,

@@ -1,4 +1,5 @@
-//! The future of a GET of a cluster. If READs are executed in the call, the GET ends at its first poll: two loads, and one look at the clock behind them.
+//! The future of a GET of a cluster. If READs are executed in the call, the GET ends at its first poll: two loads, and
+//! one look at the clock behind them.
 //!
 //! ```text
 //!   Asked --found in the call, under a lease---------------> Over
@@ -6,7 +7,8 @@
 //!     \--not so--> Attempted, a future in memory of its own----^
 //! ```
 //!
-//! A future with room for attempts takes more instructions than the GET of one server, so the room is allocated only when needed.
+//! A future with room for attempts takes more instructions than the GET of one server, so the room is allocated only
+//! when needed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -91,10 +93,11 @@ impl Future for ClusterGet<'_> {
     }
 }
 
-/// Reads `key` in the call at the node that the last call for its shard went to. Also returns whether it is this task's turn to go on. `None`: the GET needs attempts, or no
-/// lease covers the call.
+/// Reads `key` in the call at the node that the last call for its shard went to. Also returns whether it is this task's
+/// turn to go on. `None`: the GET needs attempts, or no lease covers the call.
 ///
-/// The map is not asked: a lease covers reads in its term whatever the latest configuration says, and ends before an heir serves.
+/// The map is not asked: a lease covers reads in its term whatever the latest configuration says, and ends before an
+/// heir serves.
 #[inline(always)]
 fn get_in_call(
     client: &ClusterClient,

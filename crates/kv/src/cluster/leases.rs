@@ -5,8 +5,8 @@
 //!                               if not:     renew, and read again
 //! ```
 //!
-//! One request renews the leases of all shards of the node. A task renews them at half of their length as long as they are used;
-//! a client that pauses renews them with its next GET.
+//! One request renews the leases of all shards of the node. A task renews them at half of their length as long as they
+//! are used; a client that pauses renews them with its next GET.
 
 use std::cell::{Cell, RefCell};
 
@@ -48,7 +48,8 @@ impl ReaderLeases {
         (lease.term() == term && lease.holds(now)).then(|| lease.begin())
     }
 
-    /// Begins a GET whose READs are executed in the call, in `term` of `shard`. The clock is asked once, behind the READs. `None`: there is no lease of this term.
+    /// Begins a GET whose READs are executed in the call, in `term` of `shard`. The clock is asked once, behind the
+    /// READs. `None`: there is no lease of this term.
     #[inline]
     pub fn begin_in_call(&self, shard: u32, term: Term) -> Option<BegunRead> {
         self.is_used.set(true);

@@ -9,9 +9,9 @@
 //!       leases  the time for which the memory of a node may be believed
 //! ```
 //!
-//! A GET is the GET of a session with one node, with the same READs. The client asks the map before
-//! the GET, unless it knows a session for the shard, and the lease after it. A client of a server without a cluster executes no code of this
-//! module.
+//! A GET is the GET of a session with one node, with the same READs. The client asks the map before the GET, unless it
+//! knows a session for the shard, and the lease after it. A client of a server without a cluster executes no code of
+//! this module.
 //!
 //! No message tells a client that the map has changed: a node refuses a request, or is gone. The
 //! client then reads the configuration again.
@@ -61,9 +61,9 @@ pub struct ClusterOptions {
     pub patience_ns: Nanoseconds,
     /// The time within which a connect ends, and a failover has to be over. At most the patience counts.
     pub connect_ns: Nanoseconds,
-    /// The longest time for which an attempt waits for its node, before the client checks whether another
-    /// node leads the shard. At most a quarter of the patience counts, and at most two leases of a primary; a node has the whole of
-    /// it to accept a connection.
+    /// The longest time for which an attempt waits for its node, before the client checks whether another node leads
+    /// the shard. At most a quarter of the patience counts, and at most two leases of a primary; a node has the whole
+    /// of it to accept a connection.
     pub attempt_ns: Nanoseconds,
 }
 
@@ -98,8 +98,8 @@ pub struct ClusterClient {
 }
 
 impl ClusterClient {
-    /// Reads the configuration in `store`, and opens a session with the first primary that answers. If none does, the client reads
-    /// the configuration again, because an heir may lead soon. Ends within [`ClusterOptions::connect_ns`].
+    /// Reads the configuration in `store`, and opens a session with the first primary that answers. If none does, the
+    /// client reads the configuration again, because an heir may lead soon. Ends within [`ClusterOptions::connect_ns`].
     pub fn connect(
         store: Rc<dyn ConfigStore>,
         dial: Dial,

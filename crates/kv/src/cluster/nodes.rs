@@ -1,4 +1,5 @@
-//! The sessions of this client: one with each node that it needs, opened at first use. A session lasts as long as its node.
+//! The sessions of this client: one with each node that it needs, opened at first use. A session lasts as long as its
+//! node.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -42,7 +43,8 @@ pub(super) struct Nodes {
 #[derive(Default)]
 struct Seat {
     session: RefCell<Option<Rc<Node>>>,
-    /// Held by the one call that opens a session with the node. A node that does not answer delays no session with another one.
+    /// Held by the one call that opens a session with the node. A node that does not answer delays no session with
+    /// another one.
     opening: FairLock,
 }
 
@@ -68,8 +70,8 @@ impl Nodes {
         }
     }
 
-    /// Opens a session with the first primary in `map` that answers before the `deadline`. Each primary gets a part of the
-    /// patience. The error is that of the last primary, with its shard.
+    /// Opens a session with the first primary in `map` that answers before the `deadline`. Each primary gets a part of
+    /// the patience. The error is that of the last primary, with its shard.
     pub async fn open(&self, map: &Map, deadline: Nanoseconds) -> Result<(), (u32, StoreError)> {
         let mut failed = None;
         for shard in map.first_shards() {
@@ -170,7 +172,8 @@ impl Nodes {
         Err(failed)
     }
 
-    /// The reason why `client` has no session with the node at `place`, if any: an address may have been given to another node since.
+    /// The reason why `client` has no session with the node at `place`, if any: an address may have been given to
+    /// another node since.
     fn fault_of(&self, client: &Client, map: &Map, place: &Primary<'_>) -> Option<&'static str> {
         let keys = self.keys.get();
         if client.pool() != place.node.pool.as_u128() {

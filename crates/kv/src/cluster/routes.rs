@@ -1,4 +1,5 @@
-//! For each shard, the session that the last call for it went to: a call that needs no map finds its node with one load.
+//! For each shard, the session that the last call for it went to: a call that needs no map finds its node with one
+//! load.
 
 use std::cell::RefCell;
 use std::rc::Rc;

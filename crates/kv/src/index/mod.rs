@@ -1,4 +1,5 @@
-//! The index as its only writer, the server, sees it: a table that clients read one-sided, and that grows while they read.
+//! The index as its only writer, the server, sees it: a table that clients read one-sided, and that grows while they
+//! read.
 //!
 //! ```text
 //!              nearly full            all copied                all marked
@@ -8,21 +9,23 @@
 //!               to           where copied
 //! ```
 //!
-//! *Copying*: the old table stays whole and current; copied buckets are kept equal. *Marking*: the new table is whole and
-//! current; a reader that finds a marked bucket in the old table asks the server for the new one. Before a key changes, its home
-//! bucket in the old table is marked. A reader that found no mark therefore began before the change, and its result was true at
-//! some moment during the call, even the absence of a key.
+//! *Copying*: the old table stays whole and current; copied buckets are kept equal. *Marking*: the new table is whole
+//! and current; a reader that finds a marked bucket in the old table asks the server for the new one. Before a key
+//! changes, its home bucket in the old table is marked. A reader that found no mark therefore began before the change,
+//! and its result was true at some moment during the call, even the absence of a key.
 //!
-//! **Claims.** If clients publish overwrites themselves, a word may change at any moment, by CAS, to the word of a newer record
-//! of the same key; only the server makes and empties words. The server keeps clients off a word by a claim: a size class too
-//! high, which readers accept and publishing clients leave alone. A word that is copied to a larger table stays claimed in the
-//! old table, and the store that adds a new word to a copied bucket adds a claimed word.
+//! **Claims.** If clients publish overwrites themselves, a word may change at any moment, by CAS, to the word of a
+//! newer record of the same key; only the server makes and empties words. The server keeps clients off a word by a
+//! claim: a size class too high, which readers accept and publishing clients leave alone. A word that is copied to a
+//! larger table stays claimed in the old table, and the store that adds a new word to a copied bucket adds a claimed
+//! word.
 //!
-//! Copying and marking advance in small steps between batches, in proportion to the bytes written, so that no request waits for
-//! them.
+//! Copying and marking advance in small steps between batches, in proportion to the bytes written, so that no request
+//! waits for them.
 //!
-//! Top bits of the hash choose the bucket: a bucket's keys go to its two children in the larger table, except for keys that
-//! overflowed into a later bucket. A word does not contain the hash of its key; the hash is calculated from the key in the log.
+//! Top bits of the hash choose the bucket: a bucket's keys go to its two children in the larger table, except for keys
+//! that overflowed into a later bucket. A word does not contain the hash of its key; the hash is calculated from the
+//! key in the log.
 
 mod generations;
 mod look_up;
@@ -47,8 +50,8 @@ pub(crate) use table::{Place, Table};
 const INDEX_BITS_MIN: u32 = 6;
 /// Share of words that may be taken. Beyond this share, chains of full buckets grow long.
 const LOAD_MAX_PERCENT: u64 = 85;
-/// Share of taken words at which a growth begins. The remaining words up to `LOAD_MAX_PERCENT` exceed the keys that are added
-/// during the growth.
+/// Share of taken words at which a growth begins. The remaining words up to `LOAD_MAX_PERCENT` exceed the keys that are
+/// added during the growth.
 const LOAD_GROW_PERCENT: u64 = 70;
 /// Share of taken words in a table made for a known number of keys.
 const LOAD_START_PERCENT: u64 = 60;
@@ -83,8 +86,8 @@ pub(crate) enum GrowthStep {
     Ended,
 }
 
-/// The hash of the key of the record at `position`, and the header of the record. `None` if no record is there. `scratch` is
-/// reused.
+/// The hash of the key of the record at `position`, and the header of the record. `None` if no record is there.
+/// `scratch` is reused.
 fn record_at(
     log: &dyn Region,
     keys: KeyMap,
@@ -134,8 +137,8 @@ impl Index {
         self.is_shared = true;
     }
 
-    /// Whether clients may change words of the current table. Clients may not while a reader may begin with the old table,
-    /// since only the server marks that table before a key changes.
+    /// Whether clients may change words of the current table. Clients may not while a reader may begin with the old
+    /// table, since only the server marks that table before a key changes.
     pub fn may_be_published(&self) -> bool {
         self.is_shared && !matches!(self.growth, Growth::Marking { .. })
     }
@@ -170,9 +173,9 @@ impl Index {
         self.table.find(hash, is_key)
     }
 
-    /// Keeps clients off the word of the key with `hash`. `natural` tells which of the matching words belongs to the key, and
-    /// returns the unclaimed form of that word. Returns the word if it was not claimed before; the caller has to give the word
-    /// back or replace it.
+    /// Keeps clients off the word of the key with `hash`. `natural` tells which of the matching words belongs to the
+    /// key, and returns the unclaimed form of that word. Returns the word if it was not claimed before; the caller has
+    /// to give the word back or replace it.
     pub fn claim(
         &self,
         hash: KeyHash,
@@ -195,8 +198,8 @@ impl Index {
         }
     }
 
-    /// The word that the current table shows at `place` for `word`: a copied word is claimed, since only the server changes
-    /// copied words.
+    /// The word that the current table shows at `place` for `word`: a copied word is claimed, since only the server
+    /// changes copied words.
     fn shown(&self, place: Place, word: Word) -> Word {
         if self.is_shared && self.copy_of(place).is_some() {
             word.claimed()
@@ -205,8 +208,8 @@ impl Index {
         }
     }
 
-    /// Replaces `old`, which was found at `place`, by the word of the key's next version. Returns false if another writer has
-    /// replaced `old`.
+    /// Replaces `old`, which was found at `place`, by the word of the key's next version. Returns false if another
+    /// writer has replaced `old`.
     pub fn replace(&self, hash: KeyHash, (place, old): (Place, Word), word: Word) -> bool {
         self.before_change(hash);
         if !self.table.exchange(place, old, self.shown(place, word)) {
@@ -223,7 +226,8 @@ impl Index {
     /// Adds the word of a key that is not in the index. The caller has checked that `len` is below `capacity`.
     pub fn insert(&mut self, hash: KeyHash, word: Word) {
         self.before_change(hash);
-        // One store adds the word, claimed or not, so that clients never see another form of a word that they may not replace.
+        // One store adds the word, claimed or not, so that clients never see another form of a word that they may not
+        // replace.
         let place = self.table.insert(hash, |place| self.shown(place, word));
         if let Some(new) = self.copy_of(place) {
             new.insert(hash, |_| word);
@@ -231,7 +235,8 @@ impl Index {
         self.len += 1;
     }
 
-    /// Removes `old`, the word of a deleted key, which was found at `place`. Returns false if another writer has replaced `old`.
+    /// Removes `old`, the word of a deleted key, which was found at `place`. Returns false if another writer has
+    /// replaced `old`.
     pub fn remove(&mut self, hash: KeyHash, (place, old): (Place, Word)) -> bool {
         self.before_change(hash);
         if !self.table.remove(hash, place, old) {
@@ -386,8 +391,9 @@ impl Index {
 
 /// Copies the words of `buckets` into another table.
 ///
-/// Only a client that overwrites its own published records, against the rules, can make the key of a word unreadable. Such a word
-/// goes to a bucket where a key of its bucket would be searched for, so that the damage is still found and reported.
+/// Only a client that overwrites its own published records, against the rules, can make the key of a word unreadable.
+/// Such a word goes to a bucket where a key of its bucket would be searched for, so that the damage is still found and
+/// reported.
 ///
 /// If clients change words, each word is claimed first, so that the copied word stays until the server changes it.
 fn copy(

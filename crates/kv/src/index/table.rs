@@ -1,12 +1,12 @@
 //! One table of the index: buckets of one cache line in memory that clients read one-sided.
 //!
-//! A key's word is in its home bucket or, if that bucket was full, in a later one (wrapping around). A reader continues with the
-//! next bucket while the count is not 0. Words in a bucket that is marked as moved do not count: another table has taken them
-//! over.
+//! A key's word is in its home bucket or, if that bucket was full, in a later one (wrapping around). A reader continues
+//! with the next bucket while the count is not 0. Words in a bucket that is marked as moved do not count: another table
+//! has taken them over.
 //!
-//! Invariants: there is one word per key. A word keeps its place until its key is deleted. Each change that readers see is one
-//! 8-byte store. A word is stored after its record is persisted. The count grows before a word is stored in a later bucket and
-//! shrinks after that word is removed.
+//! Invariants: there is one word per key. A word keeps its place until its key is deleted. Each change that readers see
+//! is one 8-byte store. A word is stored after its record is persisted. The count grows before a word is stored in a
+//! later bucket and shrinks after that word is removed.
 //!
 //! The memory is volatile: a crash leaves nothing, and recovery fills a new table.
 
@@ -86,7 +86,8 @@ impl Table {
         (0..BUCKET_WORDS).map(move |slot| Word(self.memory.load(base + slot * 8)))
     }
 
-    /// The words of `bucket`, and of the later buckets to which its keys may have overflowed. Words of other keys are among them.
+    /// The words of `bucket`, and of the later buckets to which its keys may have overflowed. Words of other keys are
+    /// among them.
     pub fn words_near(&self, bucket: u64) -> impl Iterator<Item = Word> {
         let mut goes_on = true;
         let near = (0..self.buckets()).map(move |step| (bucket + step) & (self.buckets() - 1));
@@ -146,8 +147,8 @@ impl Table {
         Word(self.memory.load(place.offset()))
     }
 
-    /// Adds the word of a key that is not in the table; `word` makes the word from its place. The caller has checked that there
-    /// is a free place.
+    /// Adds the word of a key that is not in the table; `word` makes the word from its place. The caller has checked
+    /// that there is a free place.
     pub fn insert(&self, hash: KeyHash, word: impl FnOnce(Place) -> Word) -> Place {
         for bucket in self.buckets_for(hash) {
             let free = self.words_of(bucket).position(|word| word == Word::EMPTY);

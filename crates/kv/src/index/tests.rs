@@ -45,7 +45,8 @@ fn hash(n: u64) -> KeyHash {
     KEYS.route(&key(n)).hash
 }
 
-/// Memory of a table in which a client follows right behind the server: the client's CAS comes between a store and the next step.
+/// Memory of a table in which a client follows right behind the server: the client's CAS comes between a store and the
+/// next step.
 struct Raced {
     memory: Rc<dyn Region>,
     /// The word that the client expects, and the word that the client publishes.
@@ -139,8 +140,8 @@ impl World {
         self.end += record_size(8, 0);
     }
 
-    /// Acts like a publishing client: changes the word of a present key, if the word is not claimed. Returns whether the word was
-    /// changed.
+    /// Acts like a publishing client: changes the word of a present key, if the word is not claimed. Returns whether
+    /// the word was changed.
     fn publish(&mut self, n: u64) -> bool {
         let Some((place, word)) = self.find(n).filter(|_| self.index.may_be_published()) else {
             return false;
@@ -224,8 +225,8 @@ impl World {
     }
 }
 
-/// Fails without any of the marks in `before_change`, the copies in `replace`, `insert` and `remove`, and the copying before the
-/// switch: a reader finds an old version or a deleted key, or misses a present key.
+/// Fails without any of the marks in `before_change`, the copies in `replace`, `insert` and `remove`, and the copying
+/// before the switch: a reader finds an old version or a deleted key, or misses a present key.
 #[test]
 fn readers_see_every_change_at_once_while_the_index_grows_twelve_times() {
     for seed in 0..4 {
@@ -265,8 +266,8 @@ fn readers_see_every_change_at_once_while_the_index_grows_twelve_times() {
     }
 }
 
-/// Fails without the claims of copied words, and if clients may publish while the old table is marked: a reader finds a word in
-/// the old table that a client has replaced in the new one.
+/// Fails without the claims of copied words, and if clients may publish while the old table is marked: a reader finds a
+/// word in the old table that a client has replaced in the new one.
 #[test]
 fn readers_see_at_once_what_clients_publish_while_the_index_grows() {
     for seed in 0..4 {
@@ -303,8 +304,8 @@ fn readers_see_at_once_what_clients_publish_while_the_index_grows() {
     }
 }
 
-/// Fails unless the store that adds a word to a copied bucket adds a claimed word: between that store and a later claim a client
-/// would publish, and the larger table would get the earlier word.
+/// Fails unless the store that adds a word to a copied bucket adds a claimed word: between that store and a later claim
+/// a client would publish, and the larger table would get the earlier word.
 #[test]
 fn a_publication_over_a_new_key_is_there_when_the_index_has_grown() {
     let bits = INDEX_BITS_MIN;

@@ -35,7 +35,8 @@ impl Attendant {
         assert!(set.is_ok(), "a server is one node");
     }
 
-    /// Handles events of connections, and takes intents and memory that clients lost. Returns whether there were intents.
+    /// Handles events of connections, and takes intents and memory that clients lost. Returns whether there were
+    /// intents.
     pub fn take_events(&self, state: &RefCell<State>) -> bool {
         while let Some(event) = self.port.take_event() {
             match event {

@@ -37,17 +37,19 @@ impl Committer {
         }
     }
 
-    /// Waits until no other task persists, and makes the versions without a record durable, which comes before each persist of records.
+    /// Waits until no other task persists, and makes the versions without a record durable, which comes before each
+    /// persist of records.
     ///
-    /// A task takes what awaits a persist, and persists it, within one turn: a task that finds nothing to take then knows that
-    /// everything is durable.
+    /// A task takes what awaits a persist, and persists it, within one turn: a task that finds nothing to take then
+    /// knows that everything is durable.
     pub async fn enter(&self, state: &RefCell<State>) -> Result<Within<'_>, StoreError> {
         let turn = self.turnstile.enter().await;
         persist_skips(state).await?;
         Ok(turn)
     }
 
-    /// Makes `spans` of the log durable. [`publish`](super::shard::Shard::publish) and answers require the returned proof.
+    /// Makes `spans` of the log durable. [`publish`](super::shard::Shard::publish) and answers require the returned
+    /// proof.
     pub async fn persist(&self, spans: &[Span]) -> Result<Persisted, StoreError> {
         let persisted = self.commit.persist(&*self.log, spans).await;
         let persisted = persisted.map_err(MediaError::from)?;
@@ -55,8 +57,8 @@ impl Committer {
         Ok(persisted)
     }
 
-    /// Whether a persist is a sync of a file. A sync costs the same for one line and for many, so it pays to wait for more
-    /// arrivals before the sync.
+    /// Whether a persist is a sync of a file. A sync costs the same for one line and for many, so it pays to wait for
+    /// more arrivals before the sync.
     pub fn syncs_files(&self) -> bool {
         self.syncs_files
     }

@@ -1,9 +1,11 @@
-//! The keys that have an expiry, in the order of their moments: the server removes them from the index when their moments come.
+//! The keys that have an expiry, in the order of their moments: the server removes them from the index when their
+//! moments come.
 //!
-//! Readers judge by the record alone, so nothing depends on when a key is removed. The removal gives back memory of the index, and
-//! makes room: the cleaner takes an expired record for a tombstone of its version (`clean/copy.rs`).
+//! Readers judge by the record alone, so nothing depends on when a key is removed. The removal gives back memory of the
+//! index, and makes room: the cleaner takes an expired record for a tombstone of its version (`clean/copy.rs`).
 //!
-//! A key that is written again leaves its earlier entry behind. Such entries are left out once they are more than half of all.
+//! A key that is written again leaves its earlier entry behind. Such entries are left out once they are more than half
+//! of all.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -9,9 +9,10 @@
 //! ```
 //!
 //! Invariants:
-//! - A header, a seal or a record that was written here is part of the next persist, before anything that relies on it is
-//!   published.
-//! - A segment is durable up to the end that it had when a persist began that has ended. Records may be stamped during the persist.
+//! - A header, a seal or a record that was written here is part of the next persist, before anything that relies on it
+//!   is published.
+//! - A segment is durable up to the end that it had when a persist began that has ended. Records may be stamped during
+//!   the persist.
 
 use std::rc::Rc;
 
@@ -189,8 +190,8 @@ impl Journal {
         self.failures
     }
 
-    /// Takes a segment with room for `units`. If the segment was free, its header is written, and the span of the header is
-    /// returned to be persisted.
+    /// Takes a segment with room for `units`. If the segment was free, its header is written, and the span of the
+    /// header is returned to be persisted.
     pub fn take(&mut self, units: u32, purpose: Purpose) -> Result<(u32, Option<Span>), NoSegment> {
         match self.space.take(units, purpose) {
             Ok(Taken::Segment { number, fresh }) => {
@@ -202,8 +203,8 @@ impl Journal {
             }
             Ok(Taken::Pending) => Err(NoSegment::Pending),
             Ok(Taken::NoSpace) => Err(NoSegment::NoSpace),
-            // Nothing was written, and no earlier write is in doubt: the writer that asked gets the error, and all others are
-            // served.
+            // Nothing was written, and no earlier write is in doubt: the writer that asked gets the error, and all
+            // others are served.
             Err(error) => {
                 self.trouble.note(error);
                 self.failures += 1;
@@ -278,8 +279,9 @@ impl Journal {
         }
     }
 
-    /// Writes a record of another node into the server's own segment for such records, which has room. The sequence of the record
-    /// is its version at the other node. The record is stamped like a moved one, and gets its word after the next persist.
+    /// Writes a record of another node into the server's own segment for such records, which has room. The sequence of
+    /// the record is its version at the other node. The record is stamped like a moved one, and gets its word after the
+    /// next persist.
     pub fn append_from_elsewhere(&mut self, record: Record<'_>, purpose: Purpose) -> Placed {
         let segment = self
             .own(purpose)
@@ -302,7 +304,8 @@ impl Journal {
         }
     }
 
-    /// Writes the copy of a record behind the last one of segment `to`. `next_sequence` is the next sequence of the log.
+    /// Writes the copy of a record behind the last one of segment `to`. `next_sequence` is the next sequence of the
+    /// log.
     pub fn write_moved(&mut self, to: u32, record: Record<'_>, next_sequence: u64) -> Placed {
         let (unit, generation) = self.end(to);
         let position = self.format.position(to, unit);
@@ -322,8 +325,8 @@ impl Journal {
         }
     }
 
-    /// Writes the tombstone of an expired record, of the same version, behind the last record of segment `to`, and stamps it like a
-    /// moved record.
+    /// Writes the tombstone of an expired record, of the same version, behind the last record of segment `to`, and
+    /// stamps it like a moved record.
     pub fn bury(&mut self, to: u32, record: Record<'_>) -> Placed {
         let next_sequence = self.sequences.next();
         let (unit, generation) = self.end(to);
@@ -374,8 +377,8 @@ impl Journal {
         (segment.end, segment.generation)
     }
 
-    /// Stamps a record that lies above the end of its segment, and returns its sequence. Returns `None` if the record lies below:
-    /// two records of one batch claim the same place.
+    /// Stamps a record that lies above the end of its segment, and returns its sequence. Returns `None` if the record
+    /// lies below: two records of one batch claim the same place.
     pub fn stamp(&mut self, placed: &Placed, kind: Kind) -> Option<u64> {
         if placed.unit < self.space.state(placed.segment).end {
             return None;
@@ -396,8 +399,8 @@ impl Journal {
         self.await_persist(placed);
     }
 
-    /// Stamps the copy of a record with the sequence of its original. `next_sequence` was the next sequence when the copy was
-    /// made.
+    /// Stamps the copy of a record with the sequence of its original. `next_sequence` was the next sequence when the
+    /// copy was made.
     pub fn stamp_moved(&mut self, placed: &Placed, header: &RecordHeader, next_sequence: u64) {
         self.write_stamp(placed, header.sequence());
         self.space

@@ -7,7 +7,8 @@
 //!   settle     raise the floors of all shards to the last version                   durable before the cleaner touches these records
 //! ```
 //!
-//! The server of a node notes what the node says: which history counts, which shards are dropped, and in which terms the node leads.
+//! The server of a node notes what the node says: which history counts, which shards are dropped, and in which terms
+//! the node leads.
 //!
 //! A server that serves such a pool alone has the only copy: everything that it has published is settled. Such a
 //! server counts its openings as terms, in histories of no cluster, so a cluster never takes these terms for its
@@ -15,8 +16,8 @@
 //!
 //! Invariants:
 //! - A ledger that names a term is durable before a record of that term is stamped.
-//! - A ledger that names a version without a record is durable before a persist of a record with a later version begins: a durable record
-//!   proves that all versions before its own were durable.
+//! - A ledger that names a version without a record is durable before a persist of a record with a later version
+//!   begins: a durable record proves that all versions before its own were durable.
 //! - No segment with a record above [`Keeper::settled`] is cleaned: a missing version above the
 //!   settled one ends the history.
 //!
@@ -151,8 +152,8 @@ impl Keeper {
         self.skipped_at = self.ledger.changed();
     }
 
-    /// Notes that the node leads `shard` in `term`. The counter would have given the version `next`, and goes on above `last`,
-    /// the end of the history.
+    /// Notes that the node leads `shard` in `term`. The counter would have given the version `next`, and goes on above
+    /// `last`, the end of the history.
     pub fn lead(&mut self, shard: u32, term: Term, (next, last): (u64, u64)) {
         self.ledger.change(|ledger| {
             let versions = ledger.versions_mut();
@@ -282,8 +283,8 @@ fn settle_in_memory(state: &mut State) -> Option<(u64, SharedLedger)> {
     Some((keeper.settled(), keeper.ledger.clone()))
 }
 
-/// Gives a new pool of a cluster the segment of its ledger. Nothing was ever stamped in the pool. A crash leaves a free segment, a blank one
-/// without a header, or the segment with an empty ledger.
+/// Gives a new pool of a cluster the segment of its ledger. Nothing was ever stamped in the pool. A crash leaves a free
+/// segment, a blank one without a header, or the segment with an empty ledger.
 pub(super) async fn make_home(
     pool: &Pool,
     commit: &Commit,

@@ -21,10 +21,11 @@
 //! | [`Keeper`] | in a pool of a cluster: the ledger, which says what counts of the log | `keeper.rs` |
 //! | [`NodeState`] | in a node: calls that wait for copies, records of other nodes on their way | `node/` |
 //!
-//! A server is alone, or a node of a cluster ([`Server::join`]). A node has tasks of its own, which call the store (`node/store.rs`).
-//! One task does all other steps in turn, so between two batches the state is at rest: index, segments and log agree. A rule of one
-//! component is a method of that component; a rule over several components is a function that takes [`State`]. No rule waits.
-//! Pipeline and sweeper wait, and borrow the state for one step at a time.
+//! A server is alone, or a node of a cluster ([`Server::join`]). A node has tasks of its own, which call the store
+//! (`node/store.rs`). One task does all other steps in turn, so between two batches the state is at rest: index,
+//! segments and log agree. A rule of one component is a method of that component; a rule over several components is a
+//! function that takes [`State`]. No rule waits. Pipeline and sweeper wait, and borrow the state for one step at a
+//! time.
 
 mod attendant;
 mod clean;
@@ -92,11 +93,11 @@ use time::ServerTime;
 /// The clients that may write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientPolicy {
-    /// Clients of the server's own user write their records to the final place, unless the log is a file that is synced. Other
-    /// clients write through staging memory.
+    /// Clients of the server's own user write their records to the final place, unless the log is a file that is
+    /// synced. Other clients write through staging memory.
     Trusted,
-    /// Like `Trusted`; clients that write their records to the final place also publish their overwrites themselves. Only for
-    /// pools with process durability.
+    /// Like `Trusted`; clients that write their records to the final place also publish their overwrites themselves.
+    /// Only for pools with process durability.
     Publishing,
     /// All clients write through staging memory, and the server copies.
     Copying,
@@ -135,8 +136,9 @@ impl Default for ServerOptions {
 pub enum Closing {
     /// Closed in order: the next opening takes the checkpoint.
     Clean,
-    /// Left as if the server was killed, because a client was stopped in the middle of a publication and may continue. Every
-    /// acknowledged write is there; the next opening waits for that client and reads the log. The pool of a node is always left so.
+    /// Left as if the server was killed, because a client was stopped in the middle of a publication and may continue.
+    /// Every acknowledged write is there; the next opening waits for that client and reads the log. The pool of a node
+    /// is always left so.
     Unclean,
 }
 
@@ -210,16 +212,16 @@ const STOP_CHECK_NS: Nanoseconds = 20_000_000;
 const LAST_ANSWERS_NS: Nanoseconds = 5_000_000;
 /// Longest wait of an idle server while clients publish: in that time, clients announce much less than a ring holds.
 const PUBLISHED_PAUSE_NS: Nanoseconds = 1_000_000;
-/// Longest wait of an idle server while the index grows, segments are cleaned or leases end: the rest of the processor is for
-/// others.
+/// Longest wait of an idle server while the index grows, segments are cleaned or leases end: the rest of the processor
+/// is for others.
 const PAUSE_NS: Nanoseconds = 20_000;
 
 /// A server that was opened, the history of its pool with the segments of appends, and the report of the recovery.
 type OpenedAs = (Server, (History, Vec<SegmentState>), RecoveryReport);
 
 impl Server {
-    /// Recovers the pool and makes it ready to serve. Nothing is visible to clients before the call returns. A crash during the
-    /// call leaves a pool that opens the same way again.
+    /// Recovers the pool and makes it ready to serve. Nothing is visible to clients before the call returns. A crash
+    /// during the call leaves a pool that opens the same way again.
     pub async fn open(
         pool: Pool,
         port: Rc<Port>,
@@ -231,9 +233,10 @@ impl Server {
         Ok((server, report))
     }
 
-    /// Recovers the pool, which is of the cluster of `seat`, and joins that cluster as the node of the seat: the server keeps copies of shards, and leads those
-    /// that the configuration gives it. The call adds the copies that it finds to `seat`, and needs the port of the seat. Clients find a shard as soon
-    /// as the node leads it. A crash during the call leaves a pool that joins the same way again.
+    /// Recovers the pool, which is of the cluster of `seat`, and joins that cluster as the node of the seat: the server
+    /// keeps copies of shards, and leads those that the configuration gives it. The call adds the copies that it finds
+    /// to `seat`, and needs the port of the seat. Clients find a shard as soon as the node leads it. A crash during the
+    /// call leaves a pool that joins the same way again.
     ///
     /// # Errors
     /// [`StoreError`]: the pool is damaged, or no copy; or the node is not registered. Nothing of the server runs.
@@ -366,14 +369,14 @@ impl Server {
         self.joined.as_ref().map(|joined| joined.node.member())
     }
 
-    /// The term in which this server serves the shard `number` as a node, at this moment; `None`: the server does not serve the
-    /// shard, or is alone.
+    /// The term in which this server serves the shard `number` as a node, at this moment; `None`: the server does not
+    /// serve the shard, or is alone.
     pub fn serves(&self, number: u32) -> Option<Term> {
         self.joined.as_ref()?.node.serves(number)
     }
 
-    /// Serves until `stop` returns true or a persist fails. After an error, drop the server and recover the pool by opening it
-    /// again.
+    /// Serves until `stop` returns true or a persist fails. After an error, drop the server and recover the pool by
+    /// opening it again.
     pub fn run<'a>(&'a self, stop: &'a dyn Fn() -> bool) -> Boxed<'a, Result<(), StoreError>> {
         Box::pin(async move {
             assert!(!self.serving.replace(true), "a server runs once at a time");
@@ -396,8 +399,8 @@ impl Server {
                     Ok(operations) => self.tend_index(operations),
                     Err(error) => {
                         pipeline.abandon(&self.state, &error);
-                        // Waiting clients get no answer, however long this value lives. The last answers arrive before their
-                        // connections end.
+                        // Waiting clients get no answer, however long this value lives. The last answers arrive before
+                        // their connections end.
                         self.runtime.sleep(LAST_ANSWERS_NS).await;
                         self.end_all_sessions();
                         break Err(error);
@@ -425,13 +428,13 @@ impl Server {
         Ok(operations)
     }
 
-    /// Closes a server in order: all connections end, all records are sealed, and the index is kept for the next opening. A crash
-    /// during the call costs only the checkpoint. A medium without room for the checkpoint costs the same: the pool is closed,
-    /// and the next opening scans the log.
+    /// Closes a server in order: all connections end, all records are sealed, and the index is kept for the next
+    /// opening. A crash during the call costs only the checkpoint. A medium without room for the checkpoint costs the
+    /// same: the pool is closed, and the next opening scans the log.
     ///
-    /// If a client was stopped inside a publication, and has not continued in the time that the fabric allows, the pool is left
-    /// as if the server was killed: a record that the client publishes later counts, and the next server waits for that client. The pool of a node is left in the
-    /// same way, since other nodes may still append to it.
+    /// If a client was stopped inside a publication, and has not continued in the time that the fabric allows, the pool
+    /// is left as if the server was killed: a record that the client publishes later counts, and the next server waits
+    /// for that client. The pool of a node is left in the same way, since other nodes may still append to it.
     pub fn close(self) -> Boxed<'static, Result<Closing, StoreError>> {
         Box::pin(async move {
             if self.joined.is_some() {
@@ -459,7 +462,8 @@ impl Server {
             let sealed = self.committer.persist(&spans).await?;
             let state = self.state.borrow();
             if state.clients.departures.may_be_publishing() {
-                // A checkpoint could become wrong, and a pool that is not clean makes the next server wait before its scan.
+                // A checkpoint could become wrong, and a pool that is not clean makes the next server wait before its
+                // scan.
                 return Ok(Closing::Unclean);
             }
             let bytes = checkpoint::encode(
@@ -475,9 +479,9 @@ impl Server {
         })
     }
 
-    /// Notes that this server leads the shard `number` in `term`, or no longer leads it, in the configuration of `epoch`. A server
-    /// leads all of its shards in term 0 until the first call. Requests of clients that named another term are refused from
-    /// this moment on, with `epoch`; the call promises nothing about requests that were taken
+    /// Notes that this server leads the shard `number` in `term`, or no longer leads it, in the configuration of
+    /// `epoch`. A server leads all of its shards in term 0 until the first call. Requests of clients that named another
+    /// term are refused from this moment on, with `epoch`; the call promises nothing about requests that were taken
     /// before.
     ///
     /// # Panics
@@ -492,14 +496,14 @@ impl Server {
         self.state.borrow_mut().shards.leads().offer_by(offers);
     }
 
-    /// The reason why the medium gave no space, for the messages of the program that runs the server: once, and again if the
-    /// trouble lasts for a minute. Clients get the outcome of their writes.
+    /// The reason why the medium gave no space, for the messages of the program that runs the server: once, and again
+    /// if the trouble lasts for a minute. Clients get the outcome of their writes.
     pub fn take_trouble(&self) -> Option<MediaError> {
         self.state.borrow_mut().journal.trouble.take()
     }
 
-    /// The reason why a client was not accepted, if the server lacked a resource: once, and again if the trouble lasts for a
-    /// minute. The client gets the reason, too.
+    /// The reason why a client was not accepted, if the server lacked a resource: once, and again if the trouble lasts
+    /// for a minute. The client gets the reason, too.
     pub fn take_refusal(&self) -> Option<DeviceError> {
         self.state.borrow_mut().clients.admission.refused.take()
     }
@@ -524,15 +528,17 @@ impl Server {
         self.state.borrow().shards.route(key).shard
     }
 
-    /// Reads the value of `key` into `value` in the server's own process, and returns its version; `None` if the key is absent.
-    /// The checks of the record are those of a client. For checks of a recovered pool, without a client and its fabric.
+    /// Reads the value of `key` into `value` in the server's own process, and returns its version; `None` if the key is
+    /// absent. The checks of the record are those of a client. For checks of a recovered pool, without a client and its
+    /// fabric.
     pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         let file = self.pool.backing().name();
         let state = self.state.borrow();
         state.shards.peek(key, value, (&file, state.time.now_ms()))
     }
 
-    /// Waits for arrivals or events, for a short while so that a stop is noticed, and hardly at all while there is work.
+    /// Waits for arrivals or events, for a short while so that a stop is noticed, and hardly at all while there is
+    /// work.
     async fn wait(&self, pipeline: &Pipeline, clients_publish: bool) {
         let has_work = {
             let state = self.state.borrow();
@@ -667,9 +673,9 @@ fn mark_open(pool: &mut Pool, options: ServerOptions, _: &Persisted) -> Result<(
     Ok(())
 }
 
-/// Stores a checkpoint if the medium has room for it, if need be in the place of the earlier one. Without that room, an empty
-/// checkpoint is stored if the medium has room for that; otherwise the earlier checkpoint stays, and the next opening judges it
-/// as after a crash. Takes the proof that the seals, which the checkpoint repeats, are durable.
+/// Stores a checkpoint if the medium has room for it, if need be in the place of the earlier one. Without that room, an
+/// empty checkpoint is stored if the medium has room for that; otherwise the earlier checkpoint stays, and the next
+/// opening judges it as after a crash. Takes the proof that the seals, which the checkpoint repeats, are durable.
 fn store_checkpoint(backing: &dyn Backing, bytes: &[u8], _: &Persisted) -> Result<(), MediaError> {
     for attempt in [bytes, &[], bytes] {
         match backing.store(Blob::Checkpoint, attempt) {

@@ -1,8 +1,9 @@
-//! All shards of a node: even ranges of key hashes, each with a [`Shard`] of its own. The node's log holds the records of all.
+//! All shards of a node: even ranges of key hashes, each with a [`Shard`] of its own. The node's log holds the records
+//! of all.
 //!
-//! A server without a cluster leads each of its shards alone: there is no other copy. [`Leads`] says which shards a node of a
-//! cluster leads, and in which terms. [`Shards::refusal`] asks [`Leads`] before the node serves a
-//! client's request for a shard.
+//! A server without a cluster leads each of its shards alone: there is no other copy. [`Leads`] says which shards a
+//! node of a cluster leads, and in which terms. [`Shards::refusal`] asks [`Leads`] before the node serves a client's
+//! request for a shard.
 
 use std::rc::Rc;
 

@@ -1,7 +1,8 @@
 //! The answer to a writer that finds no segment.
 //!
-//! Room may come from the cleaner, from clients that hold more than they use, or from a segment that is being taken back. If room
-//! may come, the answer is *busy*, and the server asks the holder of that room for it. Otherwise the answer says what is full.
+//! Room may come from the cleaner, from clients that hold more than they use, or from a segment that is being taken
+//! back. If room may come, the answer is *busy*, and the server asks the holder of that room for it. Otherwise the
+//! answer says what is full.
 
 use super::State;
 use super::journal::NoSegment;
@@ -33,9 +34,9 @@ pub(super) fn no_place(
     }
 }
 
-/// The answer to a writer that finds no segment with room for `units`. The answer is *busy* if cleaning can free a segment, which
-/// makes cleaning due; if the room is leased, which recalls leases; or if a segment is being taken back. Otherwise the answer
-/// names what is full.
+/// The answer to a writer that finds no segment with room for `units`. The answer is *busy* if cleaning can free a
+/// segment, which makes cleaning due; if the room is leased, which recalls leases; or if a segment is being taken back.
+/// Otherwise the answer names what is full.
 pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     let State {
         cleaner, journal, ..
@@ -59,8 +60,8 @@ pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     }
 }
 
-/// The answer to a delete that finds no room for its tombstone: *busy*, and a segment is freed. A delete is refused only if
-/// segments stay because of damage.
+/// The answer to a delete that finds no room for its tombstone: *busy*, and a segment is freed. A delete is refused
+/// only if segments stay because of damage.
 fn make_room_for_deletes(state: &mut State) -> Verdict {
     let State {
         cleaner,

@@ -6,10 +6,10 @@
 //!                                                          mark, durable
 //! ```
 //!
-//! The time goes on with the clock of the process, which nobody sets, and follows the wall clock only slowly: clients carry the
-//! time forward by their own clocks, and must not fall behind by more than the declared drift. The mark lies in the pool. The
-//! server's time never exceeds the mark, and after a restart begins at the mark or above. The time is thus the same or later for
-//! whoever asks later, also after a crash and with a wall clock that was set back.
+//! The time goes on with the clock of the process, which nobody sets, and follows the wall clock only slowly: clients
+//! carry the time forward by their own clocks, and must not fall behind by more than the declared drift. The mark lies
+//! in the pool. The server's time never exceeds the mark, and after a restart begins at the mark or above. The time is
+//! thus the same or later for whoever asks later, also after a crash and with a wall clock that was set back.
 //!
 //! The mark is raised ahead, by [`STEP_MS`], and only when somebody asks: a server that keeps no expiry writes nothing.
 
@@ -21,8 +21,8 @@ use stonecast_fabric::Runtime;
 use stonecast_log::Expiry;
 use stonecast_media::{MediaError, Pool, TimeMark};
 
-/// Time by which the mark is raised ahead. After a crash, keys expire that much too early at most, and the header of the pool is
-/// written once in half that time at most.
+/// Time by which the mark is raised ahead. After a crash, keys expire that much too early at most, and the header of
+/// the pool is written once in half that time at most.
 const STEP_MS: u64 = 10_000;
 /// The time follows the wall clock by one part in 2^11 of the time that passes.
 const FOLLOW_SHIFT: u32 = 11;
@@ -87,8 +87,8 @@ impl ServerTime {
             || has_come(self.running_ms()) && self.ask().is_ok_and(|(now_ms, _)| has_come(now_ms))
     }
 
-    /// The time, and the mark that it does not exceed before the mark is raised again. Raises the mark, durably, if the time comes
-    /// near.
+    /// The time, and the mark that it does not exceed before the mark is raised again. Raises the mark, durably, if the
+    /// time comes near.
     pub fn ask(&self) -> Result<(u64, u64), MediaError> {
         let time = self.advance();
         let is_near = |mark: u64| mark < time + STEP_MS / 2;

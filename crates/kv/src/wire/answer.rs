@@ -1,5 +1,5 @@
-//! The answers of a server. A message holds one or more answers, in order. Each answer is a tag byte and a body whose size
-//! follows from the tag.
+//! The answers of a server. A message holds one or more answers, in order. Each answer is a tag byte and a body whose
+//! size follows from the tag.
 
 use stonecast_media::SHARDS_MAX;
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -378,8 +378,8 @@ impl AnswerWriter {
     }
 }
 
-/// Takes the next answer off `bytes`. Returns `None` at the end, and for bytes that are no answer; in the second case `bytes` is
-/// not empty.
+/// Takes the next answer off `bytes`. Returns `None` at the end, and for bytes that are no answer; in the second case
+/// `bytes` is not empty.
 pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
     let (&tag, rest) = bytes.split_first()?;
     let (answer, rest) = match tag {
@@ -505,8 +505,8 @@ impl From<&AccessBody> for Accesses {
 }
 
 impl Accesses {
-    /// The fault of the access, if any. Every address that a client calculates from an access without a fault stays in the range
-    /// of its type.
+    /// The fault of the access, if any. Every address that a client calculates from an access without a fault stays in
+    /// the range of its type.
     pub fn fault(&self, log_size: u64, staging_size: u64) -> Option<&'static str> {
         let fits = |address: u64, size: u64| {
             address.is_multiple_of(64) && address.checked_add(size).is_some()

@@ -1,7 +1,7 @@
 //! The content of a batch on its way to the server: the value of a record that is no record of the log.
 //!
-//! Each entry names a key, the expectation of the key, and the change of the key. An entry is a header of 24 bytes, the key, and
-//! the value.
+//! Each entry names a key, the expectation of the key, and the change of the key. An entry is a header of 24 bytes, the
+//! key, and the value.
 
 use stonecast_log::{Expiry, KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};

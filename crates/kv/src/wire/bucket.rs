@@ -26,8 +26,8 @@ pub(crate) fn table_size(bits: u32) -> u64 {
     (1 << bits) * LINE_SIZE as u64
 }
 
-/// A view of the bytes of a bucket that was read. A copy of the words would delay the load of the record behind the load of the
-/// bucket.
+/// A view of the bytes of a bucket that was read. A copy of the words would delay the load of the record behind the
+/// load of the bucket.
 #[derive(Clone, Copy)]
 pub(crate) struct Bucket<'a>(&'a [u8; LINE_SIZE]);
 
@@ -105,7 +105,8 @@ impl<'a> Bucket<'a> {
         Candidates(equal & ((1 << (2 * BUCKET_WORDS)) - 1))
     }
 
-    /// Takes the next of `candidates`, which [`Bucket::candidates`] returned for this bucket. Returns its slot and the word.
+    /// Takes the next of `candidates`, which [`Bucket::candidates`] returned for this bucket. Returns its slot and the
+    /// word.
     #[inline(always)]
     pub fn next_of(self, candidates: &mut Candidates) -> Option<(usize, Word)> {
         while candidates.0 != 0 {

@@ -91,7 +91,8 @@ impl Hello {
         }
     }
 
-    /// The path of the client of a hello that is not refused. The path decides only where the client's calls are counted.
+    /// The path of the client of a hello that is not refused. The path decides only where the client's calls are
+    /// counted.
     pub fn path(private_data: &[u8]) -> ClientPath {
         let said = Self::read_from_bytes(private_data).map(|hello| hello.path);
         ClientPath::ALL
@@ -124,8 +125,8 @@ impl Welcome {
 
     /// Checks the welcome of a server. An error names the fault.
     ///
-    /// Every number that a client calculates with is checked against its limits here, so that no later calculation leaves the
-    /// range of its type or divides by zero, whatever the server sends.
+    /// Every number that a client calculates with is checked against its limits here, so that no later calculation
+    /// leaves the range of its type or divides by zero, whatever the server sends.
     pub fn parse(private_data: &[u8]) -> Result<Self, BadWelcome> {
         GREETING.hear(Side::Server, private_data)?;
         let welcome =
@@ -227,8 +228,8 @@ mod tests {
         ));
     }
 
-    /// Fails without any of the checks of `parse`: without the first, the limit of a value underflows; without the second, a
-    /// position overflows; without the third, a record that fits nowhere stops the client.
+    /// Fails without any of the checks of `parse`: without the first, the limit of a value underflows; without the
+    /// second, a position overflows; without the third, a record that fits nowhere stops the client.
     #[test]
     fn a_welcome_with_numbers_that_no_server_sends_is_refused() {
         assert!(Welcome::parse(sane().as_bytes()).is_ok());

@@ -7,10 +7,10 @@
 //!   intent | word before | word after | sequence, sizes, kind | check |
 //! ```
 //!
-//! A client announces a publication in the batch that makes it, ahead of the change of the word. An intent counts when its check
-//! fits its number; numbers begin at 1. In whatever order its words arrive, an intent that counts is whole, and an intent of an
-//! earlier round does not count. `taken` is the number of intents that the server has taken; a client announces at most
-//! [`INTENTS`] beyond that number.
+//! A client announces a publication in the batch that makes it, ahead of the change of the word. An intent counts when
+//! its check fits its number; numbers begin at 1. In whatever order its words arrive, an intent that counts is whole,
+//! and an intent of an earlier round does not count. `taken` is the number of intents that the server has taken; a
+//! client announces at most [`INTENTS`] beyond that number.
 
 use crate::wire::Word;
 
@@ -110,7 +110,8 @@ mod tests {
         std::array::from_fn(|index| u64::from_le_bytes(words[index]))
     }
 
-    /// Fails if the check leaves out the number: the intent of the round before stays in its place until it is overwritten.
+    /// Fails if the check leaves out the number: the intent of the round before stays in its place until it is
+    /// overwritten.
     #[test]
     fn an_intent_is_read_only_under_its_number_and_only_when_whole() {
         let intent = Intent {

@@ -6,8 +6,8 @@
 //!                      high     low: again even over all numbers, so its top bits choose the bucket
 //! ```
 //!
-//! The fingerprint stays the low bits of the hash itself: a product with a power of two ends in zeros. With one shard, the hash in
-//! the shard is the hash.
+//! The fingerprint stays the low bits of the hash itself: a product with a power of two ends in zeros. With one shard,
+//! the hash in the shard is the hash.
 
 use stonecast_base::hash;
 
@@ -50,8 +50,8 @@ impl KeyMap {
 }
 
 impl KeyHash {
-    /// The home bucket in an index of 2^`bits` buckets. The top bits choose the bucket, so that an index twice as large splits
-    /// each bucket into two neighbours.
+    /// The home bucket in an index of 2^`bits` buckets. The top bits choose the bucket, so that an index twice as large
+    /// splits each bucket into two neighbours.
     pub fn bucket(self, bits: u32) -> u64 {
         // Two steps, since a shift by 64 bits overflows.
         self.0 >> 1 >> (63 - bits)
@@ -88,7 +88,8 @@ mod tests {
         assert_eq!((route.shard, route.hash.0), (0, hash::xxh3_64(9, b"key")));
     }
 
-    /// Fails if the bucket is chosen by the bits that have chosen the shard: all keys of a shard would share a few buckets.
+    /// Fails if the bucket is chosen by the bits that have chosen the shard: all keys of a shard would share a few
+    /// buckets.
     #[test]
     fn the_keys_of_a_shard_fill_its_buckets_and_fingerprints_evenly() {
         for shards in [7, 1024] {

@@ -1,7 +1,7 @@
 //! The messages between client and server. Little-endian, fixed layouts; `docs/formats/protocol.md` has the tables.
 //!
-//! Each request gets exactly one answer, and the answers of a connection arrive in the order of its requests. A WRITE_WITH_IMM
-//! into leased or staging memory is a request too. An answer therefore names no request.
+//! Each request gets exactly one answer, and the answers of a connection arrive in the order of its requests. A
+//! WRITE_WITH_IMM into leased or staging memory is a request too. An answer therefore names no request.
 //!
 //! An arriving message is unchecked bytes until one of the `parse` functions of this module has accepted the message.
 

@@ -12,7 +12,8 @@ use crate::wire::limits::REQUEST_SIZE_MAX;
 /// A request that is sent by SEND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request<'a> {
-    /// Lease an extent with room for at least `size` bytes. With `publishes`, the client itself stamps the records of the extent.
+    /// Lease an extent with room for at least `size` bytes. With `publishes`, the client itself stamps the records of
+    /// the extent.
     Lease { size: u32, publishes: bool },
     /// Give a lease back.
     Release(Release),
@@ -26,14 +27,13 @@ pub(crate) enum Request<'a> {
     Stat { page: u8 },
     /// The client's report of its calls, see [`crate::metrics`].
     Report(&'a [u8]),
-    /// Open the index of `shard`, log and staging memory as they are at the moment. Each later request of this client for the shard
-    /// is of `term`.
+    /// Open the index of `shard`, log and staging memory as they are at the moment. Each later request of this client
+    /// for the shard is of `term`.
     Access { shard: u32, term: Term },
     /// The client has stopped reading index number `table`.
     LeaveIndex { table: u32 },
-    /// Ask for the outcome of the write with `token` to a key of `shard`, which its client sent through `session` knowing no version
-    /// above `since`.
-    /// The server ends that session, so that the answer stays true.
+    /// Ask for the outcome of the write with `token` to a key of `shard`, which its client sent through `session`
+    /// knowing no version above `since`. The server ends that session, so that the answer stays true.
     Outcome {
         shard: u32,
         token: u64,

@@ -7,9 +7,9 @@
 //!   +-------+----------------+------------+-------------------------------------+
 //! ```
 //!
-//! 34 bits of 64-byte units reach 1 TiB. The generation, modulo 1024, tells a reader that the segment was reused after the word
-//! was read. The class gives the number of lines that hold the whole record, so that one READ fetches the record. The word 0 is
-//! empty: unit 0 belongs to the header of segment 0, so no record lies there.
+//! 34 bits of 64-byte units reach 1 TiB. The generation, modulo 1024, tells a reader that the segment was reused after
+//! the word was read. The class gives the number of lines that hold the whole record, so that one READ fetches the
+//! record. The word 0 is empty: unit 0 belongs to the header of segment 0, so no record lies there.
 
 use stonecast_base::LINE_SIZE;
 
@@ -23,8 +23,8 @@ pub(super) const FINGERPRINT_SHIFT: u32 = LOCATION_BITS + GENERATION_BITS;
 /// Largest log that words can address, in bytes.
 pub(crate) const LOG_SIZE_MAX: u64 = (1 << LOCATION_BITS) * LINE_SIZE as u64;
 
-/// Lines of the first fetch of a reader, by size class. The last class also covers every larger record, whose reader learns the
-/// size from the first lines and fetches the rest.
+/// Lines of the first fetch of a reader, by size class. The last class also covers every larger record, whose reader
+/// learns the size from the first lines and fetches the rest.
 const CLASS_LINES: [u16; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 64];
 
 /// Largest first fetch, in bytes.
@@ -73,8 +73,8 @@ impl Word {
         Self(self.0 & !(CLASS_MAX << CLASS_SHIFT) | class_of(record_size) << CLASS_SHIFT)
     }
 
-    /// The word with the next size class: equal for readers, and left alone by clients that publish. `self` must be natural. A
-    /// long word has no next class and stays as it is.
+    /// The word with the next size class: equal for readers, and left alone by clients that publish. `self` must be
+    /// natural. A long word has no next class and stays as it is.
     #[inline]
     pub fn claimed(self) -> Self {
         if self.is_long() {

@@ -3,8 +3,8 @@
 //! Check and server agree if
 //! - the check refuses the pools that the server refuses, and no other;
 //! - the check finds something to mend where the server reports a repair, and nowhere else;
-//! - the check finds latent damage only where a server refuses the pool once the checkpoint is gone, and wherever a server that
-//!   has opened the pool shows damage to a reader;
+//! - the check finds latent damage only where a server refuses the pool once the checkpoint is gone, and wherever a
+//!   server that has opened the pool shows damage to a reader;
 //! - both count the same keys where nothing is damaged.
 
 use std::fs;

@@ -3,7 +3,8 @@
 use stonecast_fabric::{Port, QueuePair, QueuePairOptions};
 use stonecast_kv::limits::PROTOCOL_VERSION;
 
-/// A queue pair on `port` with room for `sends` and `receives`. A send that finds no buffer is retried `rnr_retry_count` times.
+/// A queue pair on `port` with room for `sends` and `receives`. A send that finds no buffer is retried
+/// `rnr_retry_count` times.
 pub fn bare_queue_pair(port: &Port, sends: u32, receives: u32, rnr_retry_count: u32) -> QueuePair {
     let options = QueuePairOptions {
         send_cq: port.send_cq(),

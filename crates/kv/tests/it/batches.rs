@@ -13,8 +13,8 @@ const KEYS: u64 = 30;
 /// A size beyond the records that clients publish.
 const LONG: usize = 5000;
 
-/// Fails unless `multi_put` begins each put before the next one: otherwise a put that its client publishes overtakes a longer put
-/// of the same key, which the server has to do.
+/// Fails unless `multi_put` begins each put before the next one: otherwise a put that its client publishes overtakes a
+/// longer put of the same key, which the server has to do.
 #[test]
 fn all_pairs_of_a_call_are_stored_and_pairs_of_one_key_in_order_whoever_publishes_them() {
     on_every_provider(|| {

@@ -15,8 +15,8 @@ fn record_size(size: usize) -> u64 {
     (56 + 12 + size as u64).next_multiple_of(64)
 }
 
-/// Fails without cleaning, without the reserve of the cleaner, and without *busy* instead of *no space* while there is something
-/// to clean.
+/// Fails without cleaning, without the reserve of the cleaner, and without *busy* instead of *no space* while there is
+/// something to clean.
 #[test]
 pub fn a_pool_takes_overwrites_many_times_its_capacity_over_kills_and_restarts() {
     on_every_provider(|| {
@@ -76,8 +76,8 @@ pub fn a_pool_takes_overwrites_many_times_its_capacity_over_kills_and_restarts()
     });
 }
 
-/// Fails unless tombstones are dropped, and segments are cleaned for the sake of tombstones: each of these keys leaves a
-/// tombstone.
+/// Fails unless tombstones are dropped, and segments are cleaned for the sake of tombstones: each of these keys leaves
+/// a tombstone.
 #[test]
 pub fn keys_that_are_put_and_deleted_for_ever_do_not_fill_the_pool_with_tombstones() {
     on_every_provider(|| {
@@ -119,8 +119,8 @@ pub fn keys_that_are_put_and_deleted_for_ever_do_not_fill_the_pool_with_tombston
     });
 }
 
-/// Fails without *busy* where there is something to gain, and without *no space* where there is not: live records may fill the
-/// pool except for the reserve, and a pool with deleted keys takes new keys again.
+/// Fails without *busy* where there is something to gain, and without *no space* where there is not: live records may
+/// fill the pool except for the reserve, and a pool with deleted keys takes new keys again.
 #[test]
 fn a_pool_full_of_live_data_refuses_puts_deletes_and_takes_puts_again() {
     on_every_provider(|| {
@@ -207,8 +207,8 @@ fn idle_clients_that_keep_their_leases_block_no_other_client() {
     });
 }
 
-/// Fails without the record of a freed segment's tokens (`tokens_lost` in `recover`): a scan cannot find the tokens that were
-/// freed with the segment, and a write that was done would be done again.
+/// Fails without the record of a freed segment's tokens (`tokens_lost` in `recover`): a scan cannot find the tokens
+/// that were freed with the segment, and a write that was done would be done again.
 #[test]
 pub fn a_pool_whose_index_is_lost_forgets_no_version_and_guesses_no_outcome() {
     on_every_provider(|| {
@@ -292,8 +292,8 @@ pub fn a_checkpoint_that_names_places_used_again_is_not_believed() {
     });
 }
 
-/// Fails unless recovery finds the dead records (`Occupancy` in `rebuild`): a pool whose server was killed when puts found no
-/// free segment is cleaned by the next server, from the first put on.
+/// Fails unless recovery finds the dead records (`Occupancy` in `rebuild`): a pool whose server was killed when puts
+/// found no free segment is cleaned by the next server, from the first put on.
 #[test]
 fn a_pool_that_has_to_be_cleaned_when_it_is_opened_takes_writes_at_once() {
     on_every_provider(|| {

@@ -202,8 +202,8 @@ pub async fn check(client: &stonecast_kv::Client, model: &BTreeMap<u64, Vec<u8>>
     }
 }
 
-/// Fails without the marks: if a sync failed and the server died before it learnt of the failure, the next server would find the
-/// bytes in the page cache, show them, and never write them.
+/// Fails without the marks: if a sync failed and the server died before it learnt of the failure, the next server would
+/// find the bytes in the page cache, show them, and never write them.
 #[test]
 fn bytes_that_a_sync_of_a_dead_server_may_have_lost_are_written_again_before_they_are_shown() {
     let world = World::default();
@@ -232,8 +232,8 @@ fn bytes_that_a_sync_of_a_dead_server_may_have_lost_are_written_again_before_the
     assert!(!marked(segment), "a pool that was closed was synced");
 }
 
-/// Fails unless `mark_doubtful` checks which pages have space. A mark is a store. A copy of a pool may have a hole in place of a
-/// long value of zeros, and a store to a hole on a full disk ends the server.
+/// Fails unless `mark_doubtful` checks which pages have space. A mark is a store. A copy of a pool may have a hole in
+/// place of a long value of zeros, and a store to a hole on a full disk ends the server.
 #[test]
 fn a_hole_in_the_log_of_a_dead_server_is_not_touched_by_the_next_one() {
     const ZEROS: usize = 200_000;

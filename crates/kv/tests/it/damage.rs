@@ -1,5 +1,5 @@
-//! Pools with wrong bytes: opened correctly, repaired, or refused with a message for people; never a panic and never a wrong
-//! value. In ten thousand runs, a check of the pool agrees with the server that opens the pool (`agreement.rs`).
+//! Pools with wrong bytes: opened correctly, repaired, or refused with a message for people; never a panic and never a
+//! wrong value. In ten thousand runs, a check of the pool agrees with the server that opens the pool (`agreement.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;

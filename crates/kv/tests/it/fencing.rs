@@ -5,8 +5,8 @@ use stonecast_kv::StoreError;
 use crate::fabric::{Provider, on_every_provider};
 use crate::world::{End, World, key, value};
 
-/// Fails unless `Space::new` asks `Backing::earlier_writers_are_gone`: the second server appends to the segment that a client of
-/// the first server still has mapped for writing.
+/// Fails unless `Space::new` asks `Backing::earlier_writers_are_gone`: the second server appends to the segment that a
+/// client of the first server still has mapped for writing.
 #[test]
 fn an_extent_leased_by_a_killed_server_is_leased_to_nobody_while_its_client_lives() {
     let world = World {

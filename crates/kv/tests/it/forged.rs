@@ -11,8 +11,8 @@ use crate::fabric::{Provider, on_every_provider};
 use crate::meddling::{self, Forge, Meddler};
 use crate::world::{End, World};
 
-/// Turns a client's record into a record that was moved when no sequence was left. `log` is the remote address of the log for
-/// this client.
+/// Turns a client's record into a record that was moved when no sequence was left. `log` is the remote address of the
+/// log for this client.
 fn moved_at_the_end_of_time(format: LogFormat, opening: u32, log: u64) -> Forge {
     Box::new(move |device: &dyn Device, request: &WorkRequest| {
         let Operation::WriteWithImmediate { local, remote, .. } = request.operation else {
@@ -43,8 +43,8 @@ fn moved_at_the_end_of_time(format: LogFormat, opening: u32, log: u64) -> Forge 
     })
 }
 
-/// Fails unless `take_record` checks the rule: with a stamp, such a record would be later than all following records of its
-/// segment, and the next opening would take that for damage.
+/// Fails unless `take_record` checks the rule: with a stamp, such a record would be later than all following records of
+/// its segment, and the next opening would take that for damage.
 #[test]
 fn a_client_s_record_that_claims_to_be_moved_is_refused_and_does_no_harm() {
     on_every_provider(|| {

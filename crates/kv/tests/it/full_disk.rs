@@ -7,8 +7,8 @@ use crate::fabric::on_every_provider;
 use crate::trouble::Trouble;
 use crate::world::{End, World, key, value};
 
-/// Fails unless the reserve gets its space before any put (`Space::prepare_reserve`): the first delete on a full file system is
-/// refused. Fails without `Space::lacks_medium` where a put is refused: most of the pool is free.
+/// Fails unless the reserve gets its space before any put (`Space::prepare_reserve`): the first delete on a full file
+/// system is refused. Fails without `Space::lacks_medium` where a put is refused: most of the pool is free.
 #[test]
 fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
     on_every_provider(|| {
@@ -53,9 +53,8 @@ fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
     });
 }
 
-/// Fails without `store_checkpoint` at the end of a server: its user sees a failure, though nothing is lost. In the first run
-/// there is no checkpoint; in the second run there is an old one, and no part of it may be
-/// believed.
+/// Fails without `store_checkpoint` at the end of a server: its user sees a failure, though nothing is lost. In the
+/// first run there is no checkpoint; in the second run there is an old one, and no part of it may be believed.
 #[test]
 fn a_server_on_a_full_file_system_closes_in_order_and_the_next_one_finds_everything() {
     on_every_provider(|| {
@@ -105,8 +104,8 @@ fn a_server_on_a_full_file_system_closes_in_order_and_the_next_one_finds_everyth
     });
 }
 
-/// Fails without the separate verdict in `take_own` and `grant_lease`: an error of the medium that only costs space ends neither
-/// the server nor any reads, and is not reported as a full pool.
+/// Fails without the separate verdict in `take_own` and `grant_lease`: an error of the medium that only costs space
+/// ends neither the server nor any reads, and is not reported as a full pool.
 #[test]
 fn a_medium_that_fails_to_allocate_space_fails_only_the_write_that_needs_it() {
     on_every_provider(|| {

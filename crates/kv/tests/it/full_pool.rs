@@ -1,7 +1,7 @@
 //! Pools that are full of live data, and the operations that continue there.
 //!
-//! A delete is never refused for want of room, whatever was done before. A put is refused only if the pool is as full as
-//! `docs/design/0014-cleaning.md` says.
+//! A delete is never refused for want of room, whatever was done before. A put is refused only if the pool is as full
+//! as `docs/design/0014-cleaning.md` says.
 
 use std::collections::BTreeMap;
 
@@ -59,10 +59,10 @@ async fn delete(client: &Client, n: u64) {
     }
 }
 
-/// Fails without `make_room_for_deletes`, and if that function demands a gain of the cleaner: a cleaner that has stopped in the
-/// middle of a segment holds one of the last two segments, and cannot gain the ends of full segments that no record fits into.
-/// Fails without `persist_seal_of_victim`, too: the medium of these tests asserts that no seal replaces another one while the
-/// newest seal is not durable.
+/// Fails without `make_room_for_deletes`, and if that function demands a gain of the cleaner: a cleaner that has
+/// stopped in the middle of a segment holds one of the last two segments, and cannot gain the ends of full segments
+/// that no record fits into. Fails without `persist_seal_of_victim`, too: the medium of these tests asserts that no
+/// seal replaces another one while the newest seal is not durable.
 #[test]
 fn a_full_pool_deletes_every_key_and_takes_as_much_again() {
     on_every_provider(|| {
@@ -99,7 +99,8 @@ fn a_full_pool_deletes_every_key_and_takes_as_much_again() {
     });
 }
 
-/// The page gives the fill of pools of the default shape, for new pools and for pools in which everything was deleted once.
+/// The page gives the fill of pools of the default shape, for new pools and for pools in which everything was deleted
+/// once.
 #[test]
 fn pools_of_the_default_shape_take_what_the_page_says() {
     let page = include_str!("../../../../docs/design/0014-cleaning.md");
@@ -137,7 +138,8 @@ fn pools_of_the_default_shape_take_what_the_page_says() {
     assert!(table.starts_with(&measured), "measured:\n{measured}");
 }
 
-/// The README promises that overwrites continue without end with 85 % of the capacity live, even in the smallest pools of 32 segments.
+/// The README promises that overwrites continue without end with 85 % of the capacity live, even in the smallest pools
+/// of 32 segments.
 #[test]
 fn with_85_percent_live_a_pool_of_32_segments_takes_overwrites_of_several_times_its_capacity() {
     on_every_provider(|| {
@@ -161,9 +163,9 @@ fn with_85_percent_live_a_pool_of_32_segments_takes_overwrites_of_several_times_
     });
 }
 
-/// Fails unless `movable_out_of` leaves out the victim itself. If a server ends in the middle of a victim, no segment may be
-/// free. The segment to which the cleaner was moving records holds less than the victim and looks like the better choice, but the
-/// only room is its own.
+/// Fails unless `movable_out_of` leaves out the victim itself. If a server ends in the middle of a victim, no segment
+/// may be free. The segment to which the cleaner was moving records holds less than the victim and looks like the
+/// better choice, but the only room is its own.
 #[test]
 fn whenever_a_server_ends_the_next_one_finds_room_to_continue_cleaning() {
     on(Provider::Reference, || {
@@ -194,8 +196,8 @@ fn whenever_a_server_ends_the_next_one_finds_room_to_continue_cleaning() {
     });
 }
 
-/// Fails without `spare_for_gap`: if records are moved to the last free segment, a power cut in the middle of a step may leave
-/// less room than the rest of the victim needs, and no segment is ever free again.
+/// Fails without `spare_for_gap`: if records are moved to the last free segment, a power cut in the middle of a step
+/// may leave less room than the rest of the victim needs, and no segment is ever free again.
 #[test]
 fn whenever_the_power_fails_in_the_middle_of_a_move_the_next_server_finds_room_to_continue_cleaning()
  {
@@ -239,8 +241,8 @@ fn whenever_the_power_fails_in_the_middle_of_a_move_the_next_server_finds_room_t
     });
 }
 
-/// Fails unless the first record tells the purpose of its segment (`Purpose::of`): the segment of the tombstones takes no appends
-/// as long as a client of the killed server lives, or a put takes the rest of that segment.
+/// Fails unless the first record tells the purpose of its segment (`Purpose::of`): the segment of the tombstones takes
+/// no appends as long as a client of the killed server lives, or a put takes the rest of that segment.
 #[test]
 fn a_full_pool_whose_server_was_killed_deletes_beside_the_clients_of_that_server() {
     on(Provider::SharedMemory, || {

@@ -12,8 +12,8 @@ use crate::fabric::on_every_provider;
 use crate::trouble::Trouble;
 use crate::world::{End, World, key};
 
-/// Readers look all the time for keys that are present, that are added, and that never exist. Fails if readers ignore the marks
-/// of an index that has moved. The tests of `index` show that the marks are made in time.
+/// Readers look all the time for keys that are present, that are added, and that never exist. Fails if readers ignore
+/// the marks of an index that has moved. The tests of `index` show that the marks are made in time.
 #[test]
 pub fn readers_miss_no_key_and_find_no_absent_key_while_the_index_grows() {
     on_every_provider(|| {
@@ -77,8 +77,8 @@ pub fn readers_miss_no_key_and_find_no_absent_key_while_the_index_grows() {
     });
 }
 
-/// Fails unless the size of the index is taken from the checkpoint: an index of another size refuses the checkpoint, and
-/// everything is scanned.
+/// Fails unless the size of the index is taken from the checkpoint: an index of another size refuses the checkpoint,
+/// and everything is scanned.
 #[test]
 pub fn an_index_that_has_grown_opens_from_its_checkpoint_without_reported_damage() {
     on_every_provider(|| {
@@ -117,8 +117,8 @@ pub fn an_index_that_has_grown_opens_from_its_checkpoint_without_reported_damage
     });
 }
 
-/// Fails without the separate verdict, and without the exact count of the keys that a batch adds: overwrites continue in a full
-/// index.
+/// Fails without the separate verdict, and without the exact count of the keys that a batch adds: overwrites continue
+/// in a full index.
 #[test]
 fn without_memory_for_a_larger_index_new_keys_are_refused_and_everything_else_continues() {
     on_every_provider(|| {

@@ -101,8 +101,8 @@ fn a_full_pool_that_has_grown_takes_more_and_keeps_every_key() {
     });
 }
 
-/// The witness of the first segment lies in the last one, which is another one now. Needs the witness to move there before
-/// the grown pool is killed.
+/// The witness of the first segment lies in the last one, which is another one now. Needs the witness to move there
+/// before the grown pool is killed.
 #[test]
 fn the_loss_of_any_whole_segment_is_reported_after_a_grown_pool_was_killed() {
     let world = world(Durability::Process);

@@ -149,8 +149,8 @@ fn answer(
     let _ = port.post(qp, [Operation::Send { local }]);
 }
 
-/// Fails without the checks of `Welcome::parse`, `Accesses::fault` and `Extents::fault`: an underflow, an overflow, or a record
-/// that fits no memory stops the client.
+/// Fails without the checks of `Welcome::parse`, `Accesses::fault` and `Extents::fault`: an underflow, an overflow, or
+/// a record that fits no memory stops the client.
 #[test]
 fn a_client_of_a_hostile_server_ends_with_an_error_and_never_with_a_panic() {
     on_every_provider(|| {

@@ -11,8 +11,8 @@ use crate::world::{World, key, value};
 /// More than twice the number of segments that puts may use in a small pool.
 const CLIENTS: u64 = 14;
 
-/// Fails without `is_room_leased` in `refuse_space`: clients that come when all segments are leased are told that an empty pool
-/// is full.
+/// Fails without `is_room_leased` in `refuse_space`: clients that come when all segments are leased are told that an
+/// empty pool is full.
 #[test]
 fn a_client_that_finds_all_segments_leased_to_idle_clients_waits_for_one() {
     on_every_provider(|| {
@@ -37,8 +37,8 @@ fn a_client_that_finds_all_segments_leased_to_idle_clients_waits_for_one() {
     });
 }
 
-/// Fails without `verdict_on_done`, and unless `put_record` obeys the verdict: no client is ever idle, and no client uses its
-/// segment up within the time that the others wait.
+/// Fails without `verdict_on_done`, and unless `put_record` obeys the verdict: no client is ever idle, and no client
+/// uses its segment up within the time that the others wait.
 #[test]
 fn more_busy_clients_than_segments_take_turns() {
     on_every_provider(|| {
@@ -71,8 +71,8 @@ fn more_busy_clients_than_segments_take_turns() {
     });
 }
 
-/// Fails without `leases_to_come` in `refuse_space`: a lease that is being revoked is in no session, and its segment is not free
-/// yet.
+/// Fails without `leases_to_come` in `refuse_space`: a lease that is being revoked is in no session, and its segment is
+/// not free yet.
 #[test]
 fn a_put_that_comes_while_the_last_room_is_being_taken_back_finds_that_room() {
     on_every_provider(|| {
@@ -91,7 +91,8 @@ fn a_put_that_comes_while_the_last_room_is_being_taken_back_finds_that_room() {
             }
             drop(filler);
             world.runtime().sleep(5_000_000).await;
-            // The server learns of both at once: the end of the client that holds the last room, and the request for room.
+            // The server learns of both at once: the end of the client that holds the last room, and the request for
+            // room.
             drop(holder);
             late.put(b"late", &value(1, 2000)).await.unwrap();
         });
@@ -127,8 +128,8 @@ fn a_full_pool_is_reported_full_even_beside_clients_that_hold_leases() {
     });
 }
 
-/// Fails without `is_used` in `reclaim_unused`: the extent that a client has leased ahead counts as unused while the client fills
-/// the extent before, and the client's next write hits a closed window and ends the connection.
+/// Fails without `is_used` in `reclaim_unused`: the extent that a client has leased ahead counts as unused while the
+/// client fills the extent before, and the client's next write hits a closed window and ends the connection.
 #[test]
 fn an_extent_that_is_leased_ahead_is_kept_while_its_client_writes() {
     on_every_provider(|| {

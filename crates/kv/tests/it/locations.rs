@@ -28,7 +28,8 @@ async fn read(client: &Client, key: &[u8]) -> Option<Vec<u8>> {
     version.map(|_| value)
 }
 
-/// Fails without the word of the bucket: a client that believes only its remembered places reads overwritten or deleted records.
+/// Fails without the word of the bucket: a client that believes only its remembered places reads overwritten or deleted
+/// records.
 #[test]
 pub fn writes_and_deletes_of_others_are_seen_whatever_a_client_remembers() {
     on_every_provider(|| {
@@ -77,8 +78,8 @@ pub fn writes_and_deletes_of_others_are_seen_whatever_a_client_remembers() {
     });
 }
 
-/// Fails unless a put learns its place: the first read after the put is a hit. A client that copies does not know the final
-/// place.
+/// Fails unless a put learns its place: the first read after the put is a hit. A client that copies does not know the
+/// final place.
 #[test]
 fn a_client_knows_the_place_of_a_key_that_it_wrote() {
     on_every_provider(|| {
@@ -111,8 +112,8 @@ fn a_client_knows_the_place_of_a_key_that_it_wrote() {
     });
 }
 
-/// Fails unless the mark is checked both in the bucket that confirms a remembered place and in a bucket that is read to find the
-/// place: the old index still has the word of the old version, and its record is whole.
+/// Fails unless the mark is checked both in the bucket that confirms a remembered place and in a bucket that is read to
+/// find the place: the old index still has the word of the old version, and its record is whole.
 #[test]
 pub fn an_index_that_has_moved_confirms_no_place() {
     on_every_provider(|| {

@@ -28,7 +28,8 @@ fn each_byte_of_a_long_record_is_read_once() {
             reader.get(b"long", &mut found).await.unwrap();
             assert_eq!(found, [7; 20_000]);
             reader.close().await;
-            // A header of 56 bytes, key and value, in units of 64 bytes; and the bucket, which is read twice if the call gave up.
+            // A header of 56 bytes, key and value, in units of 64 bytes; and the bucket, which is read twice if the
+            // call gave up.
             let record = (56 + 4 + 20_000_u64).next_multiple_of(64);
             let read_bytes = writer.metrics().await.unwrap().one_sided.read_bytes;
             let read = read_bytes - 2 * 64;
@@ -168,7 +169,8 @@ fn a_busy_client_reports_and_times_some_of_its_calls() {
     });
 }
 
-/// Fails unless each pair is one call, whichever way it is written: otherwise twice as many calls are timed as were made.
+/// Fails unless each pair is one call, whichever way it is written: otherwise twice as many calls are timed as were
+/// made.
 #[test]
 fn every_pair_of_many_puts_is_counted_once() {
     World::default().run(async |world| {
@@ -213,8 +215,8 @@ fn write_backs_fences_and_syncs_are_counted() {
     });
 }
 
-/// Fails unless every client of a log that is synced as a file gets staging memory: a page to which a client has stored costs
-/// each sync an interrupt of that client's processor.
+/// Fails unless every client of a log that is synced as a file gets staging memory: a page to which a client has stored
+/// costs each sync an interrupt of that client's processor.
 #[test]
 fn no_client_writes_to_a_log_that_is_synced_as_a_file() {
     for durability in [Durability::Process, Durability::Power] {

@@ -16,8 +16,8 @@ fn puts_in_flight_together_are_committed_in_the_order_of_the_calls() {
     puts_are_committed_in_the_order_of_asking(Durability::Process);
 }
 
-/// Fails unless the batch waits for a segment that is being prepared: a put that is sent back instead is overtaken by the next
-/// one.
+/// Fails unless the batch waits for a segment that is being prepared: a put that is sent back instead is overtaken by
+/// the next one.
 #[test]
 fn puts_that_the_server_copies_are_committed_in_order_while_the_server_waits_for_space() {
     puts_are_committed_in_the_order_of_asking(Durability::Power);
@@ -80,7 +80,8 @@ async fn take_first(flying: &mut VecDeque<Flying<'_>>, last: &mut u64) {
     *last = version;
 }
 
-/// Sends `first` and then `second` before the server takes either of them. Returns the number of persists that made both durable.
+/// Sends `first` and then `second` before the server takes either of them. Returns the number of persists that made
+/// both durable.
 async fn persists_of_two<A, B>(
     client: &Client,
     first: impl Future<Output = Result<A, StoreError>>,
@@ -99,9 +100,9 @@ async fn persists_of_two<A, B>(
     client.metrics().await.unwrap().stat.persists - before
 }
 
-/// Fails without the persist before a write that depends on another write of its batch. A crash may keep any part of the bytes of
-/// one persist. After such a crash, a delete without the put that it removed is answered as *removed*, and the put that its
-/// client repeats stores the key again.
+/// Fails without the persist before a write that depends on another write of its batch. A crash may keep any part of
+/// the bytes of one persist. After such a crash, a delete without the put that it removed is answered as *removed*, and
+/// the put that its client repeats stores the key again.
 #[test]
 fn a_write_that_depends_on_another_one_of_its_batch_is_persisted_after_that_one() {
     let world = World {

@@ -76,8 +76,8 @@ fn log_of(world: &World) -> std::fs::File {
     file.unwrap()
 }
 
-/// Needs the check of the settled version: a checkpoint of records that the ledger does not call settled would hide them from the history, and
-/// the records behind them would not count.
+/// Needs the check of the settled version: a checkpoint of records that the ledger does not call settled would hide
+/// them from the history, and the records behind them would not count.
 #[test]
 fn a_pool_whose_ledger_is_older_than_its_checkpoint_is_read_from_the_log() {
     let world = small();
@@ -123,7 +123,8 @@ fn a_pool_whose_ledger_is_gone_is_refused() {
     world.run(async |world| has_all(world, 0..10).await);
 }
 
-/// Needs the look for the ledger's segment: with an empty ledger all records are void, and the opening makes that durable.
+/// Needs the look for the ledger's segment: with an empty ledger all records are void, and the opening makes that
+/// durable.
 #[test]
 fn a_pool_whose_ledger_has_lost_its_segment_is_refused_and_stays_as_it_is() {
     let world = small();
@@ -158,8 +159,8 @@ pub fn clients_do_not_publish_in_a_pool_of_a_cluster() {
     assert!(refused.to_string().contains("cluster"), "{refused}");
 }
 
-/// Needs the rise of the floors before a segment is chosen, and the look at the settled version in the choice: the versions of a segment that
-/// was used again are missing, and the history would end there.
+/// Needs the rise of the floors before a segment is chosen, and the look at the settled version in the choice: the
+/// versions of a segment that was used again are missing, and the history would end there.
 #[test]
 fn records_that_were_cleaned_away_leave_no_gap_in_the_history() {
     let world = small();

@@ -9,8 +9,8 @@ use stonecast_kv::{Client, Closing, Server, StoreError};
 use crate::fabric::{Provider, on_every_provider};
 use crate::world::{World, key, value};
 
-/// Fails unless the task that receives answers ends with its client: the task keeps the port, and takes the next client's
-/// arrivals.
+/// Fails unless the task that receives answers ends with its client: the task keeps the port, and takes the next
+/// client's arrivals.
 #[test]
 fn a_port_serves_one_client_after_the_other_and_is_free_after_the_last_one() {
     on_every_provider(|| {
@@ -35,7 +35,8 @@ fn a_port_serves_one_client_after_the_other_and_is_free_after_the_last_one() {
     });
 }
 
-/// Fails without the end of an `Endpoint`: each refused connection leaves a queue pair and megabytes of memory on the device.
+/// Fails without the end of an `Endpoint`: each refused connection leaves a queue pair and megabytes of memory on the
+/// device.
 #[test]
 fn a_connection_that_fails_leaves_nothing_behind() {
     on_every_provider(|| {
@@ -75,8 +76,8 @@ fn a_connection_that_fails_leaves_nothing_behind() {
     });
 }
 
-/// Fails without an inbox for each client: the second server takes the answers that its own client waits for, or that client
-/// takes the requests of the second server's clients.
+/// Fails without an inbox for each client: the second server takes the answers that its own client waits for, or that
+/// client takes the requests of the second server's clients.
 #[test]
 fn a_server_is_a_client_of_another_server_on_its_own_port() {
     on_every_provider(|| {
@@ -93,7 +94,8 @@ fn a_server_is_a_client_of_another_server_on_its_own_port() {
             runtime.spawn(Box::pin(async move {
                 serving.run(&|| stopped.get()).await.unwrap();
             }));
-            // One client of the first server is on the port of the second server; the other client belongs to the second server.
+            // One client of the first server is on the port of the second server; the other client belongs to the
+            // second server.
             let connect = |port| Client::connect(port, runtime.clone(), &address);
             let first = world.address();
             let onwards = Client::connect(port, runtime.clone(), &first);

@@ -26,7 +26,8 @@ fn clients_in_separate_protection_domains_share_the_same_store() {
     });
 }
 
-/// Fails without `repost_own` for each arrival that was taken over, messages and records alike. A client has 256 buffers.
+/// Fails without `repost_own` for each arrival that was taken over, messages and records alike. A client has 256
+/// buffers.
 #[test]
 fn a_client_with_its_own_receive_buffers_sends_more_messages_than_it_has_buffers() {
     on(Provider::ProtectionDomains, || {
@@ -52,8 +53,8 @@ fn a_client_with_its_own_receive_buffers_sends_more_messages_than_it_has_buffers
     });
 }
 
-/// Clients end with messages in flight, in buffers that end with their session. Fails unless the end of a session frees the
-/// memory of its receive buffers.
+/// Clients end with messages in flight, in buffers that end with their session. Fails unless the end of a session frees
+/// the memory of its receive buffers.
 #[test]
 fn clients_that_come_and_go_leave_the_others_served() {
     on(Provider::ProtectionDomains, || {

@@ -164,8 +164,8 @@ fn every_put_but_a_plain_overwrite_goes_through_the_server() {
     });
 }
 
-/// Several clients count up counters, half of them by publication after a read: no counter ever goes back, and of puts and
-/// conditional puts on one version one is done. Fails without the claim, and if a lost CAS counts as a success.
+/// Several clients count up counters, half of them by publication after a read: no counter ever goes back, and of puts
+/// and conditional puts on one version one is done. Fails without the claim, and if a lost CAS counts as a success.
 #[test]
 fn clients_of_both_kinds_on_one_key_agree_on_what_is_newest() {
     on_every_provider(|| {
@@ -255,8 +255,9 @@ fn the_index_grows_while_clients_publish() {
     });
 }
 
-/// Clients that publish overwrite a pool many times: nothing is lost, and nothing deleted comes back. Fails without the intents:
-/// without births, segments are never chosen or never freed; without deaths before the horizon, tombstones are dropped too early.
+/// Clients that publish overwrite a pool many times: nothing is lost, and nothing deleted comes back. Fails without the
+/// intents: without births, segments are never chosen or never freed; without deaths before the horizon, tombstones are
+/// dropped too early.
 #[test]
 fn a_pool_is_cleaned_while_clients_publish() {
     on_every_provider(|| {
@@ -299,8 +300,8 @@ fn a_pool_is_cleaned_while_clients_publish() {
     });
 }
 
-/// Fails without the first death that an intent tells: the tombstone is dropped while the log still has a version older than the
-/// deleted one, which only a client knew to be dead.
+/// Fails without the first death that an intent tells: the tombstone is dropped while the log still has a version older
+/// than the deleted one, which only a client knew to be dead.
 #[test]
 fn a_key_that_one_client_replaced_and_another_deleted_stays_deleted_however_much_is_cleaned() {
     on_every_provider(|| {
@@ -362,8 +363,8 @@ fn a_server_that_cannot_let_clients_publish_names_the_reason() {
     assert!(refused.to_string().contains("power loss"), "{refused}");
 }
 
-/// Fails unless the server checks before the scan that earlier publishers are gone: their publications after the scan would be
-/// lost.
+/// Fails unless the server checks before the scan that earlier publishers are gone: their publications after the scan
+/// would be lost.
 #[test]
 fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_earlier_server() {
     let world = publishing(World {
@@ -392,8 +393,9 @@ fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_earlier_server(
     world.run(async |_| ());
 }
 
-/// Fails unless `Server::close` checks the revocations: a record that such a client publishes into a log that was scanned before
-/// is acknowledged and lost. A write through the server that its client finishes later is not acknowledged.
+/// Fails unless `Server::close` checks the revocations: a record that such a client publishes into a log that was
+/// scanned before is acknowledged and lost. A write through the server that its client finishes later is not
+/// acknowledged.
 #[test]
 fn a_server_that_is_closed_while_a_client_may_still_publish_leaves_its_pool_as_if_killed() {
     for clients in [ClientPolicy::Publishing, ClientPolicy::Trusted] {
@@ -439,8 +441,8 @@ fn a_server_that_is_closed_while_a_client_may_still_publish_leaves_its_pool_as_i
     }
 }
 
-/// Recovery finds the value that readers see after a put was given up. Fails without the conclusion in a task of its own: a
-/// record that lost its CAS stays, and is the newest one after the death of the server.
+/// Recovery finds the value that readers see after a put was given up. Fails without the conclusion in a task of its
+/// own: a record that lost its CAS stays, and is the newest one after the death of the server.
 #[test]
 fn a_put_that_is_given_up_at_any_step_leaves_no_value_that_readers_did_not_see() {
     let world = publishing(World::default());

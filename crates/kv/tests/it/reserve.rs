@@ -5,8 +5,8 @@ use stonecast_kv::StoreError;
 use crate::fabric::on_every_provider;
 use crate::world::{End, World, key, value};
 
-/// Fails unless puts leave partial segments of the reserve alone: the first put after a restart takes the rest of the reserve,
-/// and the pool refuses deletes.
+/// Fails unless puts leave partial segments of the reserve alone: the first put after a restart takes the rest of the
+/// reserve, and the pool refuses deletes.
 #[test]
 fn a_full_pool_that_is_opened_again_and_again_still_deletes() {
     on_every_provider(|| {

@@ -67,7 +67,8 @@ fn the_keys_of_one_client_open_nothing_to_another() {
     });
 }
 
-/// Fails unless the regions are registered without rights: beside windows, the region's own key is a number like any other.
+/// Fails unless the regions are registered without rights: beside windows, the region's own key is a number like any
+/// other.
 #[test]
 fn no_key_that_was_not_given_to_a_client_opens_index_or_log() {
     on_every_provider(|| {

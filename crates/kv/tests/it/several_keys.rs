@@ -335,8 +335,8 @@ fn log_of(world: &World) -> Vec<u8> {
     std::fs::read(world.pool_path().join("log")).unwrap()
 }
 
-/// Takes everything back that was stored outside records since the log was `before`: the persist of the latest records has not
-/// ended, so nothing says that they are durable.
+/// Takes everything back that was stored outside records since the log was `before`: the persist of the latest records
+/// has not ended, so nothing says that they are durable.
 fn cut_power_before_the_persist_ends(world: &World, before: &[u8]) -> Vec<u8> {
     let mut log = log_of(world);
     for start in (0..log.len()).step_by(world.segment_size as usize) {
@@ -395,7 +395,8 @@ pub fn a_batch_that_lost_any_of_its_records_counts_not_at_all() {
     }
 }
 
-/// Every crash leaves any of the words, or any of the lines, that a batch has changed: it is there as a whole or not at all.
+/// Every crash leaves any of the words, or any of the lines, that a batch has changed: it is there as a whole or not at
+/// all.
 #[test]
 pub fn no_power_cut_tears_a_batch() {
     let world = world(ClientPolicy::Copying);
@@ -454,8 +455,8 @@ pub fn no_power_cut_tears_a_batch() {
     );
 }
 
-/// Needs the void records: the cleaner would copy the tombstone of the torn batch, and the copy would count. Needs copies without
-/// places: the other records of their batch may be gone.
+/// Needs the void records: the cleaner would copy the tombstone of the torn batch, and the copy would count. Needs
+/// copies without places: the other records of their batch may be gone.
 #[test]
 pub fn the_cleaner_brings_nothing_of_a_torn_batch_back_and_loses_nothing_of_a_whole_one() {
     let world = world(ClientPolicy::Copying);
@@ -518,8 +519,8 @@ pub fn the_cleaner_brings_nothing_of_a_torn_batch_back_and_loses_nothing_of_a_wh
     world.run(async |world| drop(check(world).await));
 }
 
-/// Needs the persist before a batch that expects a record of the same round: a crash that keeps the batch without that record would
-/// leave what no order of the two explains.
+/// Needs the persist before a batch that expects a record of the same round: a crash that keeps the batch without that
+/// record would leave what no order of the two explains.
 #[test]
 pub fn a_batch_is_stamped_after_what_it_expects_is_durable() {
     let world = world(ClientPolicy::Copying);
@@ -581,8 +582,8 @@ fn a_batch_of_deletes_alone_is_done_in_a_full_pool() {
     });
 }
 
-/// Needs the look at the whole moment: a client that names a version with the bit of a batch gets a conflict, as for any version that
-/// the key does not have, and no record of it is ever stamped.
+/// Needs the look at the whole moment: a client that names a version with the bit of a batch gets a conflict, as for
+/// any version that the key does not have, and no record of it is ever stamped.
 #[test]
 fn no_client_can_make_its_record_one_of_a_batch() {
     on_every_provider(|| {

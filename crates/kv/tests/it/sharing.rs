@@ -20,8 +20,8 @@ use crate::world::{World, key, value};
 /// Values by key and version.
 type ByVersion = BTreeMap<(u64, u64), Vec<u8>>;
 
-/// Clients write and read a few keys at the same time. Each read must return a value that was written under its version, and no
-/// reader sees a key go back.
+/// Clients write and read a few keys at the same time. Each read must return a value that was written under its
+/// version, and no reader sees a key go back.
 pub fn meet_on_few_keys(policy: ClientPolicy, seed: u64) {
     let world = World {
         options: ServerOptions {
@@ -261,8 +261,8 @@ fn a_peer_that_sends_garbage_is_answered_with_invalid_and_disturbs_no_client() {
     });
 }
 
-/// Fails unless the buffers of unread messages are posted again: most messages of each client are unread when the client is gone,
-/// and there are 2048 shared buffers.
+/// Fails unless the buffers of unread messages are posted again: most messages of each client are unread when the
+/// client is gone, and there are 2048 shared buffers.
 #[test]
 fn clients_that_die_with_messages_unread_take_no_receive_buffers_with_them() {
     const MESSAGES: u32 = 200;

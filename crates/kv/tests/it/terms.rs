@@ -172,8 +172,8 @@ fn a_retry_in_a_later_term_learns_that_its_first_attempt_was_done() {
     });
 }
 
-/// The versions of the first node are far ahead. With one of them, the second node takes a write that it has forgotten for a
-/// write that was never done. The seeded bug `SinceOfConnection`.
+/// The versions of the first node are far ahead. With one of them, the second node takes a write that it has forgotten
+/// for a write that was never done. The seeded bug `SinceOfConnection`.
 #[test]
 pub fn a_retry_asks_with_a_version_of_the_node_that_got_the_attempt() {
     // The outcomes that a node with this many shards remembers for each shard.

@@ -9,8 +9,8 @@ use stonecast_kv::{
 use crate::fabric::on_every_provider;
 use crate::world::{End, World, key, value};
 
-/// Begins a write and gives it up after `patience_ns`, like a client whose connection breaks. A request that was sent may still
-/// take effect.
+/// Begins a write and gives it up after `patience_ns`, like a client whose connection breaks. A request that was sent
+/// may still take effect.
 async fn give_up<T>(
     runtime: std::rc::Rc<dyn Runtime>,
     patience_ns: u64,
@@ -29,12 +29,14 @@ async fn version(client: &Client, key: &[u8]) -> Option<u64> {
     client.get(key, &mut Vec::new()).await.unwrap()
 }
 
-/// Fails without the token in the record, without the remembered outcome, and without the question before the second attempt.
+/// Fails without the token in the record, without the remembered outcome, and without the question before the second
+/// attempt.
 #[test]
 pub fn a_write_that_was_done_is_not_done_again_whatever_was_written_after_it() {
     on_every_provider(|| {
         World::default().run(async |world| {
-            // A question over another connection ends the connection of the earlier attempt; these two connections stay.
+            // A question over another connection ends the connection of the earlier attempt; these two connections
+            // stay.
             let (reader, other) = (world.client().await, world.client().await);
             let client = world.client().await;
             let mut token = client.token();
@@ -89,8 +91,8 @@ pub fn a_write_that_was_done_is_not_done_again_whatever_was_written_after_it() {
     });
 }
 
-/// Each write adds one to a counter, so a write that is done twice or not at all is noticed. Fails without the end of the earlier
-/// attempt's connection (`end_session_called`): a request of that attempt takes effect after the question.
+/// Each write adds one to a counter, so a write that is done twice or not at all is noticed. Fails without the end of
+/// the earlier attempt's connection (`end_session_called`): a request of that attempt takes effect after the question.
 #[test]
 pub fn writes_that_are_given_up_at_any_moment_and_retried_elsewhere_are_done_once() {
     on_every_provider(|| {
@@ -221,8 +223,8 @@ fn an_outcome_that_is_too_old_is_forgotten_with_an_error_and_never_guessed() {
     });
 }
 
-/// Fails if a number other than a version moves a client's latest version: a refusal carries the bytes of live records, and a
-/// token made after the refusal would seem newer than any write.
+/// Fails if a number other than a version moves a client's latest version: a refusal carries the bytes of live records,
+/// and a token made after the refusal would seem newer than any write.
 #[test]
 fn an_outcome_is_forgotten_in_time_even_after_the_pool_was_full() {
     let world = World {

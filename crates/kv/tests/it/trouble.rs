@@ -41,8 +41,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Notes a write. A new seal replaces the seal before the last one, which a crash may need as long as the last seal is not
-    /// durable.
+    /// Notes a write. A new seal replaces the seal before the last one, which a crash may need as long as the last seal
+    /// is not durable.
     fn note_write(&mut self, offset: u64, size: usize, segment_size: u64) {
         let other = match offset % segment_size / UNIT_SIZE {
             1 => offset + UNIT_SIZE,
@@ -189,8 +189,8 @@ struct TroubledLog {
 }
 
 impl TroubledLog {
-    /// Removes the stamps of moved records that lie in front of another moved record in one of `spans`. Returns whether there
-    /// were any.
+    /// Removes the stamps of moved records that lie in front of another moved record in one of `spans`. Returns whether
+    /// there were any.
     fn tear_moves(&self, spans: &[Span]) -> bool {
         let mut any = false;
         for span in spans {

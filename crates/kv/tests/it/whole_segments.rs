@@ -1,5 +1,5 @@
-//! Whole segments that are zeroed, swapped, or replaced by an older copy of themselves, as by a controller that mixes up its
-//! blocks, a restored image or a hole in a copy. Each segment by itself is valid.
+//! Whole segments that are zeroed, swapped, or replaced by an older copy of themselves, as by a controller that mixes
+//! up its blocks, a restored image or a hole in a copy. Each segment by itself is valid.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -77,7 +77,8 @@ enum Instead {
     Structures(Structures),
 }
 
-/// Measures a B+tree of a back-end in another process beside LMDB in this process, and names the figures that miss their target.
+/// Measures a B+tree of a back-end in another process beside LMDB in this process, and names the figures that miss
+/// their target.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: a tree of 100,000 entries

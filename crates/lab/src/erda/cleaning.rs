@@ -1,4 +1,5 @@
-//! Figure 26: mean latency while the log is cleaned; and the bytes that are moved meanwhile, which the paper does not show.
+//! Figure 26: mean latency while the log is cleaned; and the bytes that are moved meanwhile, which the paper does not
+//! show.
 
 use stonecast_workload::Mix;
 

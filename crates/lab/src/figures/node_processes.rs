@@ -1,4 +1,5 @@
-//! Three nodes of a cluster as processes on this machine, over shared memory. A drop ends them and removes their folders.
+//! Three nodes of a cluster as processes on this machine, over shared memory. A drop ends them and removes their
+//! folders.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +28,8 @@ pub(super) struct NodeProcesses {
 }
 
 impl NodeProcesses {
-    /// Starts the nodes of a new cluster with three copies of each shard, each with a log of `capacity` bytes in a folder under `parent`.
+    /// Starts the nodes of a new cluster with three copies of each shard, each with a log of `capacity` bytes in a
+    /// folder under `parent`.
     pub fn start(
         options: &FigureOptions,
         durability: &'static str,
@@ -72,8 +74,8 @@ impl NodeProcesses {
         })
     }
 
-    /// A connection, when every shard takes writes. Its client polls for an answer as long as clients of programs do: nodes and client share
-    /// the cores of this machine.
+    /// A connection, when every shard takes writes. Its client polls for an answer as long as clients of programs do:
+    /// nodes and client share the cores of this machine.
     pub fn connect(&self) -> Result<Connection, FiguresError> {
         let end = Instant::now() + START_MAX;
         loop {

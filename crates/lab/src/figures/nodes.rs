@@ -1,5 +1,5 @@
-//! Figures of the KV store on three nodes, all processes on this machine: writes beside those of etcd and redis-server with as many copies, reads
-//! beside those of a server alone.
+//! Figures of the KV store on three nodes, all processes on this machine: writes beside those of etcd and redis-server
+//! with as many copies, reads beside those of a server alone.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;

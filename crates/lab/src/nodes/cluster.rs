@@ -35,8 +35,8 @@ pub struct ClusterShape {
     pub machines: usize,
     /// Cores of such a machine.
     pub cores: usize,
-    /// The number of nodes, a multiple of the number of machines. Nodes of a machine share its cores, its NIC and its power, and each has an even part of
-    /// its medium.
+    /// The number of nodes, a multiple of the number of machines. Nodes of a machine share its cores, its NIC and its
+    /// power, and each has an even part of its medium.
     pub nodes: usize,
     /// The number of shards.
     pub shards: u32,

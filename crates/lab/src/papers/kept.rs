@@ -5,8 +5,8 @@
 //!     series, place, value to the last bit, and a last line "end"; separated by tabs
 //! ```
 //!
-//! Time is virtual, so program, figure and operations decide the points. Another program, for instance after a change of the
-//! code, measures again.
+//! Time is virtual, so program, figure and operations decide the points. Another program, for instance after a change
+//! of the code, measures again.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -15,7 +15,8 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// The result of the run `name`, which names everything that decides the result. Calls `run` if the run is not done.
+    /// The result of the run `name`, which names everything that decides the result. Calls `run` if the run is not
+    /// done.
     pub fn once<T: Clone + 'static, E>(
         &mut self,
         name: String,
@@ -30,8 +31,9 @@ impl Runs {
         Ok(result)
     }
 
-    /// The results of `run` for each of `cases`, whose names name everything that decides a result. Cases that are not done
-    /// run side by side, on as many threads as the machine has cores: they share nothing, so the results are the same.
+    /// The results of `run` for each of `cases`, whose names name everything that decides a result. Cases that are not
+    /// done run side by side, on as many threads as the machine has cores: they share nothing, so the results are the
+    /// same.
     pub fn all<C: Debug + Sync, T: Clone + Send + 'static, E: Send>(
         &mut self,
         cases: &[C],

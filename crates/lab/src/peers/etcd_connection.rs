@@ -1,8 +1,9 @@
-//! A connection to a member of an etcd: gRPC over HTTP/2, as etcd's own clients speak, with many puts in flight on one connection.
+//! A connection to a member of an etcd: gRPC over HTTP/2, as etcd's own clients speak, with many puts in flight on one
+//! connection.
 //!
-//! The JSON gateway of etcd would turn each request into gRPC first, so a comparison with it would flatter the other side. The two messages
-//! of a put are a few bytes, written by hand: field 1 is the key, field 2 the value ([`etcdserverpb.PutRequest`][proto]), behind the prefix of five
-//! bytes of gRPC over HTTP/2.
+//! The JSON gateway of etcd would turn each request into gRPC first, so a comparison with it would flatter the other
+//! side. The two messages of a put are a few bytes, written by hand: field 1 is the key, field 2 the value
+//! ([`etcdserverpb.PutRequest`][proto]), behind the prefix of five bytes of gRPC over HTTP/2.
 //!
 //! [proto]: https://etcd.io/docs/v3.4/dev-guide/api_reference_v3/
 
@@ -64,8 +65,8 @@ impl EtcdConnection {
         })
     }
 
-    /// Puts the keys of `sequence`, with `in_flight` puts in flight, until `duration` has passed. etcd answers a put when a majority of
-    /// its members has the put in their logs.
+    /// Puts the keys of `sequence`, with `in_flight` puts in flight, until `duration` has passed. etcd answers a put
+    /// when a majority of its members has the put in their logs.
     pub fn measure(
         &self,
         sequence: &Sequence,

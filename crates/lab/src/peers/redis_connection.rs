@@ -79,8 +79,8 @@ impl RedisConnection {
         }
     }
 
-    /// Ends each measured batch with `WAIT`, so that the batch takes until that number of replicas has all of its writes. One `WAIT` serves the
-    /// whole batch, as one sync does.
+    /// Ends each measured batch with `WAIT`, so that the batch takes until that number of replicas has all of its
+    /// writes. One `WAIT` serves the whole batch, as one sync does.
     pub fn await_replicas(&mut self, replicas: u8) {
         self.replicas = replicas;
     }

@@ -1,5 +1,5 @@
-//! REMOTELOG: records of 64 bytes appended to a log in remote memory, each append as durable as the plan for the platform
-//! makes it (taxonomy of remote persistence, section 4).
+//! REMOTELOG: records of 64 bytes appended to a log in remote memory, each append as durable as the plan for the
+//! platform makes it (taxonomy of remote persistence, section 4).
 //!
 //! ```text
 //!   log.rs      the log, and the search for its tail    sim.rs, real.rs  the measurements
@@ -7,8 +7,8 @@
 //!   paper.rs    the registry's entry, and its page        table.rs        table for terminals
 //! ```
 //!
-//! One append at a time; its latency runs from the call until the requester holds the proof that it is persisted. At the end
-//! the log is read as a recovering server would read it, and must hold every append.
+//! One append at a time; its latency runs from the call until the requester holds the proof that it is persisted. At
+//! the end the log is read as a recovering server would read it, and must hold every append.
 
 mod anchors;
 mod figure;
@@ -113,7 +113,8 @@ impl Measurement {
     }
 }
 
-/// Measures `appends` appends, at least one, of each of the 72 published scenarios on machines of `profile`, in virtual time.
+/// Measures `appends` appends, at least one, of each of the 72 published scenarios on machines of `profile`, in virtual
+/// time.
 pub fn measure_simulated(
     profile: MachineProfile,
     appends: u64,

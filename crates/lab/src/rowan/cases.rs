@@ -17,8 +17,8 @@ pub(super) const SERIES: &[&str] = &[
     "share-kv",
     "hermes-like",
 ];
-/// Clients of the figures that do not vary them: four for each hardware thread of the 8 machines, enough to keep every design
-/// busy.
+/// Clients of the figures that do not vary them: four for each hardware thread of the 8 machines, enough to keep every
+/// design busy.
 pub(super) const CLIENTS: u32 = 1152;
 /// Client threads of the paper's 8 machines.
 pub(super) const CLIENT_THREADS: u32 = 144;

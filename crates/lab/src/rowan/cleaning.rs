@@ -1,5 +1,5 @@
-//! Throughput with and without cleaning. The logs of the other rivals alone take more segments than the memory with cleaning
-//! has.
+//! Throughput with and without cleaning. The logs of the other rivals alone take more segments than the memory with
+//! cleaning has.
 
 use stonecast_published::rowan::Replication;
 

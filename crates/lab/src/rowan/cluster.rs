@@ -137,7 +137,8 @@ impl Medium {
 }
 
 impl Cluster {
-    /// A cluster on `profile` that is open and connected, and `threads` client threads on the paper's 8 machines, a multiple of the workers of a server.
+    /// A cluster on `profile` that is open and connected, and `threads` client threads on the paper's 8 machines, a
+    /// multiple of the workers of a server.
     pub fn new(
         profile: MachineProfile,
         options: &RowanOptions,

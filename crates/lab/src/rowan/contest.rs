@@ -45,7 +45,8 @@ pub struct KvLoad {
     pub threads: u32,
     /// The frequencies of keys.
     pub keys: Distribution,
-    /// Whether each client reads the keys of its next operations before the measurement. A client of `kv` then knows their places.
+    /// Whether each client reads the keys of its next operations before the measurement. A client of `kv` then knows
+    /// their places.
     pub learns: bool,
     /// The machines.
     pub machines: Machines,
@@ -60,7 +61,8 @@ pub enum Store {
     Clover {
         /// The cluster.
         options: CloverOptions,
-        /// Whether clients know the head of each key beforehand. Otherwise they ask the metadata server when they need it.
+        /// Whether clients know the head of each key beforehand. Otherwise they ask the metadata server when they need
+        /// it.
         is_opened: bool,
     },
     /// `kv`.

@@ -1,5 +1,5 @@
-//! Rowan's evaluation on its machines, in virtual time: appends of many senders to one machine with persistent memory beside
-//! WRITEs into a log for each, and Rowan-KV beside its rivals.
+//! Rowan's evaluation on its machines, in virtual time: appends of many senders to one machine with persistent memory
+//! beside WRITEs into a log for each, and Rowan-KV beside its rivals.
 //!
 //! ```text
 //!   load.rs     senders and receiver in a world -> Outcome             appends.rs  streams.rs   figures

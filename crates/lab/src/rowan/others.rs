@@ -17,7 +17,8 @@ const PUTS: [u32; 3] = [100, 50, 5];
 /// Bytes of the versions whose first copy a memory node has: more than a run writes.
 const AREA_SIZE: u64 = 64 << 20;
 
-/// A respect in which clients visit the metadata server: places that they get with a request, and versions that they give back with one.
+/// A respect in which clients visit the metadata server: places that they get with a request, and versions that they
+/// give back with one.
 type Visits = (&'static str, u64, usize);
 
 const VISITS: [Visits; 5] = [
@@ -87,8 +88,8 @@ fn clover(places_each: u64, returned_each: usize) -> CloverOptions {
     }
 }
 
-/// Rowan-KV in multiples of Clover-like stores whose clients ask the metadata server for places, and give versions back, one by one or many at a
-/// time.
+/// Rowan-KV in multiples of Clover-like stores whose clients ask the metadata server for places, and give versions
+/// back, one by one or many at a time.
 fn by_visits(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     let rowan = KvLoad::usual(Replication::Append);
     let clovers = VISITS.map(|(_, places_each, returned_each)| KvLoad {

@@ -28,8 +28,8 @@ impl Objects {
         }
     }
 
-    /// Bytes of an object: the mean key, and a value between two bounds, all equally likely. The bounds give the published
-    /// mean, and the published deviation unless a value would have fewer than 0 bytes.
+    /// Bytes of an object: the mean key, and a value between two bounds, all equally likely. The bounds give the
+    /// published mean, and the published deviation unless a value would have fewer than 0 bytes.
     pub fn draw(self, random: &mut Random) -> usize {
         let (key, least, most) = match self {
             Self::ZippyDb => (48, 0, 86),

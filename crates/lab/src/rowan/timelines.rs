@@ -1,4 +1,5 @@
-//! `kv` while a node dies, while a shard moves, and when all nodes start again. Nothing of this is published of Rowan-KV.
+//! `kv` while a node dies, while a shard moves, and when all nodes start again. Nothing of this is published of
+//! Rowan-KV.
 
 use stonecast_cluster::{Policy, Timing};
 use stonecast_fabric_sim::MachineProfile;

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::support::{folder, is_beside, lab, not_run};
 
-/// The back-end is a process of its own, and every value that is read is the right one. Whether a figure meets its target is no part of the test.
+/// The back-end is a process of its own, and every value that is read is the right one. Whether a figure meets its
+/// target is no part of the test.
 #[test]
 fn data_structures_are_measured_beside_lmdb() {
     if !is_beside("stonecast") {

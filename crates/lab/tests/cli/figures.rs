@@ -127,7 +127,8 @@ fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
     assert!(at(&points, "kv", "64") < at(&points, "erda-published", "64"));
 }
 
-/// Runs `figure NAME`, which must write `pages`, pictures and points, each as the documents show it. Returns the folder.
+/// Runs `figure NAME`, which must write `pages`, pictures and points, each as the documents show it. Returns the
+/// folder.
 fn written(name: &str, pages: &[&str], pictures: usize, figures: usize) -> TempDir {
     let place = folder("/dev/shm");
     let told = lab(["figure", name, "--out", text(&place)]);

@@ -71,8 +71,8 @@ fn written_ms(runs: &[Failover], part: f64) -> f64 {
     times[index.min(times.len() - 1)] as f64 / MS as f64
 }
 
-/// Needs leases of 10 ms, the proof that a process is gone, and clients that look for an heir: the time of virtual clocks, which no machine changes. A machine
-/// without power proves nothing, so its node is removed for its silence.
+/// Needs leases of 10 ms, the proof that a process is gone, and clients that look for an heir: the time of virtual
+/// clocks, which no machine changes. A machine without power proves nothing, so its node is removed for its silence.
 #[test]
 fn shards_of_a_killed_primary_take_writes_within_fifty_milliseconds_and_half_of_them_within_twenty()
 {
@@ -110,7 +110,8 @@ fn the_same_seed_is_the_same_failover_to_the_last_event() {
     assert_eq!(run(), run());
 }
 
-/// Needs looks at the memory of appends that copy many lines together: a look at each line of a segment by itself holds the nodes up for longer.
+/// Needs looks at the memory of appends that copy many lines together: a look at each line of a segment by itself holds
+/// the nodes up for longer.
 #[test]
 fn no_call_on_a_shard_that_moves_takes_twenty_milliseconds() {
     let live = std::env::var("MOVE_MIB").map(|live| live.parse().unwrap());

@@ -8,7 +8,8 @@ use crate::failover::shape;
 const MS: u64 = 1_000_000;
 const KEYS: u64 = 100;
 
-/// Processor time of all nodes during 20 ms, in which a client reads at `gets` moments, all reads of a moment one after the other.
+/// Processor time of all nodes during 20 ms, in which a client reads at `gets` moments, all reads of a moment one after
+/// the other.
 fn busy_ns(reads_each: u64) -> u64 {
     const MOMENTS: u64 = 100;
     let cluster = NodeCluster::new(shape(3), 1);

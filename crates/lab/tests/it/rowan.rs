@@ -1,7 +1,7 @@
 //! Rowan's evaluation: the published figures, and the page of the documentation.
 //!
-//! The documented figures take minutes. The tests measure some of their points again, to the last digit, and compare the page
-//! with all documented points.
+//! The documented figures take minutes. The tests measure some of their points again, to the last digit, and compare
+//! the page with all documented points.
 
 use stonecast_fabric_sim::MachineProfile;
 use stonecast_lab::papers::{Points, Runs, page};

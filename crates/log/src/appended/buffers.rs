@@ -1,4 +1,5 @@
-//! The accounting of segments that are posted as buffers: some are being filled, some have come back, and some may be used again.
+//! The accounting of segments that are posted as buffers: some are being filled, some have come back, and some may be
+//! used again.
 //!
 //! ```text
 //!   posted ---------------> consumed ----------> settled ---------------> reusable
@@ -71,8 +72,8 @@ pub struct Consumption {
 }
 
 impl Buffers {
-    /// Begins without a segment. `ahead` segments are to be posted at any time: while one is being filled, senders without
-    /// another would wait.
+    /// Begins without a segment. `ahead` segments are to be posted at any time: while one is being filled, senders
+    /// without another would wait.
     pub fn new(ahead: usize) -> Self {
         Self {
             held: Vec::new(),
@@ -80,15 +81,15 @@ impl Buffers {
         }
     }
 
-    /// Takes over a segment that an earlier run left. No peer appends to the segment any more, because connections end with
-    /// their run. Peers that may have outlived the run on the same machine are [doubtful](Self::doubt_adopted).
+    /// Takes over a segment that an earlier run left. No peer appends to the segment any more, because connections end
+    /// with their run. Peers that may have outlived the run on the same machine are [doubtful](Self::doubt_adopted).
     pub fn adopt(&mut self, format: &LogFormat, state: SegmentState) {
         self.posted(format, state);
         self.consumed(state.number);
     }
 
-    /// Doubts the adopted segments, before a search of them: writers of the earlier run may have outlived that run. Until
-    /// [`Buffers::trust_adopted`], the search of these segments does not end, and they are not used again.
+    /// Doubts the adopted segments, before a search of them: writers of the earlier run may have outlived that run.
+    /// Until [`Buffers::trust_adopted`], the search of these segments does not end, and they are not used again.
     pub fn doubt_adopted(&mut self, format: &LogFormat) {
         for held in self.held.iter_mut().filter(|held| held.consumed) {
             held.scan = ArrivalScan::new(format, held.state.number);
@@ -134,8 +135,8 @@ impl Buffers {
         });
     }
 
-    /// Like [`Buffers::posted`], with the entries that lay there before. The search then finds everything that arrives, even
-    /// entries that the floors settle before the search finds them. The accounting of credits needs that.
+    /// Like [`Buffers::posted`], with the entries that lay there before. The search then finds everything that arrives,
+    /// even entries that the floors settle before the search finds them. The accounting of credits needs that.
     ///
     /// # Panics
     /// As [`Buffers::posted`].
@@ -145,16 +146,16 @@ impl Buffers {
         held.scan = ArrivalScan::new(format, state.number).finding_settled(stale);
     }
 
-    /// Notes that the device has given the buffer of segment `number` back: nothing lands there from then on, except from
-    /// doubtful peers.
+    /// Notes that the device has given the buffer of segment `number` back: nothing lands there from then on, except
+    /// from doubtful peers.
     pub fn consumed(&mut self, number: u32) {
         let held = self.find(number);
         held.consumed = true;
         held.scan.close();
     }
 
-    /// Notes that a peer has not confirmed that it is quiet: the peer may still finish a write into any segment posted so
-    /// far.
+    /// Notes that a peer has not confirmed that it is quiet: the peer may still finish a write into any segment posted
+    /// so far.
     pub fn doubt(&mut self, peer: u64) {
         self.held.iter_mut().for_each(|held| {
             held.doubtful.insert(peer);
@@ -198,7 +199,8 @@ impl Buffers {
         settled
     }
 
-    /// Looks at `offset` bytes behind the start of the buffer in segment `number`, where a message has arrived; see [`ArrivalScan::look_at`].
+    /// Looks at `offset` bytes behind the start of the buffer in segment `number`, where a message has arrived; see
+    /// [`ArrivalScan::look_at`].
     pub fn look_at(
         &mut self,
         (region, format): (&dyn Region, &LogFormat),
@@ -253,8 +255,8 @@ impl Buffers {
         state
     }
 
-    /// Begins to look for everything that lies in the segments at this moment, so that the last bytes of a quiet peer become
-    /// known. Steps whose bounds cover the credits of senders do the work.
+    /// Begins to look for everything that lies in the segments at this moment, so that the last bytes of a quiet peer
+    /// become known. Steps whose bounds cover the credits of senders do the work.
     pub fn begin_search(&self) -> Search {
         let segment = |held: &Held| {
             let SegmentState {

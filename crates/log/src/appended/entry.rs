@@ -11,7 +11,8 @@ pub struct EntryFacts {
     pub term: Term,
     /// The version of the entry in its shard.
     pub version: u64,
-    /// Whether the entry is a commit horizon: it is about the shard only, and repeats the version of the entry before it.
+    /// Whether the entry is a commit horizon: it is about the shard only, and repeats the version of the entry before
+    /// it.
     pub is_mark: bool,
     /// Bytes of the whole entry, at least one line. Entries begin at units; the rest of the last unit means nothing.
     pub size: u32,
@@ -29,8 +30,8 @@ impl EntryFacts {
 
 /// Checks the proofs of entries. Both calls get copies, so the bytes do not change meanwhile.
 pub trait EntryFormat {
-    /// The facts in the first line of an entry, if the line proves itself: only a holder of the pool's append key made it. A
-    /// scan believes the size, so clients could slow scans down if they could make such a line.
+    /// The facts in the first line of an entry, if the line proves itself: only a holder of the pool's append key made
+    /// it. A scan believes the size, so clients could slow scans down if they could make such a line.
     fn header(&self, line: &[u8; 64]) -> Option<EntryFacts>;
     /// Whether `entry` is whole. It begins with such a line and has the size that the line states.
     fn is_whole(&self, entry: &[u8]) -> bool;

@@ -8,11 +8,12 @@
 //! Beside the histories of shards ([`Lineages`]) a ledger has the meaning of the versions that this node has stamped
 //! ([`Versions`]).
 //!
-//! The serials of ledgers grow by 1 with each ledger of the pool, in any segment: the ledger with the highest serial counts.
-//! Of the two slots of a segment, a ledger takes the one without the segment's newest ledger, so a crash during the write
-//! leaves the newest ledger whole. The checksum binds a ledger to pool, segment and generation. A segment is posted after a
-//! ledger of its generation is durable in it. Later ledgers have the same generation, or the next one, if a crash
-//! interrupted a [`Turn`](super::Turn) once or several times. A segment without any of these ledgers is damaged.
+//! The serials of ledgers grow by 1 with each ledger of the pool, in any segment: the ledger with the highest serial
+//! counts. Of the two slots of a segment, a ledger takes the one without the segment's newest ledger, so a crash during
+//! the write leaves the newest ledger whole. The checksum binds a ledger to pool, segment and generation. A segment is
+//! posted after a ledger of its generation is durable in it. Later ledgers have the same generation, or the next one,
+//! if a crash interrupted a [`Turn`](super::Turn) once or several times. A segment without any of these ledgers is
+//! damaged.
 
 use stonecast_base::{Corruption, Span, hash};
 use stonecast_lineage::Lineage;
@@ -145,10 +146,11 @@ impl Ledger {
         &self.told.lineages
     }
 
-    /// Keeps `lineage` as the history of `shard`: with a floor that has risen, with the history of an heir, or with the term
-    /// in which the node itself leads. The counter of the node has given the versions up to `given`: own records that the
-    /// history makes void are void from then on. The change is durable when a later [`Ledger::write`] is persisted; a turn
-    /// writes the ledger, too, so the entries of a history are durable before the history is kept here.
+    /// Keeps `lineage` as the history of `shard`: with a floor that has risen, with the history of an heir, or with the
+    /// term in which the node itself leads. The counter of the node has given the versions up to `given`: own records
+    /// that the history makes void are void from then on. The change is durable when a later [`Ledger::write`] is
+    /// persisted; a turn writes the ledger, too, so the entries of a history are durable before the history is kept
+    /// here.
     ///
     /// The caller raises a floor after it has durably written elsewhere everything that it needs at or below the floor.
     pub fn keep(&mut self, shard: u32, lineage: Lineage, given: u64) {
@@ -181,10 +183,11 @@ impl Ledger {
         self.home
     }
 
-    /// Writes the ledger into the segment of `state`, which has that state's generation or is about to get it. Returns the
-    /// span that the caller must persist before anything relies on a change: before it confirms a history, and before it
-    /// posts a segment that a floor set free. A crash before that leaves the earlier ledger. The caller persists the span
-    /// before it writes another ledger into this segment: that ledger takes the other slot, and a crash may tear both.
+    /// Writes the ledger into the segment of `state`, which has that state's generation or is about to get it. Returns
+    /// the span that the caller must persist before anything relies on a change: before it confirms a history, and
+    /// before it posts a segment that a floor set free. A crash before that leaves the earlier ledger. The caller
+    /// persists the span before it writes another ledger into this segment: that ledger takes the other slot, and a
+    /// crash may tear both.
     ///
     /// # Errors
     /// Nothing was written: there are too many rows.
@@ -258,8 +261,8 @@ fn checksum(head: &HeadBytes, format: &LogFormat, rows: &[u8]) -> u128 {
     hash::xxh3_128(&bound)
 }
 
-/// The ledger in a slot; `None`: the slot has no whole ledger. A crash leaves such a slot if it was being written, and an
-/// earlier use of the segment may leave two.
+/// The ledger in a slot; `None`: the slot has no whole ledger. A crash leaves such a slot if it was being written, and
+/// an earlier use of the segment may leave two.
 ///
 /// # Errors
 /// The ledger is whole, and of the format that is returned.

@@ -10,8 +10,8 @@ use super::entry::EntryFacts;
 /// The histories of the shards of which this node keeps a copy.
 ///
 /// A later history may make an entry count that was void: the heir that cut the entry off never served. That heir's
-/// successor sends the entry again. A void entry is therefore not needed, and its bytes must not stay where they could take
-/// the place of an arriving entry.
+/// successor sends the entry again. A void entry is therefore not needed, and its bytes must not stay where they could
+/// take the place of an arriving entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lineages {
     shards: BTreeMap<u32, Lineage>,
@@ -23,8 +23,8 @@ impl Lineages {
         self.shards.get(&shard)
     }
 
-    /// Keeps `lineage` as the history of `shard`, in place of the earlier one. Floors rise and histories are adopted by the
-    /// rules of replication, or the node drops its copy and begins again.
+    /// Keeps `lineage` as the history of `shard`, in place of the earlier one. Floors rise and histories are adopted by
+    /// the rules of replication, or the node drops its copy and begins again.
     pub fn keep(&mut self, shard: u32, lineage: Lineage) {
         let before = self.shards.insert(shard, lineage);
         if let Some(before) = before
@@ -44,14 +44,15 @@ impl Lineages {
         self.shards.iter().map(|(&shard, lineage)| (shard, lineage))
     }
 
-    /// Whether no entry of `shard` in the term of `newest`, up to that version, is needed. `newest` is the highest version
-    /// of that term in a segment.
+    /// Whether no entry of `shard` in the term of `newest`, up to that version, is needed. `newest` is the highest
+    /// version of that term in a segment.
     pub fn settles(&self, shard: u32, newest: Point) -> bool {
         let lineage = self.of(shard);
         lineage.is_some_and(|lineage| lineage.settles(newest))
     }
 
-    /// Whether an entry is news. The reader of the entries refuses those of a term or a shard that the node has not entered.
+    /// Whether an entry is news. The reader of the entries refuses those of a term or a shard that the node has not
+    /// entered.
     pub(super) fn counts(&self, entry: &EntryFacts) -> bool {
         let judgement = self.judge(entry);
         matches!(judgement, Judgement::Counts | Judgement::Later) || mutant!(OldEntryCounts)

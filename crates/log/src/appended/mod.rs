@@ -9,21 +9,23 @@
 //!                     durable at each step    entries, in order of place      everything below the floors
 //! ```
 //!
-//! A segment of this kind is one receive buffer. Its header says the kind, so recovery never confuses it with a segment of
-//! records. Entries prove themselves ([`EntryFormat`]); their place proves nothing, because the receiver's device chose it.
-//! A scan may therefore meet entries that are no news: bytes of an earlier use, and entries inside values. The [`Lineages`]
-//! say which entries count, and the [`Ledger`] keeps the lineages durably at the start of each of these segments.
+//! A segment of this kind is one receive buffer. Its header says the kind, so recovery never confuses it with a segment
+//! of records. Entries prove themselves ([`EntryFormat`]); their place proves nothing, because the receiver's device
+//! chose it. A scan may therefore meet entries that are no news: bytes of an earlier use, and entries inside values.
+//! The [`Lineages`] say which entries count, and the [`Ledger`] keeps the lineages durably at the start of each of
+//! these segments.
 //!
 //! Invariants:
-//! - A segment is posted when a ledger with the histories of that moment is durable in it, and no stale byte in it is an entry that
-//!   counts, or that a later history may make count ([`Turn`]).
-//! - A unit belongs to one message in each use. The place of a whole entry that counts therefore needs no second look, unless a
-//!   longer entry begins before it.
-//! - A segment is used again when each entry found in it is settled by the floors ([`Buffers::reusable`]). A store raises a floor
-//!   after it has durably written elsewhere everything that it needs of the entries at or below the floor.
+//! - A segment is posted when a ledger with the histories of that moment is durable in it, and no stale byte in it is
+//!   an entry that counts, or that a later history may make count ([`Turn`]).
+//! - A unit belongs to one message in each use. The place of a whole entry that counts therefore needs no second look,
+//!   unless a longer entry begins before it.
+//! - A segment is used again when each entry found in it is settled by the floors ([`Buffers::reusable`]). A store
+//!   raises a floor after it has durably written elsewhere everything that it needs of the entries at or below the
+//!   floor.
 //!
-//! A crash leaves a segment in one generation or the other, with the ledger of that generation. A scan finds all entries
-//! that were persisted, and may find others.
+//! A crash leaves a segment in one generation or the other, with the ledger of that generation. A scan finds all
+//! entries that were persisted, and may find others.
 
 mod buffers;
 mod entry;

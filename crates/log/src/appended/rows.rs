@@ -21,8 +21,8 @@ const DROPPED: u32 = 9;
 /// Bytes of a row.
 pub(super) const ROW_SIZE: usize = size_of::<RowBytes>();
 
-/// A row: a fact about one shard, or about the records that this node stamped. `docs/formats/append-log.md` has the meaning
-/// of each number.
+/// A row: a fact about one shard, or about the records that this node stamped. `docs/formats/append-log.md` has the
+/// meaning of each number.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct RowBytes {

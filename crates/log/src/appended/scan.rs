@@ -5,10 +5,10 @@
 //!                   may still arrive, or never       ^ reach      ^ reach + under way
 //! ```
 //!
-//! Senders place entries side by side, and in any order of time: entries of other senders may stand behind a place that is
-//! still empty. A scan therefore keeps the *open* units, which have no entry and lie below the last entry found, and looks
-//! at them again and again, with bounded work in each step. A scan reports an entry when it first finds the entry whole, and
-//! waits for no open units before it.
+//! Senders place entries side by side, and in any order of time: entries of other senders may stand behind a place that
+//! is still empty. A scan therefore keeps the *open* units, which have no entry and lie below the last entry found, and
+//! looks at them again and again, with bounded work in each step. A scan reports an entry when it first finds the entry
+//! whole, and waits for no open units before it.
 //!
 //! A whole entry may begin in open units and cover units of an entry that was reported: the reported one lay inside its
 //! value. The reported entry was genuine all the same, and its version shows that it is no news, or that it is early.
@@ -39,7 +39,8 @@ pub struct Arrival<'a> {
 pub struct Bounds {
     /// Units to look at.
     pub units: u32,
-    /// Units of these in which no entry was found, apart from the place behind the last entry: entries seldom arrive there first.
+    /// Units of these in which no entry was found, apart from the place behind the last entry: entries seldom arrive
+    /// there first.
     pub open: u32,
     /// Units behind the last entry in which something may have arrived: the credits of senders.
     pub under_way: u32,
@@ -122,8 +123,8 @@ impl ArrivalScan {
         self.settled
     }
 
-    /// The number of rounds after which a whole round has passed since this call: the scan has then found everything that
-    /// lay in open units at this moment, within the bound of each step.
+    /// The number of rounds after which a whole round has passed since this call: the scan has then found everything
+    /// that lay in open units at this moment, within the bound of each step.
     pub(super) fn searched_at(&self) -> u64 {
         // The round under way may have passed some units already.
         self.rounds + 2
@@ -139,13 +140,15 @@ impl ArrivalScan {
         self.reach
     }
 
-    /// The units below the reach that have no entry, in ascending order. Once the scan is settled, they are holes for good.
+    /// The units below the reach that have no entry, in ascending order. Once the scan is settled, they are holes for
+    /// good.
     pub fn open_units(&self) -> &[Range<u32>] {
         &self.open
     }
 
-    /// Looks at units within `bounds` (the last entry as a whole), and passes each found entry that counts to `visit`. Passes
-    /// settled entries on as well, if the scan [finds](Self::finding_settled) them. Returns the number of entries found.
+    /// Looks at units within `bounds` (the last entry as a whole), and passes each found entry that counts to `visit`.
+    /// Passes settled entries on as well, if the scan [finds](Self::finding_settled) them. Returns the number of
+    /// entries found.
     ///
     /// `lineages` are those at which the segment was posted, or later ones.
     pub fn step(
@@ -206,8 +209,8 @@ impl ArrivalScan {
         found
     }
 
-    /// Looks at `unit`, where a message has arrived, and passes an entry there to `visit`. The message is no entry that lay there before. Entries that the
-    /// floors settle pass as in [`ArrivalScan::step`].
+    /// Looks at `unit`, where a message has arrived, and passes an entry there to `visit`. The message is no entry that
+    /// lay there before. Entries that the floors settle pass as in [`ArrivalScan::step`].
     pub fn look_at(
         &mut self,
         (region, format): (&dyn Region, &LogFormat),
@@ -315,16 +318,17 @@ impl<'r> Look<'r> {
         }
     }
 
-    /// The line at `unit`, if it begins an entry that is not wanted. The look goes on with the units behind it and before `end`.
+    /// The line at `unit`, if it begins an entry that is not wanted. The look goes on with the units behind it and
+    /// before `end`.
     pub fn stale_at_before(&mut self, unit: u32, end: u32) -> Option<[u8; UNIT_SIZE as usize]> {
         let line = self.line_before(unit, end);
         let facts = self.entries.header(&line)?;
         (!(self.is_wanted)(&facts)).then_some(line)
     }
 
-    /// The wanted whole entry at `unit`, if there is one. The look goes on with the units behind `unit` and before `end`. The
-    /// look reads no body of an unwanted entry: a segment that is used again is full of them. The bytes of a line were read
-    /// at some moment since the look began.
+    /// The wanted whole entry at `unit`, if there is one. The look goes on with the units behind `unit` and before
+    /// `end`. The look reads no body of an unwanted entry: a segment that is used again is full of them. The bytes of a
+    /// line were read at some moment since the look began.
     pub fn at_before(&mut self, unit: u32, end: u32) -> Option<Arrival<'_>> {
         let line = self.line_before(unit, end);
         self.at_line(unit, &line)

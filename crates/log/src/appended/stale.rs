@@ -2,8 +2,8 @@
 
 use crate::format::UNIT_SIZE;
 
-/// The places of entries that no longer counted when their segment was posted. Every other whole entry has arrived since,
-/// even if the floors settle it before a search finds it. The type takes 8 bytes for each entry.
+/// The places of entries that no longer counted when their segment was posted. Every other whole entry has arrived
+/// since, even if the floors settle it before a search finds it. The type takes 8 bytes for each entry.
 #[derive(Clone, Debug, Default)]
 pub struct Stale(Vec<(u32, u32)>);
 

@@ -21,8 +21,9 @@ use crate::state::SegmentState;
 /// The number of units that one step looks at.
 const UNITS_A_STEP: u32 = 4096;
 
-/// A segment that changes its kind, step by step. The caller persists the spans of a step before it takes the next step. A
-/// crash leaves the segment in one kind and generation or the other. The owner may begin an interrupted turn again.
+/// A segment that changes its kind, step by step. The caller persists the spans of a step before it takes the next
+/// step. A crash leaves the segment in one kind and generation or the other. The owner may begin an interrupted turn
+/// again.
 #[derive(Debug)]
 pub struct Turn {
     next: SegmentState,
@@ -41,8 +42,8 @@ enum Stage {
     Done,
 }
 
-/// Writes both copies of the header of a segment that appends fill, after one copy was found damaged. Returns the spans that
-/// the caller must persist.
+/// Writes both copies of the header of a segment that appends fill, after one copy was found damaged. Returns the spans
+/// that the caller must persist.
 pub fn mend_header(region: &dyn Region, format: &LogFormat, state: &SegmentState) -> [Span; 2] {
     let told = (SegmentKind::Appends, state.generation);
     [0, 1].map(|copy| segment::write_copy(region, format, state.number, told, copy))
@@ -58,11 +59,12 @@ pub enum Turned {
 }
 
 impl Turn {
-    /// Turns a blank segment into one that appends fill. `before` is its state, if it was used before. `heritage` is the
-    /// log's memory of freed segments, which each change of a generation carries on.
+    /// Turns a blank segment into one that appends fill. `before` is its state, if it was used before. `heritage` is
+    /// the log's memory of freed segments, which each change of a generation carries on.
     ///
     /// # Panics
-    /// If the generations of the segment are [used up](SegmentState::may_be_used_again), or `before` says that records are in it.
+    /// If the generations of the segment are [used up](SegmentState::may_be_used_again), or `before` says that records
+    /// are in it.
     pub fn to_appends(number: u32, before: Option<&SegmentState>, heritage: Heritage) -> Self {
         assert!(
             before.is_none_or(SegmentState::is_blank),
@@ -75,8 +77,8 @@ impl Turn {
     /// [settled](super::Buffers::reusable), and no peer appends to it any more.
     ///
     /// # Panics
-    /// If the generations of the segment are used up, or the segment is the [home](Ledger::home) of the newest ledger. The
-    /// caller writes a ledger elsewhere first.
+    /// If the generations of the segment are used up, or the segment is the [home](Ledger::home) of the newest ledger.
+    /// The caller writes a ledger elsewhere first.
     pub fn to_records(state: &SegmentState, heritage: Heritage, ledger: &Ledger) -> Self {
         keep_home(state.number, ledger);
         Self::new(state.number, Some(state), heritage, SegmentKind::Records)
@@ -150,8 +152,9 @@ impl Turn {
         Ok(Turned::Persist(spans))
     }
 
-    /// Clears the first word of each whole entry that counts or may count in a later history, at any place: a copy of such
-    /// an entry inside an old value would take the place of an entry that arrives there. All other entries are old for good.
+    /// Clears the first word of each whole entry that counts or may count in a later history, at any place: a copy of
+    /// such an entry inside an old value would take the place of an entry that arrives there. All other entries are old
+    /// for good.
     fn clear(
         &mut self,
         from: u32,

@@ -5,8 +5,8 @@
 //!   segment 2   | 44 | 46 | 47, durable: up to 46 |      46 was durable, so 43 was
 //! ```
 //!
-//! Records become durable in the order of their versions. A durable record therefore proves that all versions before its
-//! own were durable. The stamp of a record names the unit of its segment up to which everything was durable, and a
+//! Records become durable in the order of their versions. A durable record therefore proves that all versions before
+//! its own were durable. The stamp of a record names the unit of its segment up to which everything was durable, and a
 //! segment that was freed names a version up to which all versions were durable at that time. No crash takes what was
 //! durable.
 
@@ -48,8 +48,8 @@ impl<'a> Proofs<'a> {
         self.freed = self.freed.max(freed);
     }
 
-    /// The words for a proof that the version `missing` was durable. `behind` has the versions and positions of the records
-    /// behind it.
+    /// The words for a proof that the version `missing` was durable. `behind` has the versions and positions of the
+    /// records behind it.
     pub fn find(&self, missing: u64, behind: impl Iterator<Item = (u64, u64)>) -> Option<String> {
         for (version, position) in behind {
             let (segment, unit) = self.format.locate(position);

@@ -91,7 +91,8 @@ impl<'a> OwnRecords<'a> {
         self.proofs.take_segment(state);
     }
 
-    /// Takes a record, and returns the verdict on it. A record that is [open](OwnVerdict::Open) counts if the history has it.
+    /// Takes a record, and returns the verdict on it. A record that is [open](OwnVerdict::Open) counts if the history
+    /// has it.
     pub fn take(&mut self, found: &Found<'_>) -> OwnVerdict {
         let header = &found.header;
         self.proofs.take(found);
@@ -208,16 +209,16 @@ impl History {
         Ok(())
     }
 
-    /// Notes in `versions`, by which this history was made, that no record behind its end counts, and drops the ranges whose
-    /// records are gone. The caller makes the change durable before it stamps a record. Later records get versions above
-    /// [`given`](Self::given).
+    /// Notes in `versions`, by which this history was made, that no record behind its end counts, and drops the ranges
+    /// whose records are gone. The caller makes the change durable before it stamps a record. Later records get
+    /// versions above [`given`](Self::given).
     pub fn note_in(&self, versions: &mut Versions) {
         self.note_end_in(versions);
         versions.forget_gone(&self.void);
     }
 
-    /// The same for a scan that left out records at or below the settled version, because a checkpoint stands for them: no range
-    /// goes, since its records may be among those.
+    /// The same for a scan that left out records at or below the settled version, because a checkpoint stands for them:
+    /// no range goes, since its records may be among those.
     pub fn note_end_in(&self, versions: &mut Versions) {
         // Even if no version is missing before a record, the last versions that a row names may be lost.
         versions.skip(self.end, self.given);
@@ -276,8 +277,8 @@ mod tests {
         }
     }
 
-    /// Needs the variant without the search for gone records: the records of the range lie where a checkpoint spares the
-    /// scan.
+    /// Needs the variant without the search for gone records: the records of the range lie where a checkpoint spares
+    /// the scan.
     #[test]
     fn a_scan_that_leaves_settled_records_out_drops_no_range() {
         let mut versions = Versions::default();
@@ -294,8 +295,8 @@ mod tests {
         assert_eq!(verdicts, [OwnVerdict::Counts, OwnVerdict::Void]);
     }
 
-    /// Needs the raised end: the counter goes on behind a version that no record has, and all later records would be behind
-    /// a missing one.
+    /// Needs the raised end: the counter goes on behind a version that no record has, and all later records would be
+    /// behind a missing one.
     #[test]
     fn a_version_that_the_counter_gave_without_a_record_is_not_missing_later() {
         let mut versions = Versions::default();

@@ -72,8 +72,8 @@ mod tests {
     use super::*;
     use stonecast_lineage::{Epoch, Lineage, Point};
 
-    /// Needs the wait for the shard that lags: a segment with its record would be freed, and the missing version would hide
-    /// all later ones.
+    /// Needs the wait for the shard that lags: a segment with its record would be freed, and the missing version would
+    /// hide all later ones.
     #[test]
     fn a_shard_whose_floor_lags_holds_the_versions_of_all() {
         let lineage = |term, version| Lineage {

@@ -78,9 +78,9 @@ impl Versions {
         add_range(&mut self.skipped, first, last);
     }
 
-    /// Drops the versions from `first` to `last` from those that are skipped. The caller has skipped them, and the counter
-    /// never gave any of them: no record can have one. A range above the settled version stays, since its versions would be
-    /// missing.
+    /// Drops the versions from `first` to `last` from those that are skipped. The caller has skipped them, and the
+    /// counter never gave any of them: no record can have one. A range above the settled version stays, since its
+    /// versions would be missing.
     pub fn forget_skipped(&mut self, first: u64, last: u64) {
         let Some((start, end)) = self.skipped_at(first) else {
             return;
@@ -97,8 +97,8 @@ impl Versions {
         }
     }
 
-    /// Makes own records of `shard` that lie above a cut of `lineage` void for good: if a later heir has one of them, the
-    /// heir sends its entry. The counter has given the versions up to `given`.
+    /// Makes own records of `shard` that lie above a cut of `lineage` void for good: if a later heir has one of them,
+    /// the heir sends its entry. The counter has given the versions up to `given`.
     pub(crate) fn cut_off(&mut self, shard: u32, lineage: &Lineage, given: u64) {
         let Some(led) = self.led.get(&shard) else {
             return;
@@ -121,7 +121,8 @@ impl Versions {
         self.dropped.insert(shard, version);
     }
 
-    /// The verdict on a record of `shard` that was moved, or came from elsewhere, when the counter was about to give `moved_at`.
+    /// The verdict on a record of `shard` that was moved, or came from elsewhere, when the counter was about to give
+    /// `moved_at`.
     pub fn judge_moved(&self, shard: u32, moved_at: u64) -> OwnVerdict {
         match self.is_dropped(shard, moved_at) {
             true => OwnVerdict::Void,
@@ -189,9 +190,9 @@ impl Versions {
         named.fold(self.settled, u64::max)
     }
 
-    /// Drops the ranges at or below the settled version in which a scan of the whole log found no record. `found` has the
-    /// shards and versions of the void records in the log. A moved record stands there with the version that the counter was
-    /// about to give.
+    /// Drops the ranges at or below the settled version in which a scan of the whole log found no record. `found` has
+    /// the shards and versions of the void records in the log. A moved record stands there with the version that the
+    /// counter was about to give.
     pub(super) fn forget_gone(&mut self, found: &[(u32, u64)]) {
         let settled = self.settled;
         self.skipped.retain(|&first, last| {
@@ -256,8 +257,8 @@ impl Versions {
     }
 }
 
-/// Adds a range, empty or not, and joins the ranges that it overlaps or adjoins: a node that drops a shard again and again
-/// skips one version each time, and a ledger has a row for each range.
+/// Adds a range, empty or not, and joins the ranges that it overlaps or adjoins: a node that drops a shard again and
+/// again skips one version each time, and a ledger has a row for each range.
 fn add_range(ranges: &mut BTreeMap<u64, u64>, first: u64, last: u64) {
     if first > last {
         return;
@@ -376,8 +377,8 @@ mod tests {
         assert_eq!(versions.settled(), 23, "nothing is unsettled again");
     }
 
-    /// Needs the search for the records that are left: without it a range goes too early, so that its records count, or the
-    /// range stays forever.
+    /// Needs the search for the records that are left: without it a range goes too early, so that its records count, or
+    /// the range stays forever.
     #[test]
     fn a_range_goes_when_it_is_settled_and_no_record_of_it_is_left() {
         let mut versions = versions();

@@ -5,11 +5,11 @@
 //!   body                                          | facts  token  moment  key  value |    with generation 0
 //! ```
 //!
-//! A body holds no place. Its receiver writes it like a moved record ([`relocate`](super::relocate)), which binds it to a
-//! place there. The version is that of the entry.
+//! A body holds no place. Its receiver writes it like a moved record ([`relocate`](super::relocate)), which binds it to
+//! a place there. The version is that of the entry.
 //!
-//! The tag of an entry proves the entry's body, and the session in which a page comes proves the bodies in the page. The
-//! sender is another node, so everything else is checked here.
+//! The tag of an entry proves the entry's body, and the session in which a page comes proves the bodies in the page.
+//! The sender is another node, so everything else is checked here.
 
 use super::{
     Draft, KEY_SIZE_MAX, RECORD_START_SIZE, Record, RecordFault, RecordHeader, TAGGED_FROM,

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 /// The moment from which on a key is absent: milliseconds since 1970 in UTC, by the time of the server.
 ///
-/// A record keeps the moment, and its tag covers the moment. Whoever meets the record compares the moment with the server's
-/// time.
+/// A record keeps the moment, and its tag covers the moment. Whoever meets the record compares the moment with the
+/// server's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Expiry(NonZeroU64);
 

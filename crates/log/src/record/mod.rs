@@ -57,8 +57,8 @@ layout! {
     more: [u8; 24], "writer", "token (8 bytes) if the facts say so, moment (8 bytes) if they say so, expiry (8 bytes) if they say so, key, value";
 }
 
-/// Bits of the facts, from the lowest: what the record does, size of its key less 1, whether it has a token, its rule, the
-/// generation, whether it has an expiry.
+/// Bits of the facts, from the lowest: what the record does, size of its key less 1, whether it has a token, its rule,
+/// the generation, whether it has an expiry.
 const WHAT_MASK: u64 = (1 << 21) - 1;
 const KEY_SIZE_SHIFT: u32 = 21;
 const KEY_SIZE_MASK: u64 = (1 << 10) - 1;
@@ -173,8 +173,8 @@ pub struct Draft<'a> {
     pub value: &'a [u8],
 }
 
-/// Bytes that a record without an expiry takes in the log, in whole units: enough for the longest form of such a record of
-/// this key and value, so that moving it takes no more.
+/// Bytes that a record without an expiry takes in the log, in whole units: enough for the longest form of such a record
+/// of this key and value, so that moving it takes no more.
 #[inline]
 pub const fn record_size(key_size: usize, value_size: usize) -> u64 {
     ((HEADER_SIZE_MAX + key_size + value_size) as u64).next_multiple_of(UNIT_SIZE)

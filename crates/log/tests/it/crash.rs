@@ -213,8 +213,8 @@ impl<'m> History<'m> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
-    /// Needs each of these: the check of the stamp, and in it tag, sequence and links; the record's tag; persisting before
-    /// settling; in `settle` the header, the clearing and the seal, and the spans of each; the seal's checksum.
+    /// Needs each of these: the check of the stamp, and in it tag, sequence and links; the record's tag; persisting
+    /// before settling; in `settle` the header, the clearing and the seal, and the spans of each; the seal's checksum.
     #[test]
     fn no_crash_loses_a_durable_record_or_brings_back_another(steps in prop::collection::vec(step(), 1..40)) {
         let memory = log();

@@ -75,8 +75,8 @@ fn headers_that_claim_giant_records_are_refused() {
     assert_eq!(scan(&memory).unwrap().1, [first, above]);
 }
 
-/// A client may still write its extent after its records were published. Changes are noticed; changed lengths are not even
-/// trusted.
+/// A client may still write its extent after its records were published. Changes are noticed; changed lengths are not
+/// even trusted.
 #[test]
 fn a_published_record_that_its_client_rewrote_is_noticed() {
     let write = |memory: &Memory, unit: u32, offset: u64, word: u64| {

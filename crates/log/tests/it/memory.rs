@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use stonecast_base::Span;
 use stonecast_media::Region;
 
-/// Memory that can lose power. `words` is the visible content. For each word that was stored since it was last persisted,
-/// `pending` has every value that it had, the persisted value first.
+/// Memory that can lose power. `words` is the visible content. For each word that was stored since it was last
+/// persisted, `pending` has every value that it had, the persisted value first.
 pub struct Memory {
     words: Vec<Cell<u64>>,
     pending: RefCell<BTreeMap<usize, Vec<u64>>>,

@@ -111,8 +111,8 @@ fn a_moved_record_keeps_its_content_and_forgets_its_condition() {
     }
 }
 
-/// Needs the moment of a move in the rule of ascending sequences: an old version that was moved into a young segment is not
-/// damage, and an old version that was written there is.
+/// Needs the moment of a move in the rule of ascending sequences: an old version that was moved into a young segment is
+/// not damage, and an old version that was written there is.
 #[test]
 fn old_versions_may_follow_younger_ones_if_they_were_moved() {
     let memory = log();

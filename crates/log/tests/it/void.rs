@@ -84,8 +84,8 @@ fn walked(memory: &Memory) -> Vec<(u32, bool)> {
     all
 }
 
-/// Needs the void standing in the walk, and needs listeners not to see void records: otherwise the record counts, or its
-/// absence is damage.
+/// Needs the void standing in the walk, and needs listeners not to see void records: otherwise the record counts, or
+/// its absence is damage.
 #[test]
 fn a_void_record_names_no_key_and_its_absence_is_not_damage() {
     let memory = log();

@@ -1,5 +1,5 @@
-//! The lock of a device's server: a lock of an open file description (`F_OFD_SETLK`) on the first byte of the inode. The
-//! lock ends with the process, however the process ends. The device record names the process, for people.
+//! The lock of a device's server: a lock of an open file description (`F_OFD_SETLK`) on the first byte of the inode.
+//! The lock ends with the process, however the process ends. The device record names the process, for people.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -34,8 +34,8 @@ impl Lock {
     }
 }
 
-/// The process that serves the device. Does not touch the lock. The number in the record alone proves nothing, because the
-/// record outlives the process.
+/// The process that serves the device. Does not touch the lock. The number in the record alone proves nothing, because
+/// the record outlives the process.
 pub(super) fn holder(path: &Path, metadata: &Metadata) -> Option<u32> {
     let file = File::open(path).ok()?;
     if others_hold(&file, 0, 1).ok()? {

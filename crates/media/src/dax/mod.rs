@@ -1,4 +1,5 @@
-//! A pool on a device that *is* persistent memory: a character device of persistent memory (`/dev/dax0.0`), mapped whole.
+//! A pool on a device that *is* persistent memory: a character device of persistent memory (`/dev/dax0.0`), mapped
+//! whole.
 //!
 //! ```text
 //!   0            header, first copy                 4096
@@ -9,8 +10,8 @@
 //!   2 MiB + capacity                                checkpoint, two slots of equal size, to the end of the device
 //! ```
 //!
-//! A device has no file system: no names, no holes, no `write`. This module provides the guarantees that a directory gets
-//! from its file system:
+//! A device has no file system: no names, no holes, no `write`. This module provides the guarantees that a directory
+//! gets from its file system:
 //! - *Creation is whole or not at all*: the state in the device record is one word, and becomes *pool* only after
 //!   everything before it was written back. A crash leaves *creating*, which the next creation starts over.
 //! - *Unprepared bytes read as zero*: creation clears the log, at the speed of memory. The prepared map names the parts
@@ -19,8 +20,8 @@
 //! - *Locks* are locks of open file descriptions on the device's inode: one for the server, and one for the mapped
 //!   description, which all clients of a run share ([`crate::earlier_writers`]).
 //!
-//! Everything but the log is written back line by line, whatever the means of the pool: the metadata are small and rarely
-//! written.
+//! Everything but the log is written back line by line, whatever the means of the pool: the metadata are small and
+//! rarely written.
 
 mod lock;
 mod metadata;

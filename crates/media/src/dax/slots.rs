@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The bytes are durable before the head that names them. A crash before that leaves the other slot, which then has the
-//! highest valid generation. The reader of a checkpoint verifies the bytes. A checkpoint that fits in no slot is not kept,
-//! and an empty one takes its place: a checkpoint is a hint, and the log holds everything that the checkpoint repeats.
+//! highest valid generation. The reader of a checkpoint verifies the bytes. A checkpoint that fits in no slot is not
+//! kept, and an empty one takes its place: a checkpoint is a hint, and the log holds everything that the checkpoint
+//! repeats.
 
 use stonecast_base::hash::xxh3_64;
 use stonecast_base::{KIB, LINE_SIZE, Span};

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! An idle processor sleeps and wakes late: the host stops and resumes a virtual processor, and a real one leaves deep
-//! states slowly. A sync of a file makes two requests to the disk and waits for each, so every sync pays for two wake-ups
-//! (`docs/design/0018` has measurements). A thread of the lowest class (`SCHED_IDLE`) that spins on the same processor
-//! takes no time from other work there, and none from any other processor.
+//! states slowly. A sync of a file makes two requests to the disk and waits for each, so every sync pays for two
+//! wake-ups (`docs/design/0018` has measurements). A thread of the lowest class (`SCHED_IDLE`) that spins on the same
+//! processor takes no time from other work there, and none from any other processor.
 //!
-//! Only speed depends on this thread. No thread runs where the class or the processor is not available, nor where a control
-//! group rations processor time (`CPUQuota` of a service, `--cpus` of a container): spinning would use up time that the
-//! work needs.
+//! Only speed depends on this thread. No thread runs where the class or the processor is not available, nor where a
+//! control group rations processor time (`CPUQuota` of a service, `--cpus` of a container): spinning would use up time
+//! that the work needs.
 
 use std::hint::spin_loop;
 use std::io;
@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// Time after the start of the last sync until the processor may sleep again: many times the pause between two syncs under
-/// load.
+/// Time after the start of the last sync until the processor may sleep again: many times the pause between two syncs
+/// under load.
 const REST_AFTER: Duration = Duration::from_millis(1);
 /// Checks of the counter between two clock readings.
 const LOOKS: u32 = 64;
@@ -151,8 +151,8 @@ fn rest(shared: &Shared, seen: u64) {
     shared.rests_after.store(AWAKE, Ordering::SeqCst);
 }
 
-/// Whether a control group gives this process less time than its processors have. The standard library reports the number
-/// of processors that the quota is worth, rounded down. (One processor and less than one look the same.)
+/// Whether a control group gives this process less time than its processors have. The standard library reports the
+/// number of processors that the quota is worth, rounded down. (One processor and less than one look the same.)
 fn time_is_rationed(worth: Option<NonZero<usize>>, allowed: Option<CpuSet>) -> bool {
     worth
         .zip(allowed)
@@ -227,8 +227,8 @@ mod tests {
         }
     }
 
-    /// Needs the class and the processor: without the class the thread takes time from the server; without the processor it
-    /// keeps a processor awake on which no thread waits.
+    /// Needs the class and the processor: without the class the thread takes time from the server; without the
+    /// processor it keeps a processor awake on which no thread waits.
     #[test]
     fn the_thread_runs_in_the_lowest_class_and_on_one_processor_only() {
         /// Fields of `/proc/PID/task/TID/stat` behind the name: the scheduling class.

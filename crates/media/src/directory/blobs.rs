@@ -225,7 +225,8 @@ impl Blobs {
     }
 }
 
-/// Whether an interrupted creation of a header may leave these bytes: none, zeros, or a first copy followed by anything.
+/// Whether an interrupted creation of a header may leave these bytes: none, zeros, or a first copy followed by
+/// anything.
 pub(super) fn is_half_header(file: &File) -> io::Result<bool> {
     let size_max = 2 * HEADER_COPY_SIZE;
     let mut bytes = vec![0; size_max as usize];

@@ -1,8 +1,8 @@
 //! Takes a directory for a new pool: checks that it holds nothing foreign, and restores it if the creation fails.
 //!
 //! A crash during a creation leaves the directory, a log without data, and perhaps the lock or half a header; the next
-//! creation takes these over. Name and content decide whether a file is one of them: a `header.new` with other content is
-//! foreign, and so is a `checkpoint` that is not empty, because no creation leaves one without a header.
+//! creation takes these over. Name and content decide whether a file is one of them: a `header.new` with other content
+//! is foreign, and so is a `checkpoint` that is not empty, because no creation leaves one without a header.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -61,15 +61,15 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Makes the name of the directory durable, and the names of all directories that were made above it. A power cut that
-    /// takes a directory's name takes its synced files too. `sync` makes the names in a directory durable.
+    /// Makes the name of the directory durable, and the names of all directories that were made above it. A power cut
+    /// that takes a directory's name takes its synced files too. `sync` makes the names in a directory durable.
     pub fn make_names_durable(
         &self,
         sync: &mut dyn FnMut(&Path) -> Result<(), MediaError>,
     ) -> Result<(), MediaError> {
         if self.made.is_empty() {
-            // The maker of the directory may have been killed before the name was durable. The parent may be unreadable for
-            // this user.
+            // The maker of the directory may have been killed before the name was durable. The parent may be unreadable
+            // for this user.
             let _best_effort = sync(parent_of(&self.directory));
         }
         self.made.iter().try_for_each(|made| sync(parent_of(made)))

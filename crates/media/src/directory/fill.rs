@@ -8,10 +8,10 @@
 //! ```
 //!
 //! - Bytes that are already data are never touched: a client of an earlier run may be writing them.
-//! - A crash leaves holes or none; the next request finds and fills the remaining holes. Blocks are allocated before the
-//!   first zero is written, so all data have their blocks.
-//! - Holes are overwritten and not only allocated: the first store to an allocated, unwritten block changes metadata, and
-//!   the next `fdatasync` would pay for a commit of the journal.
+//! - A crash leaves holes or none; the next request finds and fills the remaining holes. Blocks are allocated before
+//!   the first zero is written, so all data have their blocks.
+//! - Holes are overwritten and not only allocated: the first store to an allocated, unwritten block changes metadata,
+//!   and the next `fdatasync` would pay for a commit of the journal.
 
 use std::fs::File;
 use std::io;
@@ -33,13 +33,13 @@ use crate::{MediaError, PersistError};
 /// The way in which zeros are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    /// Bytes of one write. The page cache takes them as one unit, and a sync writes a unit whole if one byte of it changed.
-    /// On ext4 (Linux 6.18), one changed line and `fdatasync` took 87 us and wrote 4 KiB to the disk after writes of 4 KiB,
-    /// and took 179 us and wrote 1 MiB after writes of 1 MiB. Small units take long to write: 6 ms for 4 MiB in units of
-    /// 4 KiB, of which 3 ms are processor time, and syncs of the log wait for parts of that.
+    /// Bytes of one write. The page cache takes them as one unit, and a sync writes a unit whole if one byte of it
+    /// changed. On ext4 (Linux 6.18), one changed line and `fdatasync` took 87 us and wrote 4 KiB to the disk after
+    /// writes of 4 KiB, and took 179 us and wrote 1 MiB after writes of 1 MiB. Small units take long to write: 6 ms for
+    /// 4 MiB in units of 4 KiB, of which 3 ms are processor time, and syncs of the log wait for parts of that.
     write_size: u64,
-    /// Bytes between two syncs; `None` if nothing is ever synced. Every sync of the log also writes all pending zeros, so few
-    /// should be pending.
+    /// Bytes between two syncs; `None` if nothing is ever synced. Every sync of the log also writes all pending zeros,
+    /// so few should be pending.
     slice_size: Option<u64>,
     /// Whether the zeros go into large pages. Not for a file that is synced: a sync writes a whole page.
     large_pages: bool,
@@ -52,7 +52,8 @@ impl Manner {
         slice_size: Some(512 * KIB),
         large_pages: false,
     };
-    /// The manner for a log in persistent memory: the file system's metadata must be durable, and no sync waits for zeros.
+    /// The manner for a log in persistent memory: the file system's metadata must be durable, and no sync waits for
+    /// zeros.
     pub const DIRECT: Self = Self {
         write_size: MIB,
         slice_size: Some(MIB),
@@ -66,8 +67,8 @@ impl Manner {
     };
 }
 
-/// The file to which zeros are written. A failed sync of this file is noted like a failed sync of the log: stores to the
-/// log may be lost, and the server may be killed before its own next sync reports the failure.
+/// The file to which zeros are written. A failed sync of this file is noted like a failed sync of the log: stores to
+/// the log may be lost, and the server may be killed before its own next sync reports the failure.
 #[derive(Debug)]
 pub(super) struct Zeros {
     /// A file with a description of its own, so that the kernel reports an error of its syncs to the other description,
@@ -164,8 +165,9 @@ impl Filler {
         Ok(true)
     }
 
-    /// Fills whole large pages that are holes: the kernel clears each at once, in a quarter of the time of writing its small
-    /// pages and joining them. The rest stays a hole, except for single small pages. Returns whether anything may have changed.
+    /// Fills whole large pages that are holes: the kernel clears each at once, in a quarter of the time of writing its
+    /// small pages and joining them. The rest stays a hole, except for single small pages. Returns whether anything may
+    /// have changed.
     fn fill_with_large_pages(&self, holes: &[Span]) -> bool {
         let mut changed = false;
         for hole in holes {
@@ -173,8 +175,8 @@ impl Filler {
             let mut end = start;
             while end + LARGE_PAGE as u64 <= hole.offset + hole.size {
                 changed = true;
-                // The kernel makes a large page where a part of it exists. A write makes that part: without free space a
-                // store to a mapping would kill the process.
+                // The kernel makes a large page where a part of it exists. A write makes that part: without free space
+                // a store to a mapping would kill the process.
                 if self.zeros.file.write_all_at(&[0], end).is_err() {
                     break;
                 }
@@ -187,8 +189,8 @@ impl Filler {
         changed
     }
 
-    /// Asks through a mapping of its own: all mappings of a file share the same pages. The first small page of each large
-    /// page exists.
+    /// Asks through a mapping of its own: all mappings of a file share the same pages. The first small page of each
+    /// large page exists.
     fn use_large_pages(&self, span: Span) {
         // Large pages are a hint: if the file cannot be mapped once more, its pages stay small.
         let Ok(file) = self.zeros.file.try_clone() else {
@@ -219,8 +221,8 @@ impl Filler {
         }
     }
 
-    /// Gives the allocated space back. `holes` are the holes as they were found; no other code writes there before they are
-    /// filled.
+    /// Gives the allocated space back. `holes` are the holes as they were found; no other code writes there before they
+    /// are filled.
     fn give_back(&self, holes: &[Span]) {
         for hole in holes {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -1,8 +1,8 @@
 //! The parts of a file that have space on the medium, as the file system reports them by `SEEK_DATA` and `SEEK_HOLE`.
 //!
-//! A part that is reported as data has its blocks. A part that is reported as a hole has none, or its blocks were allocated
-//! and never written (the two differ only in the cost of the first write). A file system without this information reports a
-//! whole file as data; [`holes_are_reported`] detects that.
+//! A part that is reported as data has its blocks. A part that is reported as a hole has none, or its blocks were
+//! allocated and never written (the two differ only in the cost of the first write). A file system without this
+//! information reports a whole file as data; [`holes_are_reported`] detects that.
 
 use std::fs::File;
 use std::io;

@@ -5,11 +5,11 @@
 //!   sync failed 5f0c5e5e-...-...\n                    only after a failed sync: the power cycle in which it failed
 //! ```
 //!
-//! A server holds an `flock` of this file and one of the file `log`. Both end with the process, however the process ends.
-//! The removal of a lock file that looks abandoned lets no second server in: without `log` there is no pool. (Clients hold
-//! locks of open file descriptions on `log`, which are of another kind; the description that is locked here is never
-//! shared.) The text is never synced: its second line matters only as long as the page cache that it warns of, and both end
-//! with the power cycle.
+//! A server holds an `flock` of this file and one of the file `log`. Both end with the process, however the process
+//! ends. The removal of a lock file that looks abandoned lets no second server in: without `log` there is no pool.
+//! (Clients hold locks of open file descriptions on `log`, which are of another kind; the description that is locked
+//! here is never shared.) The text is never synced: its second line matters only as long as the page cache that it
+//! warns of, and both end with the power cycle.
 
 use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
@@ -121,8 +121,8 @@ pub(super) struct SyncNote {
 impl SyncNote {
     /// Notes that a sync failed in this power cycle.
     pub fn sync_failed(&self) {
-        // The note overwrites existing bytes of the file. If even this write fails, the file system has become read-only,
-        // and the next run fails before it needs the note.
+        // The note overwrites existing bytes of the file. If even this write fails, the file system has become
+        // read-only, and the next run fails before it needs the note.
         let _best_effort = write_text(&self.file, Some(self.power_cycle));
     }
 }
@@ -174,9 +174,9 @@ fn open_or_create(path: &Path, made: &Made) -> io::Result<File> {
     }
 }
 
-/// Opens and locks the file at `path`. A server that gives up a pool that it made removes the files that it has locked. A
-/// server that opened such a file before the removal and locked it afterwards has locked a file without a name, and tries
-/// again.
+/// Opens and locks the file at `path`. A server that gives up a pool that it made removes the files that it has locked.
+/// A server that opened such a file before the removal and locked it afterwards has locked a file without a name, and
+/// tries again.
 fn lock_at(
     pool: &Path,
     path: &Path,
@@ -226,8 +226,8 @@ pub(super) fn holder(pool: &Path) -> Option<u32> {
             let mut holders = locks
                 .lines()
                 .filter_map(|line| flock_holder(line, status.ino()));
-            // Files of two file systems may have the same inode number. Some file systems (btrfs) show other device numbers
-            // in the list than in the status of a file; there the noted process decides.
+            // Files of two file systems may have the same inode number. Some file systems (btrfs) show other device
+            // numbers in the list than in the status of a file; there the noted process decides.
             holders
                 .find(|holder| holder.device == device || Some(holder.pid) == noted)
                 .map(|holder| holder.pid)
@@ -330,7 +330,8 @@ mod tests {
         assert!(acquire(pool).is_ok());
     }
 
-    /// Needs the comparison after the lock: without it two servers hold locks of one pool, one of them on a removed file.
+    /// Needs the comparison after the lock: without it two servers hold locks of one pool, one of them on a removed
+    /// file.
     #[test]
     fn a_file_that_was_removed_before_it_was_locked_does_not_count_as_a_lock() {
         let directory = tempfile::tempdir().unwrap();

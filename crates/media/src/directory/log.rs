@@ -128,8 +128,8 @@ pub(super) fn serve(
             .map_err(failed("shortening", path))?;
         file.sync_all().map_err(failed("syncing", path))?;
     }
-    // Each descriptor has its own open file description: peers receive the mapped one, and the kernel must report an error
-    // to the syncs of the preparer and of the group commit alike.
+    // Each descriptor has its own open file description: peers receive the mapped one, and the kernel must report an
+    // error to the syncs of the preparer and of the group commit alike.
     let mapped = open().map_err(failed("opening", path))?;
     let synced = open().map_err(failed("opening", path))?;
     let prepared = open().map_err(failed("opening", path))?;

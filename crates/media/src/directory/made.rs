@@ -11,8 +11,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Identifies a file. Inode numbers are reused after a file is gone, so the time of creation is part of the identity, if
-/// the file system keeps one.
+/// Identifies a file. Inode numbers are reused after a file is gone, so the time of creation is part of the identity,
+/// if the file system keeps one.
 type Identity = (u64, u64, Option<SystemTime>);
 
 /// The files that this process made.

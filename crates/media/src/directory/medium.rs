@@ -13,8 +13,8 @@ use crate::mapping::Mapping;
 use crate::means::{Medium, MediumKind};
 use crate::write_back::Processor;
 
-/// The flags of a mapping whose stores reach persistent memory without help from the kernel: a fault that changes metadata
-/// makes the metadata durable first. The kernel refuses the flags everywhere else.
+/// The flags of a mapping whose stores reach persistent memory without help from the kernel: a fault that changes
+/// metadata makes the metadata durable first. The kernel refuses the flags everywhere else.
 pub(super) const DIRECT: MapFlags = MapFlags::SHARED_VALIDATE.union(MapFlags::SYNC);
 
 /// A type of file system (`statfs(2)`): its number, the name that users know, and the way in which it keeps bytes.

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Invariants:
-//! - A server holds the lock from before the first read of the header until the backing is gone, or longer. An inspection
-//!   takes no lock and opens nothing for writing.
+//! - A server holds the lock from before the first read of the header until the backing is gone, or longer. An
+//!   inspection takes no lock and opens nothing for writing.
 //! - A file that does not belong to a pool is never changed.
-//! - When [`Backing::open_log`] returns, all bytes that a noted failed sync left in the page cache are durable. Recovery of
-//!   the log marks the bytes that a failure without a note may have left there (`docs/design/0002`).
+//! - When [`Backing::open_log`] returns, all bytes that a noted failed sync left in the page cache are durable.
+//!   Recovery of the log marks the bytes that a failure without a note may have left there (`docs/design/0002`).
 
 mod awake;
 mod blobs;
@@ -87,8 +87,8 @@ impl DirectoryBacking {
         }
     }
 
-    /// Refuses a log that has data but no header: such a log belongs to a pool that lost its header, not to an interrupted
-    /// creation.
+    /// Refuses a log that has data but no header: such a log belongs to a pool that lost its header, not to an
+    /// interrupted creation.
     fn refuse_log_without_header(directory: &Path) -> Result<(), MediaError> {
         let blobs = Blobs::new(directory.to_owned());
         let log = directory.join("log");

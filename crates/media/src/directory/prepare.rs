@@ -1,8 +1,8 @@
 //! Gives spans of the log their space before they are written.
 //!
-//! A store to a mapped page kills the process (SIGBUS) if the file system finds no block for the page. So every hole of a
-//! span is filled first (`fill.rs`). A separate thread fills the holes, because that takes milliseconds; the thread touches
-//! nothing but the file.
+//! A store to a mapped page kills the process (SIGBUS) if the file system finds no block for the page. So every hole of
+//! a span is filled first (`fill.rs`). A separate thread fills the holes, because that takes milliseconds; the thread
+//! touches nothing but the file.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -203,8 +203,8 @@ mod tests {
         }
     }
 
-    /// Needs the second search for holes after the large pages: without it the parts that they did not fill would count as
-    /// prepared.
+    /// Needs the second search for holes after the large pages: without it the parts that they did not fill would count
+    /// as prepared.
     #[test]
     fn a_span_of_large_pages_and_parts_of_them_is_filled_with_zeros_whatever_pages_the_kernel_has()
     {
@@ -231,8 +231,8 @@ mod tests {
         assert!((0..SIZE).all(|at| bytes[at as usize] == expected(at)));
     }
 
-    /// A crash in the middle leaves some parts written and others not. Needs the search for holes: overwriting the whole
-    /// span would destroy the bytes of a client, and taking the span for prepared would leave holes.
+    /// A crash in the middle leaves some parts written and others not. Needs the search for holes: overwriting the
+    /// whole span would destroy the bytes of a client, and taking the span for prepared would leave holes.
     #[test]
     fn a_span_that_was_prepared_in_part_is_completed_and_its_data_stay() {
         let (file, path) = log();

@@ -13,7 +13,8 @@ use crate::{Ddio, DeclaredPlatform, Durability, PersistError, PersistenceDomain,
 
 const CAPACITY: u64 = MIB;
 
-/// The sync of the log, which fails on demand as the kernel's sync does: once, and afterwards no page is marked as changed.
+/// The sync of the log, which fails on demand as the kernel's sync does: once, and afterwards no page is marked as
+/// changed.
 struct Faulty {
     log: SyncedLog,
     broken: Rc<Cell<bool>>,
@@ -88,8 +89,8 @@ impl Place {
         self.open(self.locked())
     }
 
-    /// Opens the pool as soon as no process locks it. Another test starts a program: until that program runs, its process
-    /// has a copy of each descriptor of this process, and with it the lock.
+    /// Opens the pool as soon as no process locks it. Another test starts a program: until that program runs, its
+    /// process has a copy of each descriptor of this process, and with it the lock.
     fn locked(&self) -> DirectoryBacking {
         let me = Some(std::process::id());
         for _ in 0..1_000 {
@@ -128,8 +129,8 @@ fn bytes_marked() -> Option<u64> {
         .ok()
 }
 
-/// Needs the note in `lock` and `log::rewrite`: without them the next run would take bytes for durable that only the page
-/// cache holds, because the kernel reports a failure once and then forgets it.
+/// Needs the note in `lock` and `log::rewrite`: without them the next run would take bytes for durable that only the
+/// page cache holds, because the kernel reports a failure once and then forgets it.
 #[test]
 fn the_next_run_writes_the_bytes_again_that_a_failed_sync_left_in_the_page_cache() {
     let test = "the_next_run_writes_the_bytes_again_that_a_failed_sync_left_in_the_page_cache";
@@ -256,8 +257,8 @@ fn the_next_sync_writes_exactly_the_bytes_that_are_marked_as_changed() {
     assert_eq!(&found, b"stored");
 }
 
-/// Needs a sync of each directory in which a name was made: without it a power cut can take the folder of a pool that has
-/// acknowledged writes.
+/// Needs a sync of each directory in which a name was made: without it a power cut can take the folder of a pool that
+/// has acknowledged writes.
 #[test]
 fn the_name_of_a_new_pool_and_of_every_folder_made_for_it_is_durable() {
     let place = tempfile::tempdir().unwrap();
@@ -332,7 +333,8 @@ fn a_pool_that_is_moved_to_the_place_of_a_creation_stays() {
     }
 }
 
-/// Needs the second check of the file that is emptied: another file may have taken its place since the directory was taken.
+/// Needs the second check of the file that is emptied: another file may have taken its place since the directory was
+/// taken.
 #[test]
 fn a_file_in_the_way_of_the_first_header_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -349,8 +351,8 @@ fn a_file_in_the_way_of_the_first_header_is_left_alone() {
     );
 }
 
-/// Needs files that were taken over to count as made: a header without its log, or a log without its header, blocks every
-/// later creation.
+/// Needs files that were taken over to count as made: a header without its log, or a log without its header, blocks
+/// every later creation.
 #[test]
 fn the_next_failed_creation_removes_the_leftovers_of_an_interrupted_one() {
     let place = tempfile::tempdir().unwrap();

@@ -28,8 +28,8 @@ pub enum Writable {
     No,
 }
 
-/// The rights that created memory withholds from every holder of a descriptor. The size is always fixed and no seal can be
-/// added, so no peer can shorten the memory under a mapping, which would kill a process that touches it.
+/// The rights that created memory withholds from every holder of a descriptor. The size is always fixed and no seal can
+/// be added, so no peer can shorten the memory under a mapping, which would kill a process that touches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealing {
     /// None: a holder may map and write the memory.
@@ -76,9 +76,9 @@ impl MappedRegion {
         Ok(region)
     }
 
-    /// Maps `size` bytes from `file_offset` of `file`, a multiple of the page size. A device with larger units is mapped in
-    /// whole units. The file must already have the bytes: touching a page behind its end would kill the process. For a file
-    /// from an untrusted peer, see [`MappedRegion::cannot_shrink`].
+    /// Maps `size` bytes from `file_offset` of `file`, a multiple of the page size. A device with larger units is
+    /// mapped in whole units. The file must already have the bytes: touching a page behind its end would kill the
+    /// process. For a file from an untrusted peer, see [`MappedRegion::cannot_shrink`].
     pub fn map(file: OwnedFd, file_offset: u64, size: u64, writable: Writable) -> io::Result<Self> {
         Self::map_with(file, file_offset, size, writable, MapFlags::SHARED)
     }
@@ -159,8 +159,8 @@ impl MappedRegion {
         self.word(offset).load(Ordering::Relaxed)
     }
 
-    /// Copies `size` bytes at `from_offset` of another mapping directly to `offset`: whole lines, of less than 2 KiB. Each
-    /// aligned word is loaded and stored whole. Returns false and copies nothing for any other request.
+    /// Copies `size` bytes at `from_offset` of another mapping directly to `offset`: whole lines, of less than 2 KiB.
+    /// Each aligned word is loaded and stored whole. Returns false and copies nothing for any other request.
     #[inline]
     pub fn copy_lines(
         &self,
@@ -177,8 +177,8 @@ impl MappedRegion {
             from.size()
         );
         let from = from.address().as_ptr().wrapping_add(from_offset as usize);
-        // SAFETY: both ranges were checked to be inside their mappings, which live as long as the borrows; the mapping of
-        // `into` is writable (asserted).
+        // SAFETY: both ranges were checked to be inside their mappings, which live as long as the borrows; the mapping
+        // of `into` is writable (asserted).
         unsafe { lines_across(from, into, size as usize) }
     }
 
@@ -194,8 +194,8 @@ impl MappedRegion {
         FutexWord::new(unsafe { AtomicU32::from_ptr(address) }, self.writable)
     }
 
-    /// Brings `span` into memory, for reading, so that the first access causes no fault. A hint: if the kernel cannot do
-    /// it, the access faults.
+    /// Brings `span` into memory, for reading, so that the first access causes no fault. A hint: if the kernel cannot
+    /// do it, the access faults.
     pub fn populate(&self, span: Span) {
         self.advise(span, Advice::LinuxPopulateRead);
     }
@@ -207,8 +207,8 @@ impl MappedRegion {
     }
 
     /// Moves the whole large pages of `span` into large pages, in memory files (memfd, tmpfs) and where the kernel has
-    /// large pages to spare. Allocates memory that was not allocated; changes no content. A hint: without it, random reads
-    /// of a large memory take up to half as long again.
+    /// large pages to spare. Allocates memory that was not allocated; changes no content. A hint: without it, random
+    /// reads of a large memory take up to half as long again.
     ///
     /// Needs no setting of the machine: the kernel gives large pages on this call whatever its defaults are.
     pub fn use_large_pages(&self, span: Span) {
@@ -224,9 +224,9 @@ impl MappedRegion {
         }
         // One call for all: each call waits until all processors have released their cached pages.
         let address = self.address(start, end - start);
-        // SAFETY: the bytes lie in the mapping (asserted by `address`), which lives as long as `self`; the advice changes
-        // no content and no right, only the physical pages. Old kernels and other file systems refuse the call, and so does
-        // a kernel without contiguous memory: pages stay small.
+        // SAFETY: the bytes lie in the mapping (asserted by `address`), which lives as long as `self`; the advice
+        // changes no content and no right, only the physical pages. Old kernels and other file systems refuse the call,
+        // and so does a kernel without contiguous memory: pages stay small.
         let _hint =
             unsafe { libc::madvise(address.cast(), (end - start) as usize, libc::MADV_COLLAPSE) };
     }
@@ -297,8 +297,8 @@ impl Region for MappedRegion {
     #[inline]
     fn read(&self, offset: u64, into: &mut [u8]) {
         let from = self.address(offset, into.len() as u64);
-        // SAFETY: `address` checked that the bytes are inside the mapping, which consists of whole pages and so of whole
-        // words, and is readable; `into` is borrowed exclusively, so it is no part of a mapping that is shared.
+        // SAFETY: `address` checked that the bytes are inside the mapping, which consists of whole pages and so of
+        // whole words, and is readable; `into` is borrowed exclusively, so it is no part of a mapping that is shared.
         unsafe { copy_out(from, into.as_mut_ptr(), into.len()) };
     }
 
@@ -363,8 +363,8 @@ pub(crate) fn prefetch_lines(start: *const u8, size: usize) {
     let end = start.wrapping_add(size);
     let mut line = start.map_addr(|address| address & !(LINE_SIZE - 1));
     while line < end {
-        // SAFETY: the instruction belongs to SSE, which every x86-64 processor has. It is a hint and never faults, whatever the
-        // address.
+        // SAFETY: the instruction belongs to SSE, which every x86-64 processor has. It is a hint and never faults,
+        // whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
         line = line.wrapping_add(LINE_SIZE);
     }

@@ -96,8 +96,8 @@ fn two_mappings_of_one_memory_show_the_same_bytes() {
     assert_eq!(peer.share().unwrap().file_offset, 4096);
 }
 
-/// Two processors: one copies a block over and over, the other reads it, and every word must be one that was written whole.
-/// The sizes take each of the three paths of `copy`.
+/// Two processors: one copies a block over and over, the other reads it, and every word must be one that was written
+/// whole. The sizes take each of the three paths of `copy`.
 #[test]
 fn no_reader_sees_half_a_word_during_a_copy() {
     const SIZE: usize = 4096;
@@ -155,8 +155,8 @@ fn only_the_owner_can_write_sealed_memory() {
     let readable = MappedRegion::map(reopened, 0, 8192, Writable::No).unwrap();
     region.store(8, 77);
     assert_eq!(readable.load(8), 77);
-    // SAFETY: the pages belong to `readable`, which lives; if the call succeeded, the memory would only become writable for
-    // this process.
+    // SAFETY: the pages belong to `readable`, which lives; if the call succeeded, the memory would only become writable
+    // for this process.
     let raised = unsafe {
         rustix::mm::mprotect(
             readable.mapping.start().cast(),
@@ -220,8 +220,8 @@ fn large_memory_starts_at_a_large_page() {
     assert_eq!(&end, b"end");
 }
 
-/// The addresses before and after the mapping, which were reserved to align it, are given back. Needs the `drop` of head
-/// and tail in `Mapping::reserve`.
+/// The addresses before and after the mapping, which were reserved to align it, are given back. Needs the `drop` of
+/// head and tail in `Mapping::reserve`.
 #[test]
 fn aligning_leaves_no_reservation_behind() {
     let regions: Vec<_> = (0..20).map(|_| memory(2 << 20, Sealing::None)).collect();
@@ -350,8 +350,8 @@ fn memory_that_moves_into_large_pages_keeps_its_content_for_every_mapping() {
     assert_eq!(peer.load(LARGE_PAGE as u64), 7);
 }
 
-/// Needs the permissions of the memory: with the default permissions, any user who received the memory for reading could
-/// reopen it for writing.
+/// Needs the permissions of the memory: with the default permissions, any user who received the memory for reading
+/// could reopen it for writing.
 #[test]
 fn another_user_cannot_reopen_read_only_memory_for_writing() {
     use std::os::fd::AsRawFd as _;

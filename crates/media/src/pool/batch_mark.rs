@@ -5,8 +5,8 @@ use std::rc::Rc;
 use crate::pool::SharedHeader;
 use crate::{Backing, MediaError};
 
-/// The place in the header of a pool that says whether records may be of a batch, for a part of the program that does not own the
-/// pool.
+/// The place in the header of a pool that says whether records may be of a batch, for a part of the program that does
+/// not own the pool.
 #[derive(Clone)]
 pub struct BatchMark {
     backing: Rc<dyn Backing>,
@@ -18,8 +18,8 @@ impl BatchMark {
         Self { backing, header }
     }
 
-    /// Marks the pool, durably, unless it has the mark. From then on, programs that do not know batches refuse the pool instead of
-    /// counting a part of a batch. A crash during the call leaves the pool with the mark, or without.
+    /// Marks the pool, durably, unless it has the mark. From then on, programs that do not know batches refuse the pool
+    /// instead of counting a part of a batch. A crash during the call leaves the pool with the mark, or without.
     ///
     /// # Errors
     /// The medium failed. The next opening finds the pool with the mark, or without.

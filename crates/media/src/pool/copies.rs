@@ -9,8 +9,8 @@ use crate::{Backing, Blob, MediaError};
 /// Both copies, in the order of their places.
 pub(super) const COPIES: [Blob; 2] = [Blob::HeaderFirst, Blob::HeaderSecond];
 
-/// Writes `header` to both copies in `order`, each durable before the next. A crash leaves at least one whole copy, if the
-/// second of `order` was whole before.
+/// Writes `header` to both copies in `order`, each durable before the next. A crash leaves at least one whole copy, if
+/// the second of `order` was whole before.
 pub(super) fn store(
     backing: &dyn Backing,
     header: &Header,

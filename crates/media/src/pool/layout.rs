@@ -40,8 +40,8 @@ pub(super) const INCOMPATIBLE_BATCHES: u64 = 64;
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME | COMPATIBLE_SHARDS;
 /// The header has the home of the pool. A program that does not know the feature leaves the field as it is.
 pub(super) const COMPATIBLE_HOME: u64 = 1;
-/// The header has the number of shards. A program that does not know the feature serves all keys in one index: shards change
-/// nothing in the log.
+/// The header has the number of shards. A program that does not know the feature serves all keys in one index: shards
+/// change nothing in the log.
 pub(super) const COMPATIBLE_SHARDS: u64 = 2;
 
 /// One copy of the header. The first 32 bytes are the same in every version, so that a header of a newer version can be

@@ -23,7 +23,8 @@ pub struct Membership {
     pub lease_drift_ppm: u32,
 }
 
-/// The place in the header of a pool that keeps the membership of its node, for a part of the program that does not own the pool.
+/// The place in the header of a pool that keeps the membership of its node, for a part of the program that does not own
+/// the pool.
 #[derive(Clone)]
 pub struct MembershipCell {
     backing: Rc<dyn Backing>,

@@ -180,8 +180,8 @@ impl Pool {
     /// Opens the pool in `backing`, and returns the damage that had to be repaired. A pool of other content is refused
     /// ([`MediaError::OtherContent`]), and nothing was changed.
     ///
-    /// The header keeps the power cycle of the last run, and in a copy the home of the original, until [`Pool::recovered`].
-    /// After a crash before that call, the next opening expects the same losses.
+    /// The header keeps the power cycle of the last run, and in a copy the home of the original, until
+    /// [`Pool::recovered`]. After a crash before that call, the next opening expects the same losses.
     pub fn open_of(
         content: Content,
         backing: Rc<dyn Backing>,
@@ -190,8 +190,8 @@ impl Pool {
         let path = backing.place();
         let mut found = find_header(&*backing);
         if mode == OpenMode::Inspect && !matches!(found, Ok(Found { damage: None, .. })) {
-            // A server may be writing a copy at this moment. A run writes the header three times, so one more attempt is
-            // enough.
+            // A server may be writing a copy at this moment. A run writes the header three times, so one more attempt
+            // is enough.
             found = find_header(&*backing);
         }
         let Found {
@@ -261,9 +261,9 @@ impl Pool {
         ))
     }
 
-    /// Notes durably that the log was recovered: the losses of an earlier power cycle or of a copy are settled, and a later
-    /// opening in this power cycle treats a missing store as damage. To be called when everything that recovery settled is
-    /// durable, and before anything new is acknowledged.
+    /// Notes durably that the log was recovered: the losses of an earlier power cycle or of a copy are settled, and a
+    /// later opening in this power cycle treats a missing store as damage. To be called when everything that recovery
+    /// settled is durable, and before anything new is acknowledged.
     pub fn recovered(&mut self) -> Result<(), MediaError> {
         let (power_cycle, home) = (self.backing.power_cycle(), self.backing.home());
         let is_noted =
@@ -274,16 +274,16 @@ impl Pool {
         }
     }
 
-    /// Marks the pool as closed in order. To be called when everything in the log is persisted, its checkpoint is stored if
-    /// there was room for one, and no party writes or publishes any more. A pool that is dropped without this call is
-    /// recovered at the next opening.
+    /// Marks the pool as closed in order. To be called when everything in the log is persisted, its checkpoint is
+    /// stored if there was room for one, and no party writes or publishes any more. A pool that is dropped without this
+    /// call is recovered at the next opening.
     pub fn close(self) -> Result<(), MediaError> {
         self.change(Header::closed)
     }
 
-    /// Notes durably that clients publish in this pool. To be called before the first client does: the log may then hold
-    /// records that earlier versions of the format take for damage, and the next server must know that it may have to wait
-    /// for clients.
+    /// Notes durably that clients publish in this pool. To be called before the first client does: the log may then
+    /// hold records that earlier versions of the format take for damage, and the next server must know that it may have
+    /// to wait for clients.
     pub fn let_clients_publish(&mut self) -> Result<(), MediaError> {
         match self.header.read(Header::is_published) {
             true => Ok(()),
@@ -291,8 +291,8 @@ impl Pool {
         }
     }
 
-    /// Notes durably that other nodes append to this pool. To be called before the first segment becomes one that appends
-    /// fill: earlier versions of the program take such a segment for a free one.
+    /// Notes durably that other nodes append to this pool. To be called before the first segment becomes one that
+    /// appends fill: earlier versions of the program take such a segment for a free one.
     pub fn let_nodes_append(&mut self) -> Result<(), MediaError> {
         match self.header.read(Header::is_appended) {
             true => Ok(()),
@@ -300,9 +300,9 @@ impl Pool {
         }
     }
 
-    /// Whether clients of an earlier server may still publish: clients did publish, that server did not close the pool, and
-    /// some of them still have the log mapped ([`Backing::earlier_writers_are_gone`]). Records that they publish after the
-    /// scan of the log would be lost.
+    /// Whether clients of an earlier server may still publish: clients did publish, that server did not close the pool,
+    /// and some of them still have the log mapped ([`Backing::earlier_writers_are_gone`]). Records that they publish
+    /// after the scan of the log would be lost.
     pub fn may_be_published(&self) -> bool {
         self.may_be_published && !self.backing.earlier_writers_are_gone()
     }
@@ -388,8 +388,8 @@ impl Pool {
         self.header.read(Header::secret)
     }
 
-    /// Whether the previous run closed the pool and nothing that it wrote can have been lost since. The checkpoint can be
-    /// trusted then.
+    /// Whether the previous run closed the pool and nothing that it wrote can have been lost since. The checkpoint can
+    /// be trusted then.
     pub fn was_clean(&self) -> bool {
         self.was_clean
     }
@@ -406,8 +406,8 @@ impl Pool {
             .read(|header| refusal(header, &*self.backing, OpenMode::Serve))
     }
 
-    /// Whether the machine has not restarted since the last opening, so that bytes that were stored but not persisted are
-    /// still present.
+    /// Whether the machine has not restarted since the last opening, so that bytes that were stored but not persisted
+    /// are still present.
     pub fn same_power_cycle(&self) -> bool {
         self.same_power_cycle
     }

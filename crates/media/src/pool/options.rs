@@ -11,8 +11,8 @@ pub struct PoolOptions {
     pub segment_size: u64,
     /// Number of even ranges of key hashes, each with an index of its own.
     pub shards: u32,
-    /// For a pool of a cluster: the seed by which all nodes of the cluster hash keys, so that each key has one shard. Such a
-    /// pool keeps a ledger. `None`: its node stands alone.
+    /// For a pool of a cluster: the seed by which all nodes of the cluster hash keys, so that each key has one shard.
+    /// Such a pool keeps a ledger. `None`: its node stands alone.
     pub cluster_seed: Option<u64>,
     /// The platform, as the operator declares it.
     pub platform: DeclaredPlatform,

@@ -1,16 +1,16 @@
 //! The mark of the server's time.
 //!
-//! A server compares the expiry of keys with its time. Whoever has been told that a key is absent must not meet the key again, so the
-//! server's time must not go back, whatever happens to the machine's clock. The mark bounds the time from above while the server
-//! runs, and from below after the next start.
+//! A server compares the expiry of keys with its time. Whoever has been told that a key is absent must not meet the key
+//! again, so the server's time must not go back, whatever happens to the machine's clock. The mark bounds the time from
+//! above while the server runs, and from below after the next start.
 
 use std::rc::Rc;
 
 use crate::pool::SharedHeader;
 use crate::{Backing, MediaError};
 
-/// The place in the header of a pool that keeps the mark of the server's time, for a part of the program that does not own the
-/// pool.
+/// The place in the header of a pool that keeps the mark of the server's time, for a part of the program that does not
+/// own the pool.
 #[derive(Clone)]
 pub struct TimeMark {
     backing: Rc<dyn Backing>,
@@ -27,8 +27,8 @@ impl TimeMark {
         self.header.read(|header| header.time_mark())
     }
 
-    /// Raises the mark to `mark_ms`, durably. A lower mark changes nothing. From the first call on, programs that do not know
-    /// expiry refuse the pool. A crash during the call leaves the earlier mark, or this one.
+    /// Raises the mark to `mark_ms`, durably. A lower mark changes nothing. From the first call on, programs that do
+    /// not know expiry refuse the pool. A crash during the call leaves the earlier mark, or this one.
     ///
     /// # Errors
     /// The medium failed. The next opening finds one of the two.

@@ -121,8 +121,8 @@ fn a_pool_that_is_renamed_after_its_server_died_is_at_home() {
     assert!(!serve(&other).unwrap().0.was_copied());
 }
 
-/// Needs the old home in the header until recovery is done: the log of a partly recovered copy lacks as much as before, and
-/// the next opening must expect that.
+/// Needs the old home in the header until recovery is done: the log of a partly recovered copy lacks as much as before,
+/// and the next opening must expect that.
 #[test]
 fn a_copy_whose_recovery_was_killed_is_still_a_copy() {
     let place = fast_place();

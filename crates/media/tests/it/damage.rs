@@ -395,8 +395,8 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) -> Mutation {
     kind
 }
 
-/// A pool with a mutated file opens with the same facts or is refused by a typed error. An opening reports the damage, and
-/// serving leaves no damage behind.
+/// A pool with a mutated file opens with the same facts or is refused by a typed error. An opening reports the damage,
+/// and serving leaves no damage behind.
 #[test]
 fn ten_thousand_mutations_of_a_header_open_correctly_or_are_refused() {
     const SEED: u64 = 2;

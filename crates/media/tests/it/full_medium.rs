@@ -10,8 +10,8 @@ use stonecast_media::{Blob, Durability, MediaError};
 use crate::not_run::not_run;
 use crate::support::{SEGMENT, create, options, prepare, serve};
 
-/// A file system of `size` bytes in memory. Only this thread and the threads that it starts see the file system, which ends
-/// with them. `None`, with a report, where the system does not allow it.
+/// A file system of `size` bytes in memory. Only this thread and the threads that it starts see the file system, which
+/// ends with them. `None`, with a report, where the system does not allow it.
 fn small_place(test: &str, at: &Path, size: u64) -> Option<PathBuf> {
     let mounted = (|| {
         // SAFETY: a new mount namespace changes the meaning of paths for this thread, not its memory or descriptors.

@@ -1,7 +1,6 @@
-//! Real persistent memory: a mapped device, and a file system that maps its files directly. `cargo xtask guest` runs these
-//! tests on emulated modules. On a machine with modules they run with
-//! `STONECAST_DAX=/dev/dax0.0 STONECAST_DAX_FOLDER=/mnt/pmem STONECAST_DAX_DOMAIN=memory_controller`. The content of the device
-//! is lost.
+//! Real persistent memory: a mapped device, and a file system that maps its files directly. `cargo xtask guest` runs
+//! these tests on emulated modules. On a machine with modules they run with `STONECAST_DAX=/dev/dax0.0
+//! STONECAST_DAX_FOLDER=/mnt/pmem STONECAST_DAX_DOMAIN=memory_controller`. The content of the device is lost.
 
 use std::fs::File;
 use std::path::PathBuf;

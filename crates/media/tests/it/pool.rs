@@ -335,7 +335,8 @@ fn a_pool_in_memory_cannot_promise_power_and_the_attempt_leaves_nothing() {
     assert!(create(place.path(), options(Durability::Process)).is_ok());
 }
 
-/// Needs the refusal in `choose_means`: a page file that is declared to be persistent memory would be fenced, not synced.
+/// Needs the refusal in `choose_means`: a page file that is declared to be persistent memory would be fenced, not
+/// synced.
 #[test]
 fn a_declaration_of_persistent_memory_is_refused_where_stores_stay_in_the_page_cache() {
     let Some(place) = durable_place(
@@ -446,8 +447,8 @@ fn a_pool_keeps_its_number_of_shards_and_is_not_made_with_none_or_too_many() {
     }
 }
 
-/// Needs the refusal of an unknown incompatible feature in every earlier program: it would take void records for records
-/// that count.
+/// Needs the refusal of an unknown incompatible feature in every earlier program: it would take void records for
+/// records that count.
 #[test]
 fn a_pool_of_a_cluster_keeps_the_seed_of_its_cluster_and_the_header_of_any_other_pool_has_none() {
     for seed in [None, Some(0), Some(u64::MAX - 7)] {

@@ -30,7 +30,8 @@ fn a_node_whose_process_is_gone_is_removed_within_a_lease() {
     }
 }
 
-/// Needs the look at the copies that are left, after each removal of one change: the second node is as surely gone as the first one.
+/// Needs the look at the copies that are left, after each removal of one change: the second node is as surely gone as
+/// the first one.
 #[test]
 pub fn a_node_that_is_gone_stays_a_copy_where_writes_need_it() {
     (50..60).for_each(two_die_at_once);
@@ -54,8 +55,8 @@ fn two_die_at_once(seed: u64) {
     assert_eq!(copies_at(&scene, &scene.places[back].name), groups);
 }
 
-/// Needs the number of the start in the proof. The others cannot remove the node before it runs again, and lead what it leads
-/// later.
+/// Needs the number of the start in the proof. The others cannot remove the node before it runs again, and lead what it
+/// leads later.
 #[test]
 pub fn a_node_that_runs_again_is_not_removed_for_its_predecessor() {
     let scene = Scene::settled(BY_DEFAULT, 35);

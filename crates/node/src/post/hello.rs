@@ -119,7 +119,8 @@ mod tests {
         assert_eq!(judge(&said), Ok(said));
     }
 
-    /// Needs the look at the configuration: each name that a peer makes up would keep a session, and a confirmation of an earlier start would count.
+    /// Needs the look at the configuration: each name that a peer makes up would keep a session, and a confirmation of
+    /// an earlier start would count.
     #[test]
     fn strangers_and_earlier_starts_are_refused_by_name() {
         let (found, known) = (Nonce::from_u128(18), NONCE);

@@ -5,8 +5,9 @@
 //!   welcome   greeting 12
 //! ```
 //!
-//! A node connects to a peer when it has something to say, and both sides keep the session. A letter that cannot be sent is dropped, with all that wait
-//! behind it: its sender repeats what matters. The node that a hello names is believed, as for appends, if the configuration names it in this start.
+//! A node connects to a peer when it has something to say, and both sides keep the session. A letter that cannot be
+//! sent is dropped, with all that wait behind it: its sender repeats what matters. The node that a hello names is
+//! believed, as for appends, if the configuration names it in this start.
 
 mod hello;
 mod incoming;

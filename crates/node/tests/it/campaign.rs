@@ -200,7 +200,8 @@ pub fn run(seed: u64) -> Counts {
     run.end()
 }
 
-/// A part of the campaign. Needs the answer that a copy follows: entries that come before their streams are open are of no stream.
+/// A part of the campaign. Needs the answer that a copy follows: entries that come before their streams are open are of
+/// no stream.
 #[cfg(feature = "mutants")]
 pub fn a_few_seeds() {
     (0..6).for_each(|seed| _ = run(seed));

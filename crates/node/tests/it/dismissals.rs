@@ -2,8 +2,8 @@
 
 use crate::world::{MS, Scene, Shape};
 
-/// Needs the fence of a node that the configuration does not name: READs make its appends durable without a word of this node, and its lease holds for a
-/// while.
+/// Needs the fence of a node that the configuration does not name: READs make its appends durable without a word of
+/// this node, and its lease holds for a while.
 pub fn an_heir_has_what_a_dismissed_primary_answers() {
     // A search that is slower than the writes leaves some of them to the heir's fence.
     let shape = Shape {
@@ -35,7 +35,8 @@ fn a_primary_that_was_dismissed_answers_nothing_that_its_heir_lacks() {
     an_heir_has_what_a_dismissed_primary_answers();
 }
 
-/// Needs numbers of connections that no predecessor has had: the primary keeps its term, and knows those of the second run of the node that is replaced.
+/// Needs numbers of connections that no predecessor has had: the primary keeps its term, and knows those of the second
+/// run of the node that is replaced.
 pub fn a_replaced_node_is_another_one() {
     for shape in [Shape::THREE, Shape::ANSWERED] {
         let shape = Shape {

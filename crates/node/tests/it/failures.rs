@@ -107,7 +107,8 @@ fn a_node_serves_no_longer_than_its_lease_whatever_its_turns_wait_for() {
     assert_eq!(node.serves(0), None);
 }
 
-/// Needs the look at the cluster of each history: a store that serves its pool alone counts its openings as terms, and a cluster would take them for its own.
+/// Needs the look at the cluster of each history: a store that serves its pool alone counts its openings as terms, and
+/// a cluster would take them for its own.
 #[test]
 fn a_node_refuses_the_history_of_a_store_that_served_its_pool_alone() {
     let scene = Scene::settled(Shape::THREE, 53);

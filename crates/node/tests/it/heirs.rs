@@ -18,7 +18,8 @@ fn the_shards_of_a_dead_node_are_led_by_others_with_all_that_was_answered() {
     }
 }
 
-/// Needs the lease: the node believes that it leads until it hears of its heir, and would answer a read with an overwritten value.
+/// Needs the lease: the node believes that it leads until it hears of its heir, and would answer a read with an
+/// overwritten value.
 pub fn a_primary_that_is_cut_off_answers_nothing() {
     let scene = Scene::settled(Shape::THREE, 12);
     (0..9).for_each(|turn| scene.write(turn % 3, 1));

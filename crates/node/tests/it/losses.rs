@@ -2,7 +2,8 @@
 
 use crate::world::{MS, Scene, Shape};
 
-/// A scene in which each node has entries that it has not digested: the last writes are on all copies, and no later entry says so.
+/// A scene in which each node has entries that it has not digested: the last writes are on all copies, and no later
+/// entry says so.
 fn with_fresh_writes(shape: Shape, seed: u64) -> Scene {
     let scene = Scene::settled(shape.patient(), seed);
     for turn in 0..30 {
@@ -37,7 +38,8 @@ fn a_copy_that_has_lost_entries_is_filled_anew() {
     a_copy_loses_entries();
 }
 
-/// Needs the word of the copies that refuse the history of the heir: they grant the lease of a node that can never serve.
+/// Needs the word of the copies that refuse the history of the heir: they grant the lease of a node that can never
+/// serve.
 pub fn an_heir_loses_entries() {
     for (seed, shape) in (93..).zip([Shape::THREE, Shape::ANSWERED]) {
         let scene = with_fresh_writes(shape, seed);

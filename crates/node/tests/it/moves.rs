@@ -73,7 +73,8 @@ fn a_node_that_drains_has_nothing_in_the_end_and_no_copy_is_missing_meanwhile() 
     }
 }
 
-/// Needs the point in the consent: READs make the last entries durable at the heir, whose search finds them later than the letter of the primary comes.
+/// Needs the point in the consent: READs make the last entries durable at the heir, whose search finds them later than
+/// the letter of the primary comes.
 pub fn an_heir_with_a_consent_has_what_was_answered_before() {
     let shape = Shape {
         shards: 1,
@@ -120,7 +121,8 @@ fn a_consent_voids_nothing_that_was_answered() {
     an_heir_with_a_consent_has_what_was_answered_before();
 }
 
-/// The scene of a shard with two copies, the primary of which is to leave it. Returns the primary and the node to which its copy goes, which the primary has just named.
+/// The scene of a shard with two copies, the primary of which is to leave it. Returns the primary and the node to which
+/// its copy goes, which the primary has just named.
 fn primary_is_to_leave(shape: Shape, seed: u64) -> (Scene, usize, usize) {
     let scene = Scene::settled(shape, seed);
     (0..9).for_each(|key| scene.write(0, key));
@@ -197,7 +199,8 @@ fn a_drain_of_many_shards_pauses_each_of_them_for_a_moment() {
     scene.assert_agreement();
 }
 
-/// Needs the rest after a drain that was given up, and its bound: the configuration store falls silent when the primary is about to leave.
+/// Needs the rest after a drain that was given up, and its bound: the configuration store falls silent when the primary
+/// is about to leave.
 pub fn a_primary_whose_store_is_silent_takes_writes() {
     for seed in 72..80 {
         let shape = Shape {
@@ -229,7 +232,8 @@ fn a_primary_that_is_to_leave_takes_writes_while_no_heir_can_be_named() {
     a_primary_whose_store_is_silent_takes_writes();
 }
 
-/// Needs the wait for the leases of readers: the consent lets the heir serve before the lease of its predecessor is over.
+/// Needs the wait for the leases of readers: the consent lets the heir serve before the lease of its predecessor is
+/// over.
 pub fn an_heir_serves_when_no_reader_has_a_lease() {
     let shape = Shape {
         shards: 1,

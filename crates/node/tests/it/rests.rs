@@ -15,10 +15,11 @@ fn time_of_a_write(scene: &Scene, key: u8) -> u64 {
     scene.world.now() - begun
 }
 
-/// Needs the call of a report, and the letter that wakes a backup: a node that rests takes its next turn after milliseconds.
+/// Needs the call of a report, and the letter that wakes a backup: a node that rests takes its next turn after
+/// milliseconds.
 pub fn a_write_waits_for_no_pause() {
-    // The store takes calls every 5 us, and a commit takes 3 us. A backup that answers searches its memory before. Where the device reports no arrivals, a
-    // letter wakes the backup.
+    // The store takes calls every 5 us, and a commit takes 3 us. A backup that answers searches its memory before.
+    // Where the device reports no arrivals, a letter wakes the backup.
     let packs = |shape| Shape {
         packs: true,
         ..shape

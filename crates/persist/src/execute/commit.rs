@@ -1,5 +1,5 @@
-//! The responder's half of a plan, for servers that decide on each update before it counts: a request comes in, the server
-//! checks, stores, makes durable, and answers.
+//! The responder's half of a plan, for servers that decide on each update before it counts: a request comes in, the
+//! server checks, stores, makes durable, and answers.
 //!
 //! ```text
 //!   rq.send(a) -->  rsp.receive(a)  [decide]  rsp.copy(a)  rsp.write_back(a)  [publish]  rsp.send(ack)  --> rq.receive(ack)
@@ -7,12 +7,14 @@
 //! ```
 //!
 //! `a` is the record with the server's stamp, because a record without a stamp does not count. The request arrives in
-//! memory that a crash may take, and the server's own stores make the update. So the plan is the planner's plan for a SEND
-//! into volatile receive buffers. A client that has written the record to its place in advance saves the server the copy of
-//! those bytes, and nothing else changes: the bytes count when the stamp does, and the write-back covers them. The server's
-//! own writes (seals, headers, moved records) take the same steps, with the server as requester, too.
+//! memory that a crash may take, and the server's own stores make the update. So the plan is the planner's plan for a
+//! SEND into volatile receive buffers. A client that has written the record to its place in advance saves the server
+//! the copy of those bytes, and nothing else changes: the bytes count when the stamp does, and the write-back covers
+//! them. The server's own writes (seals, headers, moved records) take the same steps, with the server as requester,
+//! too.
 //!
-//! Many updates go through the steps together. Each line is written back once, and one fence or sync serves all updates.
+//! Many updates go through the steps together. Each line is written back once, and one fence or sync serves all
+//! updates.
 
 use stonecast_base::Span;
 use stonecast_media::{
@@ -78,8 +80,8 @@ pub enum NoCommit {
 impl Commit {
     /// Chooses the plan for a server on a medium that makes bytes durable by `means`, declared to be `platform`.
     ///
-    /// With [`Durability::Process`] the crash is the death of processes, which takes no store that was visible: the plan is
-    /// that of a platform whose caches survive, whatever the medium.
+    /// With [`Durability::Process`] the crash is the death of processes, which takes no store that was visible: the
+    /// plan is that of a platform whose caches survive, whatever the medium.
     ///
     /// # Errors
     /// [`NoCommit`] if nothing survives, or if the medium does not match the platform. Nothing was done.
@@ -123,8 +125,8 @@ impl Commit {
     /// before this call. Every update in them is persisted when the call returns the value.
     ///
     /// # Errors
-    /// [`PersistError`]: the medium failed, and each of the updates may or may not be persisted. A crash during the call
-    /// leaves the same.
+    /// [`PersistError`]: the medium failed, and each of the updates may or may not be persisted. A crash during the
+    /// call leaves the same.
     pub async fn persist(
         &self,
         region: &dyn PersistentRegion,
@@ -247,8 +249,8 @@ mod tests {
         );
     }
 
-    /// Needs the refusal in `LocalSteps::of`: without it a server would run the steps of a plan that does not wait for its
-    /// decision.
+    /// Needs the refusal in `LocalSteps::of`: without it a server would run the steps of a plan that does not wait for
+    /// its decision.
     #[test]
     fn a_plan_in_which_the_server_has_nothing_to_store_is_refused_with_its_steps() {
         let platform = Platform::of(declared(PersistenceDomain::Dmp, Ddio::Off));
@@ -263,8 +265,8 @@ mod tests {
         }
     }
 
-    /// A client may write a record to its place before the server decides on it. The server's steps keep those bytes, too:
-    /// the model finds them sound after a WRITE_WITH_IMM, which copies nothing.
+    /// A client may write a record to its place before the server decides on it. The server's steps keep those bytes,
+    /// too: the model finds them sound after a WRITE_WITH_IMM, which copies nothing.
     #[test]
     fn the_same_steps_keep_bytes_that_a_client_has_written_to_their_place() {
         for (declared, commit) in powered() {
@@ -321,8 +323,8 @@ mod tests {
         found != [7; 200]
     }
 
-    /// The server runs the plan: without any one of the plan's steps it is refused or loses data. Needs `run` to take its steps
-    /// from the plan, and no others.
+    /// The server runs the plan: without any one of the plan's steps it is refused or loses data. Needs `run` to take
+    /// its steps from the plan, and no others.
     #[test]
     fn a_plan_that_lacks_a_step_is_refused_or_loses_data_of_the_server() {
         for seed in 0..8 {

@@ -62,7 +62,8 @@ pub enum ExecuteError {
         /// The reason, as a sentence.
         reason: String,
     },
-    /// Something was posted, and its outcome is unknown: the update may or may not be persisted. Connect again, and check.
+    /// Something was posted, and its outcome is unknown: the update may or may not be persisted. Connect again, and
+    /// check.
     #[error("{step} did not end well ({cause}); whether the update is persisted is unknown")]
     Unknown {
         /// The step at which the failure showed.

@@ -100,8 +100,8 @@ impl Halves {
         Greeting::of(PROTOCOL).on(platform_code(self.platform.as_ref()))
     }
 
-    /// A number that identifies the program in the first message of a session. Both sides must run the same program for the
-    /// same platform, and a rehearsal runs only with a rehearsal.
+    /// A number that identifies the program in the first message of a session. Both sides must run the same program for
+    /// the same platform, and a rehearsal runs only with a rehearsal.
     pub fn fingerprint(&self) -> u64 {
         let steps = self.requester.iter().chain(&self.responder);
         let text: String = steps.map(|step| format!("{step};")).collect();

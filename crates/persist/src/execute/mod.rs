@@ -10,13 +10,14 @@
 //! A server that decides on updates itself runs its part with [`Commit`]; stores that keep copies for each other append
 //! with [`Appender`] and [`AppendReceiver`].
 //!
-//! The same code runs on every provider: it knows [`stonecast_fabric::Device`] and [`PersistentRegion`] and nothing else.
+//! The same code runs on every provider: it knows [`stonecast_fabric::Device`] and [`PersistentRegion`] and nothing
+//! else.
 //!
 //! Invariants:
-//! - Only this module makes a [`Persisted`]: by running a plan of the planner to its end, with a responder that runs the
-//!   same plan for the same platform on a medium that matches the platform.
-//! - An error after something was posted means *unknown*: the update may or may not be persisted, now or later. This holds
-//!   for a failed flush, too.
+//! - Only this module makes a [`Persisted`]: by running a plan of the planner to its end, with a responder that runs
+//!   the same plan for the same platform on a medium that matches the platform.
+//! - An error after something was posted means *unknown*: the update may or may not be persisted, now or later. This
+//!   holds for a failed flush, too.
 //! - After a crash, [`recover`] finishes the remaining messages before any requester connects again.
 
 mod append;
@@ -72,8 +73,8 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Connects to the responder of the same plan at `address`. `port` holds [`REQUESTER_COMPLETIONS`] for each session on it;
-    /// updates have at most `update_size_max` bytes.
+    /// Connects to the responder of the same plan at `address`. `port` holds [`REQUESTER_COMPLETIONS`] for each session
+    /// on it; updates have at most `update_size_max` bytes.
     pub async fn connect(
         port: &Rc<Port>,
         address: &str,
@@ -104,8 +105,8 @@ impl Requester {
 pub struct Responder(responder::ResponderEnd);
 
 impl Responder {
-    /// Makes `region` ready, after [`recover`]. `port` belongs to this responder alone and holds [`RESPONDER_COMPLETIONS`];
-    /// it does not listen yet.
+    /// Makes `region` ready, after [`recover`]. `port` belongs to this responder alone and holds
+    /// [`RESPONDER_COMPLETIONS`]; it does not listen yet.
     pub fn new(
         port: &Rc<Port>,
         region: Rc<dyn PersistentRegion>,

@@ -39,8 +39,8 @@ pub(super) struct Staged {
 }
 
 impl Outbox {
-    /// Bytes that updates of `update_size_max` bytes need. An update lies there as values or as a message, possibly with
-    /// the places of two parts beside it.
+    /// Bytes that updates of `update_size_max` bytes need. An update lies there as values or as a message, possibly
+    /// with the places of two parts beside it.
     pub fn size(update_size_max: u32) -> u64 {
         SCRATCH_SIZE + 2 * u64::from(update_size_max) + 256
     }

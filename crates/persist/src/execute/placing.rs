@@ -1,8 +1,8 @@
 //! Checks that bytes reach the place that a plan relies on: memory, or a cache.
 //!
-//! `ddio` states the place to which the NICs of a machine write. A processor that acts as a NIC puts bytes into one of its
-//! caches, whatever `ddio` states. A plan for `ddio = off` may then lose them: its READ empties NIC and I/O controller, but
-//! no cache.
+//! `ddio` states the place to which the NICs of a machine write. A processor that acts as a NIC puts bytes into one of
+//! its caches, whatever `ddio` states. A plan for `ddio = off` may then lose them: its READ empties NIC and I/O
+//! controller, but no cache.
 
 use stonecast_fabric::Placing;
 use stonecast_media::Ddio;
@@ -31,8 +31,8 @@ pub(super) enum Side {
     Responder,
 }
 
-/// Refuses a plan that `placing`, as reported by the device of `side`, makes unsound. A requester's device reports nothing
-/// about its responder's device, unless the requester itself places.
+/// Refuses a plan that `placing`, as reported by the device of `side`, makes unsound. A requester's device reports
+/// nothing about its responder's device, unless the requester itself places.
 pub(super) fn check_placing(
     plan: &Plan,
     placing: Placing,
@@ -101,8 +101,8 @@ mod tests {
         plans
     }
 
-    /// Needs the refusal: for each of these plans the litmus model finds a power cut that takes data which the plan calls
-    /// persisted.
+    /// Needs the refusal: for each of these plans the litmus model finds a power cut that takes data which the plan
+    /// calls persisted.
     #[test]
     fn exactly_the_plans_that_lose_cached_data_are_refused_if_a_processor_places() {
         let mut refused = 0;

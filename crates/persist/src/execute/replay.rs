@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Invariants:
-//! - The first part is persisted before the second is written, so a crash during recovery leaves no second part without the
-//!   first. The message stays until both parts are persisted, so the next recovery begins again.
-//! - A buffer that a NIC may write to holds no whole message ([`clear`] comes before the buffer is posted again), so an old
-//!   message never overwrites later data.
+//! - The first part is persisted before the second is written, so a crash during recovery leaves no second part without
+//!   the first. The message stays until both parts are persisted, so the next recovery begins again.
+//! - A buffer that a NIC may write to holds no whole message ([`clear`] comes before the buffer is posted again), so an
+//!   old message never overwrites later data.
 
 use stonecast_base::Span;
 use stonecast_media::{PersistError, PersistentRegion, persist_spans};
@@ -50,8 +50,8 @@ pub struct Replayed {
     pub misplaced: u64,
 }
 
-/// Finishes the messages in the persistent receive buffers of `region`. To be called before any requester connects. A crash
-/// during the call leaves messages for the next call.
+/// Finishes the messages in the persistent receive buffers of `region`. To be called before any requester connects. A
+/// crash during the call leaves messages for the next call.
 pub async fn recover(
     region: &dyn PersistentRegion,
     layout: &Layout,
@@ -64,8 +64,8 @@ pub async fn recover(
             found.push((buffer, bytes, message));
         }
     }
-    // Several messages are present only if none of them was begun. The messages of one session have ascending numbers in
-    // the order of sending.
+    // Several messages are present only if none of them was begun. The messages of one session have ascending numbers
+    // in the order of sending.
     found.sort_by_key(|(_, _, message)| message.number);
     let mut replayed = Replayed::default();
     for (buffer, bytes, message) in found {

@@ -10,8 +10,8 @@
 //!
 //! Invariants:
 //! - The requester waits for no completion that the plan does not name, so an execution costs exactly the plan's cost.
-//! - After a failure, or after an execution was abandoned half-way, the session does nothing more: outstanding requests may
-//!   still read its buffer, and the state of the responder is unknown.
+//! - After a failure, or after an execution was abandoned half-way, the session does nothing more: outstanding requests
+//!   may still read its buffer, and the state of the responder is unknown.
 
 use std::rc::Rc;
 

@@ -253,8 +253,8 @@ impl ResponderEnd {
     }
 
     async fn take_arrival(&self, arrival: Received) -> Result<(), ExecuteError> {
-        // Buffers of a shared queue outlive the connections that use them, even a buffer whose message died half-way and
-        // may have left parts there.
+        // Buffers of a shared queue outlive the connections that use them, even a buffer whose message died half-way
+        // and may have left parts there.
         if arrival.status == Status::WorkRequestFlushed && self.layout.receive_buffers.is_some() {
             return self.give_back(arrival.wr_id).await;
         }
@@ -371,8 +371,8 @@ impl ResponderEnd {
                     for buffer in held {
                         self.put_away(buffer).await?;
                     }
-                    // A program without waits runs when the session begins and again with each arrival, whose content it
-                    // ignores.
+                    // A program without waits runs when the session begins and again with each arrival, whose content
+                    // it ignores.
                     if !self.halves.responder_waits() {
                         return Ok(());
                     }
@@ -423,8 +423,8 @@ impl ResponderEnd {
         }
     }
 
-    /// Posts a persistent buffer again after its update was answered. If the receipt alone makes the update durable, the
-    /// requester relies on the message itself, which is copied to its place first.
+    /// Posts a persistent buffer again after its update was answered. If the receipt alone makes the update durable,
+    /// the requester relies on the message itself, which is copied to its place first.
     async fn put_away(&self, buffer: u64) -> Result<(), ExecuteError> {
         if self
             .halves

@@ -6,14 +6,14 @@
 //!   steps run to their end ───────────────▶ Concluded┘
 //! ```
 //!
-//! Invariant: each conclusion belongs to one update and yields at most one [`Persisted`], so `k` updates under one flush
-//! have `k` of them.
+//! Invariant: each conclusion belongs to one update and yields at most one [`Persisted`], so `k` updates under one
+//! flush have `k` of them.
 
 use crate::plan::Plan;
 
 /// The update is inside the persistence domain of the responder's platform, and a second part is not there without the
-/// first, whenever the power fails. Under [`Durability::Process`](stonecast_media::Durability::Process) the update outlives
-/// every process, and no more.
+/// first, whenever the power fails. Under [`Durability::Process`](stonecast_media::Durability::Process) the update
+/// outlives every process, and no more.
 ///
 /// A value exists only because the steps of a [`Plan`] were run to their end:
 /// [`Requester::persist`](super::Requester::persist), [`Commit::persist`](super::Commit::persist) and

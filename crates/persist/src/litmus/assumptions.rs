@@ -1,4 +1,5 @@
-//! The assumptions of a plan about its platform: every other answer, on one axis at a time, under which the same steps break.
+//! The assumptions of a plan about its platform: every other answer, on one axis at a time, under which the same steps
+//! break.
 
 use serde::Serialize;
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};

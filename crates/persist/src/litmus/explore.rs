@@ -1,7 +1,7 @@
 //! Visits every state of a machine.
 //!
-//! The visit is breadth-first, so that it finds a shortest run to a broken state. The search for plans needs only a verdict
-//! and is depth-first, which meets broken states sooner and keeps no path.
+//! The visit is breadth-first, so that it finds a shortest run to a broken state. The search for plans needs only a
+//! verdict and is depth-first, which meets broken states sooner and keeps no path.
 
 use std::collections::HashMap;
 use std::collections::HashSet;

@@ -1,8 +1,9 @@
 //! The machine that runs a program: the possible next events of a state, and the effect of each.
 //!
 //! Each piece of data is one cache line, without loss of generality: the lines of an update take the same path
-//! independently of each other. So an update is damaged if one of its lines is, and `b` survives without `a` if one line of
-//! `b` does without one line of `a`; the model has those two lines. A test gives every long value two lines and compares.
+//! independently of each other. So an update is damaged if one of its lines is, and `b` survives without `a` if one
+//! line of `b` does without one line of `a`; the model has those two lines. A test gives every long value two lines and
+//! compares.
 //!
 //! ```text
 //!   posted op   Unposted ▶ Queued ▶ Nic ▶ Visible ▶ Cache | Controller        Lost: a NIC reset took it

@@ -9,14 +9,14 @@
 //!   survives a power cut:   WSP ───────▶│   MHP ──────▶│              DMP ─────▶│
 //! ```
 //!
-//! *Sound*: once the requester has concluded, every crash keeps the update; of a compound update `b` never survives without
-//! `a`, concluded or not; and without faults the requester always concludes. *Necessary*: a step without which some crash
-//! breaks that. The freedoms and the promises of hardware are [`Rule`]s; each has a [`Witness`].
+//! *Sound*: once the requester has concluded, every crash keeps the update; of a compound update `b` never survives
+//! without `a`, concluded or not; and without faults the requester always concludes. *Necessary*: a step without which
+//! some crash breaks that. The freedoms and the promises of hardware are [`Rule`]s; each has a [`Witness`].
 //!
-//! The model leaves out torn lines (records are validated by their own checksum), several queue pairs (no order holds across
-//! them), messages of an older run that recovery finds (they carry a generation), and the loss of the medium itself. It covers
-//! the death of processes: a party may stop forever after each step, and the visible state then is one of the outcomes of a
-//! power cut.
+//! The model leaves out torn lines (records are validated by their own checksum), several queue pairs (no order holds
+//! across them), messages of an older run that recovery finds (they carry a generation), and the loss of the medium
+//! itself. It covers the death of processes: a party may stop forever after each step, and the visible state then is
+//! one of the outcomes of a power cut.
 
 mod assumptions;
 mod explore;
@@ -78,7 +78,8 @@ pub struct Necessity {
     pub step: Step,
     /// The rest without it; see [`Program::without`].
     pub without: Program,
-    /// A shortest run of the rest that a crash breaks, line by line. Empty if there is none, and the step is not needed.
+    /// A shortest run of the rest that a crash breaks, line by line. Empty if there is none, and the step is not
+    /// needed.
     pub counterexample: Vec<String>,
     /// The same run with places and survivals.
     #[serde(skip)]

@@ -1,8 +1,8 @@
 //! The model's rules of hardware: each has one sentence and one switch.
 //!
-//! A freedom is a behaviour of hardware that a plan must survive; a promise is a behaviour on which a plan may rely. The
-//! model can run without any one rule: [`witnesses`](super::witnesses()) names a program for each whose verdict changes
-//! without it.
+//! A freedom is a behaviour of hardware that a plan must survive; a promise is a behaviour on which a plan may rely.
+//! The model can run without any one rule: [`witnesses`](super::witnesses()) names a program for each whose verdict
+//! changes without it.
 
 use crate::platform::{FlushKind, Platform, Transport};
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
@@ -198,8 +198,8 @@ impl Hardware {
         }
     }
 
-    /// The same view without differences on which no verdict depends: where everything visible survives, cache and memory
-    /// controller are one place.
+    /// The same view without differences on which no verdict depends: where everything visible survives, cache and
+    /// memory controller are one place.
     pub fn for_verdicts(self) -> Self {
         let one_place = matches!(self.survives, Survives::Visible | Survives::Everything);
         Self {

@@ -1,5 +1,5 @@
-//! A state of the litmus model in 64 bits: program counters, the stage of each operation, the copies' stages, and whether
-//! the NIC has reset.
+//! A state of the litmus model in 64 bits: program counters, the stage of each operation, the copies' stages, and
+//! whether the NIC has reset.
 
 use crate::step::{Item, Party};
 

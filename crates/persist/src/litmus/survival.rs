@@ -1,7 +1,7 @@
 //! The possible remains of a state after a power cut.
 //!
-//! Each line is lost, kept, or either: a cache may have written it back early. A way to crash is a choice of the open lines
-//! that survive. Recovery then applies the messages that are whole.
+//! Each line is lost, kept, or either: a cache may have written it back early. A way to crash is a choice of the open
+//! lines that survive. Recovery then applies the messages that are whole.
 
 use crate::step::Item;
 

@@ -1,4 +1,5 @@
-//! For each rule of the model, a program whose verdict depends on it: unsound because of a freedom, sound because of a promise.
+//! For each rule of the model, a program whose verdict depends on it: unsound because of a freedom, sound because of a
+//! promise.
 //!
 //! These are known answers, with which the model is tested; the sentence beside each gives the argument.
 
@@ -19,8 +20,8 @@ pub struct Witness {
     pub platform: Platform,
     /// The update.
     pub update: Update,
-    /// The program. With all rules it is unsound if the rule is a freedom, and sound if it is a promise; without the rule the
-    /// verdict is the opposite.
+    /// The program. With all rules it is unsound if the rule is a freedom, and sound if it is a promise; without the
+    /// rule the verdict is the opposite.
     pub program: Program,
     /// The argument.
     pub why: &'static str,

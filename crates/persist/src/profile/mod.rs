@@ -14,8 +14,8 @@
 //! ddio = { value = "off", by = "the operator", evidence = "root port 3a, perfctrlsts" }
 //! ```
 //!
-//! Nothing has a default: an axis that no one has examined is declared as such. `ddio = "unknown"` is a valid answer, and
-//! means on. An error of a profile from a file names the line, the fault, and the allowed answers.
+//! Nothing has a default: an axis that no one has examined is declared as such. `ddio = "unknown"` is a valid answer,
+//! and means on. An error of a profile from a file names the line, the fault, and the allowed answers.
 
 mod error;
 mod file;

@@ -1,8 +1,8 @@
 //! Finds the cheapest sound program for a scenario by trying all cheaper programs first.
 //!
-//! The search knows neither the published tables nor the planner: it enumerates programs by cost (round trips, then steps
-//! of the responder, then work requests) and asks the litmus model. The first sound one is the cheapest. `space.rs` lists the
-//! programs that the enumeration leaves out, and argues that none of them matters.
+//! The search knows neither the published tables nor the planner: it enumerates programs by cost (round trips, then
+//! steps of the responder, then work requests) and asks the litmus model. The first sound one is the cheapest.
+//! `space.rs` lists the programs that the enumeration leaves out, and argues that none of them matters.
 
 #[cfg(test)]
 mod brute_force;

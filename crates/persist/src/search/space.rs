@@ -1,20 +1,20 @@
 //! The programs that the search tries.
 //!
-//! All programs over the steps of requester and responder, up to [`LENGTH_MAX`] steps, in which each value is carried once.
-//! The enumeration leaves out programs for which another one costs no more and promises no less:
+//! All programs over the steps of requester and responder, up to [`LENGTH_MAX`] steps, in which each value is carried
+//! once. The enumeration leaves out programs for which another one costs no more and promises no less:
 //!
 //! - A requester that ends without a wait: the outcome of its last posts is unknown, so they are useless.
 //! - Two waits in a row for completions, or for acknowledgements: both come in order, so the later wait is enough.
 //! - A flush right behind a flush, and a second notice of the same value.
 //! - A READ if no value is appended: there the platform's flush serves for it.
-//! - A notice of a value that its own message announces; a notice before its value (its name is only a label then); a notice
-//!   that the responder does not receive.
+//! - A notice of a value that its own message announces; a notice before its value (its name is only a label then); a
+//!   notice that the responder does not receive.
 //! - `b` written straight to its place ahead of `a`: a crash between the two arrivals breaks the order.
 //! - Responder's steps before its first receive: they may all run before anything has arrived. Steps after its last
 //!   acknowledgement: they may never run. Acknowledgements without a wait, and waits without an acknowledgement.
 //! - Receives out of the order of posting: messages come in order, so the message that was posted earlier is there.
-//! - A second write-back of a value: if the first is certain to find the value, the second has nothing to do; if it is not, the
-//!   first does nothing in the worst case. The same holds for copies. Copies of values that no message holds.
+//! - A second write-back of a value: if the first is certain to find the value, the second has nothing to do; if it is
+//!   not, the first does nothing in the worst case. The same holds for copies. Copies of values that no message holds.
 //! - Write-backs if everything visible survives.
 
 use crate::program::{Program, completion_of, delivers};

@@ -125,8 +125,8 @@ fn every_way_to_a_synced_file_is_executed_and_its_writes_are_there() {
     }
 }
 
-/// Needs the fingerprint in the first message of a session: without it two sides with different plans would wait for each
-/// other or, worse, not wait.
+/// Needs the fingerprint in the first message of a session: without it two sides with different plans would wait for
+/// each other or, worse, not wait.
 #[test]
 fn a_requester_of_another_plan_and_a_rehearsal_are_turned_away() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,8 +239,8 @@ fn a_device_without_atomic_write_is_refused_before_anything_is_done() {
     assert_eq!(refused.effect(), UpdateEffect::None);
 }
 
-/// Needs the check of the agent that places bytes: over shared memory the requester's processor leaves them in a cache, and
-/// a READ behind them proves nothing about memory. A NIC runs the same plan.
+/// Needs the check of the agent that places bytes: over shared memory the requester's processor leaves them in a cache,
+/// and a READ behind them proves nothing about memory. A NIC runs the same plan.
 #[test]
 fn a_plan_that_relies_on_a_nic_is_refused_with_a_remedy_if_a_processor_places() {
     let folder = tempfile::tempdir().unwrap();

@@ -237,7 +237,8 @@ fn a_stronger_platform_never_breaks_a_plan() {
     }
 }
 
-/// Persistent receive buffers are not always better: recovery finds the message with `b` while `a` is still in the cache.
+/// Persistent receive buffers are not always better: recovery finds the message with `b` while `a` is still in the
+/// cache.
 #[test]
 fn a_pointer_that_rides_in_a_message_needs_volatile_receive_buffers() {
     let program = "rq.write(a) rq.send(b) rsp.receive(b) rsp.write_back(a) rsp.copy(b) rsp.write_back(b) rsp.send(ack) rq.receive(ack)";

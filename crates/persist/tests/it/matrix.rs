@@ -1,4 +1,5 @@
-//! Every platform that can be described, not only the published ones: each question has an answer, and the answer is right.
+//! Every platform that can be described, not only the published ones: each question has an answer, and the answer is
+//! right.
 
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 use stonecast_persist::litmus::prove;

@@ -1,5 +1,5 @@
-//! The tables of `docs/persistence.md`, printed. With `STONECAST_WRITE_PAGES=1` in the environment they are written to the
-//! page.
+//! The tables of `docs/persistence.md`, printed. With `STONECAST_WRITE_PAGES=1` in the environment they are written to
+//! the page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -516,8 +516,9 @@ fn described(platform: &Platform) -> String {
     text
 }
 
-/// The taxonomy counts ten methods for single updates and nine more for compound ones. Of our twelve, three are methods for
-/// single updates whose message holds both values (copied without write-back, flushed, or completed); the other nine are new.
+/// The taxonomy counts ten methods for single updates and nine more for compound ones. Of our twelve, three are methods
+/// for single updates whose message holds both values (copied without write-back, flushed, or completed); the other
+/// nine are new.
 #[test]
 fn the_number_of_methods_is_that_of_the_taxonomy() {
     let methods = Methods::collect();

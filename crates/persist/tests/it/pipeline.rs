@@ -518,8 +518,8 @@ fn an_answer_that_overtakes_the_completion_waits_for_it_and_counts_alone_when_th
     );
 }
 
-/// Needs answers to be ignored after a failure, and outstanding batches to be left alone once the failure was reported: the
-/// store has acted on the report.
+/// Needs answers to be ignored after a failure, and outstanding batches to be left alone once the failure was reported:
+/// the store has acted on the report.
 #[test]
 fn after_a_reported_failure_neither_an_answer_nor_a_completion_concludes_an_entry() {
     for ddio in [Ddio::On, Ddio::Off] {
@@ -540,7 +540,8 @@ fn after_a_reported_failure_neither_an_answer_nor_a_completion_concludes_an_entr
     }
 }
 
-/// Needs entries to stay until they are durable: otherwise the next call would answer for entries that were never synced.
+/// Needs entries to stay until they are durable: otherwise the next call would answer for entries that were never
+/// synced.
 #[test]
 fn a_persist_that_is_dropped_half_way_is_answered_to_no_one_and_repeated() {
     let mut alone = Alone::on(of(PersistenceDomain::PageFile, Ddio::On));
@@ -611,8 +612,8 @@ fn a_receiver_on_an_undeclared_medium_or_where_nothing_survives_is_refused() {
     assert!(matches!(nothing, ExecuteError::NoPlan(_)), "{nothing}");
 }
 
-/// Needs the check of the agent that places entries, on both sides: over shared memory they end in a cache of the appender,
-/// and over the simulated network in memory, where the READ of the same plan proves it.
+/// Needs the check of the agent that places entries, on both sides: over shared memory they end in a cache of the
+/// appender, and over the simulated network in memory, where the READ of the same plan proves it.
 #[test]
 fn a_receiver_without_ddio_is_refused_by_a_placing_appender_and_refuses_if_its_processor_places() {
     let folder = tempfile::tempdir().unwrap();
@@ -683,9 +684,9 @@ fn loses_to_a_reset(platform: Platform, seed: u64) -> bool {
     (1..=persisted).any(|number| !is_whole(&*pair.region, terms, number))
 }
 
-/// Needs the READ: a SEND completes when the receiver's NIC has it, and while the power is on a reset of that NIC destroys
-/// messages that it has not placed. A platform that trusts NIC buffers has no READ, as it declares, and shows that the
-/// reset destroys something.
+/// Needs the READ: a SEND completes when the receiver's NIC has it, and while the power is on a reset of that NIC
+/// destroys messages that it has not placed. A platform that trusts NIC buffers has no READ, as it declares, and shows
+/// that the reset destroys something.
 #[test]
 fn a_reset_of_the_receivers_nic_destroys_no_persisted_entry_if_nic_buffers_are_not_trusted() {
     let trusting = |trusted_nic_buffers| Platform {

@@ -1,8 +1,8 @@
-//! Plans on the RDMA devices of this machine and on its persistent memory. Every plan runs to its end if the devices have its
-//! operations and the medium is the right one; every other plan is refused in words before anything is done.
+//! Plans on the RDMA devices of this machine and on its persistent memory. Every plan runs to its end if the devices
+//! have its operations and the medium is the right one; every other plan is refused in words before anything is done.
 //!
-//! `STONECAST_RDMA_DEVICES` names the devices (the first for requesters, the last for responders), `STONECAST_DAX` a devdax
-//! device, whose content is lost. `STONECAST_LOSSY` says that packets between the devices are being lost.
+//! `STONECAST_RDMA_DEVICES` names the devices (the first for requesters, the last for responders), `STONECAST_DAX` a
+//! devdax device, whose content is lost. `STONECAST_LOSSY` says that packets between the devices are being lost.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -164,8 +164,8 @@ impl<'a> Scene<'a> {
         Requester::connect(&port, &self.address, &self.plan, 128).await
     }
 
-    /// Waits until `offset` of the data holds `expected`: the responder may copy a message to its place without telling the
-    /// requester.
+    /// Waits until `offset` of the data holds `expected`: the responder may copy a message to its place without telling
+    /// the requester.
     async fn find(&self, region: &dyn PersistentRegion, offset: u64, expected: &[u8]) {
         let begun = Instant::now();
         let mut found = vec![0; expected.len()];
@@ -396,8 +396,9 @@ fn a_file_whose_pages_are_synced_is_refused_as_a_place_for_remote_writes() {
     );
 }
 
-/// Needs *unknown* for a FLUSH that failed, and a session that does nothing more: an update that counted as persisted, or as
-/// not done, would be lost or forgotten. The caller connects again, looks for the update, and repeats it if it is missing.
+/// Needs *unknown* for a FLUSH that failed, and a session that does nothing more: an update that counted as persisted,
+/// or as not done, would be lost or forgotten. The caller connects again, looks for the update, and repeats it if it is
+/// missing.
 #[test]
 fn a_flush_that_lost_packets_leaves_an_update_unknown_until_it_was_verified_or_done_again() {
     let test =

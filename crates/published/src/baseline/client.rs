@@ -20,7 +20,8 @@ pub struct BaselineClient {
 }
 
 impl BaselineClient {
-    /// Connects to the server of `scheme` at `address`, whose keys and values are at most as long as those of `largest`.
+    /// Connects to the server of `scheme` at `address`, whose keys and values are at most as long as those of
+    /// `largest`.
     pub async fn connect(
         port: Rc<Port>,
         address: &str,

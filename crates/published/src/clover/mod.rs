@@ -1,18 +1,18 @@
-//! A store like Clover on persistent memory: passive memory nodes, clients that read and write them with one-sided operations,
-//! and a metadata server.
+//! A store like Clover on persistent memory: passive memory nodes, clients that read and write them with one-sided
+//! operations, and a metadata server.
 //!
 //! ```text
 //!   key --> head --next--> version --next--> version --next--> 0       PUT: write a version to all copies, then CAS the last next
 //!            '---shortcut-------------^                                GET: read from the version that was seen last, and follow
 //! ```
 //!
-//! Pointers, allocation of 16 places at a time in units of 128 bytes, the chase of a chain and its shortcut are those of the
-//! publication's artefact. Writes end with the READ of a byte, which the artefact lacks: there is no persistence without it.
-//! Old versions go back to the metadata server if `returned_each` is not 0. The server gives none of them out again, so a
-//! store takes a limited number of PUTs.
+//! Pointers, allocation of 16 places at a time in units of 128 bytes, the chase of a chain and its shortcut are those
+//! of the publication's artefact. Writes end with the READ of a byte, which the artefact lacks: there is no persistence
+//! without it. Old versions go back to the metadata server if `returned_each` is not 0. The server gives none of them
+//! out again, so a store takes a limited number of PUTs.
 //!
-//! Source: S. Tsai, Y. Shan, Y. Zhang, *Disaggregating Persistent Memory and Controlling Them Remotely*, ATC 2020: notes of its
-//! artefact.
+//! Source: S. Tsai, Y. Shan, Y. Zhang, *Disaggregating Persistent Memory and Controlling Them Remotely*, ATC 2020:
+//! notes of its artefact.
 
 mod client;
 mod controller;

@@ -15,8 +15,8 @@ use crate::message::{DELETE, Kind, Message, Outcome, PUT};
 use crate::object::{encode_object, object_size, parse_object};
 use crate::table::{ENTRY_SIZE, Entry, NEIGHBOURHOOD, bucket_of, entries_of};
 
-/// Number of times that a reader reads an object again that has not arrived and has no older version (paper section 4.3:
-/// "just wait a moment and try to read the same address again", without a duration or a number).
+/// Number of times that a reader reads an object again that has not arrived and has no older version (paper section
+/// 4.3: "just wait a moment and try to read the same address again", without a duration or a number).
 const LOOKS_MAX: u32 = 16;
 const LOOK_PAUSE_NS: Nanoseconds = 2_000;
 

@@ -7,8 +7,8 @@
 //!   get:  client -- READ(neighbourhood) -> word -- READ(object) -> checksum; if broken: READ(older object)
 //! ```
 //!
-//! Paper sections 3 and 4. Its flaws (acknowledged before durable; two versions only; repair driven by readers; metadata never
-//! written back; a notice as the only fence of cleaning; ...) are part of it.
+//! Paper sections 3 and 4. Its flaws (acknowledged before durable; two versions only; repair driven by readers;
+//! metadata never written back; a notice as the only fence of cleaning; ...) are part of it.
 
 mod cleaning;
 mod client;

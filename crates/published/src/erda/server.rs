@@ -260,8 +260,8 @@ impl ErdaServer {
         }
     }
 
-    /// Handles a reader's report of a broken newest object: the older object becomes the newest (paper section 4.2), even
-    /// if its writer is still at work (flaw E3).
+    /// Handles a reader's report of a broken newest object: the older object becomes the newest (paper section 4.2),
+    /// even if its writer is still at work (flaw E3).
     fn repair(&self, key: &[u8], broken: u64) {
         if let Some((place, word)) = self.table.find(key) {
             let word = Word(word);

@@ -5,8 +5,8 @@
 //!   combination  little room: the segments with the best ratio of benefit to cost, several at a time
 //! ```
 //!
-//! t-logs and b-logs are cleaned alike, and each server alone: an entry that moves keeps its version, so no other server
-//! takes part. As published, a deletion goes with its segment.
+//! t-logs and b-logs are cleaned alike, and each server alone: an entry that moves keeps its version, so no other
+//! server takes part. As published, a deletion goes with its segment.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -12,7 +12,8 @@ use super::placement::Placement;
 use super::{Replication, RowanOptions};
 use crate::PublishedError;
 
-/// A client thread with a connection to one worker thread of each server. Several operations may be under way at a time.
+/// A client thread with a connection to one worker thread of each server. Several operations may be under way at a
+/// time.
 pub struct RowanClient {
     placement: Rc<Placement>,
     servers: Vec<Rc<Caller>>,

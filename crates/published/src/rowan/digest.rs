@@ -1,5 +1,5 @@
-//! Digest threads: they enter the entries of other servers into the indexes of the backups. Failover and recovery read logs
-//! in the same way.
+//! Digest threads: they enter the entries of other servers into the indexes of the backups. Failover and recovery read
+//! logs in the same way.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -49,8 +49,8 @@ pub(crate) fn digest(store: &Store, segment: u32) -> BTreeMap<u16, u64> {
     versions
 }
 
-/// Digests the logs of all other servers up to this moment, full or not: for a backup that becomes the primary of a shard. The
-/// versions of shards continue after those that were found.
+/// Digests the logs of all other servers up to this moment, full or not: for a backup that becomes the primary of a
+/// shard. The versions of shards continue after those that were found.
 ///
 /// As published, senders are not fenced: what they append afterwards stays unread until its segment is full.
 pub(crate) fn digest_all(store: &Store) {

@@ -4,8 +4,8 @@
 //!   bucket, 64 bytes: 4 slots of | key 8 | version 32 bits | invalid 1 bit | units 5 bits | place in units 26 bits |
 //! ```
 //!
-//! A key whose bucket is full goes to the next bucket. The version in a slot is the low half of the entry's version. A slot
-//! of 0 units remembers the version of a key whose deletion was cleaned.
+//! A key whose bucket is full goes to the next bucket. The version in a slot is the low half of the entry's version. A
+//! slot of 0 units remembers the version of a key whose deletion was cleaned.
 
 use std::rc::Rc;
 
@@ -89,8 +89,8 @@ impl Index {
         }
     }
 
-    /// Lets the slot of `key` name `new`, unless it names an entry of a later version. Returns the entry that the slot named
-    /// before, or the later one as an error; `None` if there is no room.
+    /// Lets the slot of `key` name `new`, unless it names an entry of a later version. Returns the entry that the slot
+    /// named before, or the later one as an error; `None` if there is no room.
     pub fn replace(
         &self,
         shard: u16,

@@ -9,12 +9,12 @@
 //!   node.rs      the threads of a server             serving.rs  caller.rs   both sides of requests
 //! ```
 //!
-//! A key belongs to a shard, a shard has a primary and backups. All requests go to the primary. Rowan-KV and its rivals are
-//! one engine: only the way of an entry to the backups differs ([`Replication`]).
+//! A key belongs to a shard, a shard has a primary and backups. All requests go to the primary. Rowan-KV and its rivals
+//! are one engine: only the way of an entry to the backups differs ([`Replication`]).
 //!
 //! Source: Q. Wang, Y. Lu, J. Wang, J. Shu, *Replicating Persistent Memory Key-Value Stores with Efficient RDMA
-//! Abstraction*, OSDI 2023: its slides, and notes of its text. What these leave open follows the artefact, or is said where
-//! it is decided.
+//! Abstraction*, OSDI 2023: its slides, and notes of its text. What these leave open follows the artefact, or is said
+//! where it is decided.
 
 pub(crate) mod caller;
 mod cleaner;

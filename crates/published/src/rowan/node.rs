@@ -101,8 +101,8 @@ impl RowanServer {
         self.control.connect().await
     }
 
-    /// Enters everything that the logs of other servers hold at this moment into the indexes. The configuration manager lets a
-    /// backup do so before the backup becomes the primary of a shard ([`Placement::place`]).
+    /// Enters everything that the logs of other servers hold at this moment into the indexes. The configuration manager
+    /// lets a backup do so before the backup becomes the primary of a shard ([`Placement::place`]).
     pub fn digest_all(&self) {
         digest_all(&self.store);
     }

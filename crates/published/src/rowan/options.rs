@@ -75,8 +75,8 @@ pub struct RowanOptions {
 }
 
 impl RowanOptions {
-    /// The evaluation of the paper: 6 servers, 48 shards each, 3 copies, and threads 24, 5, 6 and 1. Segments have the 64 KiB
-    /// of the artefact's buffers; the paper's 4 MiB fill so rarely that a short run meets no digest.
+    /// The evaluation of the paper: 6 servers, 48 shards each, 3 copies, and threads 24, 5, 6 and 1. Segments have the
+    /// 64 KiB of the artefact's buffers; the paper's 4 MiB fill so rarely that a short run meets no digest.
     pub fn published(replication: Replication, addresses: &str) -> Self {
         Self {
             replication,

@@ -155,8 +155,8 @@ fn e6_an_entry_that_moves_is_lost_although_its_key_was_durable_long_ago() {
     );
 }
 
-/// Runs the same schedule twice. With the hole in the last segment, recovery repairs the word. With the hole further back,
-/// recovery does not examine it, and one more dying writer makes the key unreachable.
+/// Runs the same schedule twice. With the hole in the last segment, recovery repairs the word. With the hole further
+/// back, recovery does not examine it, and one more dying writer makes the key unreachable.
 #[test]
 fn e7_a_hole_in_an_earlier_segment_is_not_examined() {
     let after = |others: u64| {

@@ -1,6 +1,6 @@
-//! The flaws of Rowan-KV as published, each with a schedule that shows it. The numbers are those of the review of the paper on
-//! which the decisions rest (`docs/design/0015-published-designs.md`). A schedule uses a cluster only through its clients, its
-//! power and its network, so that another store can be put in the place of the published one.
+//! The flaws of Rowan-KV as published, each with a schedule that shows it. The numbers are those of the review of the
+//! paper on which the decisions rest (`docs/design/0015-published-designs.md`). A schedule uses a cluster only through
+//! its clients, its power and its network, so that another store can be put in the place of the published one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -41,8 +41,8 @@ fn is_acknowledged(running: &Running) -> bool {
     matches!(*running.borrow(), Some(Ok(())))
 }
 
-/// The work of the configuration manager when it takes the primary of `key`'s shard for dead: the first backup digests, and
-/// becomes the primary of the shard.
+/// The work of the configuration manager when it takes the primary of `key`'s shard for dead: the first backup digests,
+/// and becomes the primary of the shard.
 fn fail_over(scene: &RowanScene, key: u64) -> u32 {
     let shard = scene.placement.shard_of(key);
     let backups = scene.placement.backups(shard);
@@ -274,8 +274,8 @@ fn r9_a_deleted_key_comes_back_with_a_recovery() {
             .filter(|&other| scene.placement.primary(scene.placement.shard_of(other)) == 0)
             .take(1080)
             .collect();
-        // Entries that stay alive fill the segment of the first one and most of the memory. The segment of the deletion has
-        // entries that change.
+        // Entries that stay alive fill the segment of the first one and most of the memory. The segment of the deletion
+        // has entries that change.
         let (staying, others) = others.split_at(70);
         let (filling, changing) = others.split_at(950);
         for &other in staying {

@@ -113,8 +113,8 @@ impl RowanScene {
         offsets.min().expect("something may be lost")
     }
 
-    /// The content of a server's memory after a power cut that takes every line it may take at the offsets for which `survives`
-    /// is false.
+    /// The content of a server's memory after a power cut that takes every line it may take at the offsets for which
+    /// `survives` is false.
     fn survivor(&self, server: usize, survives: impl Fn(u64) -> bool) -> Survivor {
         let wreck = self
             .world

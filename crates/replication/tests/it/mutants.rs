@@ -1,5 +1,5 @@
-//! Stories of one machine find the seeded bugs that the world of replication seldom shows. Without a seeded bug they find
-//! nothing.
+//! Stories of one machine find the seeded bugs that the world of replication seldom shows. Without a seeded bug they
+//! find nothing.
 
 use stonecast_base::hunts::{objects, quietly};
 use stonecast_base::mutants::{Mutant, plant};

@@ -17,8 +17,8 @@ use crate::open_device::OpenDevice;
 /// The options of a server. [`Server::builder`] makes the default ones.
 ///
 /// If the pool exists, the settings that a pool is made with ([`Builder::durability`], [`Builder::platform`],
-/// [`Builder::capacity`], [`Builder::segment_size`], [`Builder::shards`]) must be those of the pool; settings that are not given are taken
-/// from the pool.
+/// [`Builder::capacity`], [`Builder::segment_size`], [`Builder::shards`]) must be those of the pool; settings that are
+/// not given are taken from the pool.
 ///
 /// ```
 /// use stonecast::{Durability, ErrorKind, Server};
@@ -142,8 +142,9 @@ impl Builder {
         self
     }
 
-    /// Makes the server a node of the cluster whose configuration is in the store at `address`, as `stonecast cluster create` names it
-    /// ([`Builder::node`]). The pool gets the shards of the cluster. The other nodes keep copies of what this node acknowledges.
+    /// Makes the server a node of the cluster whose configuration is in the store at `address`, as `stonecast cluster
+    /// create` names it ([`Builder::node`]). The pool gets the shards of the cluster. The other nodes keep copies of
+    /// what this node acknowledges.
     ///
     /// ```no_run
     /// use stonecast::Server;
@@ -202,7 +203,8 @@ impl Builder {
     ///
     /// The pool is in use, damaged, or made with other settings than asked for; the pool was copied while a server ran
     /// on it; no plan makes writes durable on the platform that the pool declares; the server cannot listen at an
-    /// address. For a node also: the configuration cannot be read, the name or the pool is not one of this cluster, or the node is not registered.
+    /// address. For a node also: the configuration cannot be read, the name or the pool is not one of this cluster, or
+    /// the node is not registered.
     pub fn open(self) -> Result<Server, Error> {
         let is_elsewhere = |address: &Address| !matches!(address.0, Place::SharedMemory(_));
         if self.listen.iter().any(is_elsewhere) {

@@ -80,9 +80,9 @@ pub struct Opening {
     pub recovery: RecoveryReport,
 }
 
-/// The time for which a server polls for work before it sleeps. The time is longer than a client takes between an answer and its
-/// next request, so that only a client that pauses pays for a wake-up. A node of a cluster, with which its peers exchange leases
-/// some times a second, polls for this time once requests come often.
+/// The time for which a server polls for work before it sleeps. The time is longer than a client takes between an
+/// answer and its next request, so that only a client that pauses pays for a wake-up. A node of a cluster, with which
+/// its peers exchange leases some times a second, polls for this time once requests come often.
 const SPIN_NS: Nanoseconds = 200_000;
 /// The least number of entries of the server's completion queues: the number of answers for which all clients together
 /// may wait.

@@ -134,7 +134,8 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// Reads the configuration of the cluster at `address`, which the node `name` is to join; `None`: the server is alone.
+    /// Reads the configuration of the cluster at `address`, which the node `name` is to join; `None`: the server is
+    /// alone.
     pub fn find(address: Option<&str>, name: Option<&str>) -> Result<Option<Self>, Error> {
         let (address, name) = match (address, name) {
             (None, None) => return Ok(None),

@@ -53,8 +53,8 @@ pub struct PoolIdentity {
     pub uuid: Uuid,
 }
 
-/// The origin of a server's pool: creation or opening. Making this value has refused everything that can be refused without
-/// opening the pool.
+/// The origin of a server's pool: creation or opening. Making this value has refused everything that can be refused
+/// without opening the pool.
 pub struct Origin {
     description: PoolDescription,
     content: Content,

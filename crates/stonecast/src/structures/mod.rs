@@ -1,5 +1,5 @@
-//! Data structures in the memory of a *back-end*, which programs use as if they were their own: ordered indexes, dictionaries, queues and stacks, durable, with
-//! one writer each and any number of readers in any process.
+//! Data structures in the memory of a *back-end*, which programs use as if they were their own: ordered indexes,
+//! dictionaries, queues and stacks, durable, with one writer each and any number of readers in any process.
 //!
 //! ```
 //! use stonecast::Durability;
@@ -38,14 +38,16 @@
 //! | jobs between processes | [`Queue`] | |
 //! | the latest first | [`Stack`] | |
 //!
-//! A reader asks no processor but its own: it reads the memory of the back-end. A writer executes its updates itself, and appends them to a log in that
-//! memory. If the writer dies, the back-end executes updates that were acknowledged and not published.
+//! A reader asks no processor but its own: it reads the memory of the back-end. A writer executes its updates itself,
+//! and appends them to a log in that memory. If the writer dies, the back-end executes updates that were acknowledged
+//! and not published.
 //!
 //! # Several back-ends
 //!
-//! [`connect_all`] connects to several back-ends. A structure with keys is then spread over all of them by the hashes of its keys ([`Sessions::writer`]): each has a partition with a lease and a log of its
-//! own. The number of partitions and the seed of the hash stand in the names of the parts, so a client that names other back-ends, or in another order, is refused ([`Error::Partition`]). A transaction
-//! lies in one partition.
+//! [`connect_all`] connects to several back-ends. A structure with keys is then spread over all of them by the hashes
+//! of its keys ([`Sessions::writer`]): each has a partition with a lease and a log of its own. The number of partitions
+//! and the seed of the hash stand in the names of the parts, so a client that names other back-ends, or in another
+//! order, is refused ([`Error::Partition`]). A transaction lies in one partition.
 //!
 //! # Mirrors
 //!
@@ -57,10 +59,11 @@
 //!
 //! # What a crash leaves
 //!
-//! Everything that a ticket or a return has acknowledged, as the pool declares: it survives power loss, or otherwise the death of every process. An update
-//! that was not acknowledged is done as a whole or not at all.
+//! Everything that a ticket or a return has acknowledged, as the pool declares: it survives power loss, or otherwise
+//! the death of every process. An update that was not acknowledged is done as a whole or not at all.
 //!
-//! A writer that is silent for longer than its lease loses its tenure ([`Error::TenureOver`]); [`Writer::renew`] is the least that it has to say.
+//! A writer that is silent for longer than its lease loses its tenure ([`Error::TenureOver`]); [`Writer::renew`] is the
+//! least that it has to say.
 
 mod attempt;
 mod blocking;

@@ -16,8 +16,8 @@ use super::types::{Entry, Keyed, Ordered, Sequence, Shape};
 use super::update::decoded;
 use crate::connector::nanoseconds;
 
-/// A reader of a structure of type `S`. Any number of readers in any process read beside the writer; each answer is one that the structure gave at a moment
-/// of the call.
+/// A reader of a structure of type `S`. Any number of readers in any process read beside the writer; each answer is one
+/// that the structure gave at a moment of the call.
 /// ```
 /// use stonecast::structures::{self, BTree, Queue, Server};
 ///
@@ -97,7 +97,8 @@ impl<S: Keyed> Reader<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`]: the structure was dropped. [`Error::Gone`]: connect anew. [`Error::Damaged`], [`Error::Decode`].
+    /// [`Error::NotFound`]: the structure was dropped. [`Error::Gone`]: connect anew. [`Error::Damaged`],
+    /// [`Error::Decode`].
     pub async fn get(&mut self, key: &S::Key) -> Result<Option<S::Value>, Error> {
         let key = key.encoded();
         let read = |bytes: &[u8]| decoded::<S>(&self.name, bytes);
@@ -105,8 +106,9 @@ impl<S: Keyed> Reader<S> {
         self.answered(found)?.transpose()
     }
 
-    /// The values of several keys, in the order of the keys. Each is one that its key had at a moment of the call. All of them are looked up together: over a network, each level of the
-    /// structure costs one round trip, whatever the number of keys.
+    /// The values of several keys, in the order of the keys. Each is one that its key had at a moment of the call. All
+    /// of them are looked up together: over a network, each level of the structure costs one round trip, whatever the
+    /// number of keys.
     ///
     /// # Errors
     ///
@@ -125,9 +127,9 @@ impl<S: Keyed> Reader<S> {
         found.map(|found| found.map(value).transpose()).collect()
     }
 
-    /// Accepts answers that were true at most `limit` before the call. `get`, `get_many` and ranges then repeat answers of
-    /// earlier calls of this reader, which costs no READ; other calls read the structure. By default a reader accepts only
-    /// answers that are true at a moment of the call.
+    /// Accepts answers that were true at most `limit` before the call. `get`, `get_many` and ranges then repeat answers
+    /// of earlier calls of this reader, which costs no READ; other calls read the structure. By default a reader
+    /// accepts only answers that are true at a moment of the call.
     ///
     /// ```
     /// use std::time::Duration;
@@ -154,9 +156,11 @@ impl<S: Keyed> Reader<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// The rule is the same for every structure: an answer is kept as a whole, with the moment at which its call began, and never put together from parts of different moments. For one key,
-    /// answers never go back. Answers for different keys, and the leaves of a range, may be of different moments, as they may without a limit. The clock is the monotonic one of
-    /// this process; it may stand still while the machine is suspended. Answers are kept in as much memory as inner nodes.
+    /// The rule is the same for every structure: an answer is kept as a whole, with the moment at which its call began,
+    /// and never put together from parts of different moments. For one key, answers never go back. Answers for
+    /// different keys, and the leaves of a range, may be of different moments, as they may without a limit. The clock
+    /// is the monotonic one of this process; it may stand still while the machine is suspended. Answers are kept in as
+    /// much memory as inner nodes.
     #[must_use]
     pub fn max_staleness(mut self, limit: Duration) -> Self {
         let age_max_ns = nanoseconds(limit);
@@ -211,8 +215,8 @@ impl<S: Sequence> Reader<S> {
 }
 
 impl<S: Ordered> Reader<S> {
-    /// The entries with keys in `keys`, by key. Each leaf is read as it was at one moment. [`Range::rest`] lets another reader go on, so that a scan resumes after a restart of the
-    /// back-end.
+    /// The entries with keys in `keys`, by key. Each leaf is read as it was at one moment. [`Range::rest`] lets another
+    /// reader go on, so that a scan resumes after a restart of the back-end.
     pub fn range(&mut self, keys: impl RangeBounds<S::Key>) -> Range<'_, S> {
         self.resume(&Rest {
             start: encoded_bound(keys.start_bound()),

@@ -34,7 +34,8 @@ pub fn connect(url: &str) -> Result<Connection, Error> {
     Connection::open(Connector::new(url)?)
 }
 
-/// A connection to a back-end, and the loop that drives it. Both belong to one thread. Futures of its [`Session`] get on inside [`Connection::run`].
+/// A connection to a back-end, and the loop that drives it. Both belong to one thread. Futures of its [`Session`] get
+/// on inside [`Connection::run`].
 pub struct Connection {
     executor: BusyPoll,
     session: Session,
@@ -233,7 +234,8 @@ pub(super) struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// `orders` is the only structure of the lock domain `orders`; `shop/orders` is a structure of the lock domain `shop`.
+    /// `orders` is the only structure of the lock domain `orders`; `shop/orders` is a structure of the lock domain
+    /// `shop`.
     pub fn parse(whole: &'a str) -> Result<Self, Error> {
         let refused = || Error::Name {
             name: whole.to_owned(),
@@ -252,13 +254,13 @@ impl<'a> Name<'a> {
 }
 
 impl Session {
-    /// Becomes the writer of the structure `name`, which is made if it does not exist. A name with a slash names the lock domain, too: `shop/orders` and
-    /// `shop/stock` have one writer.
+    /// Becomes the writer of the structure `name`, which is made if it does not exist. A name with a slash names the
+    /// lock domain, too: `shop/orders` and `shop/stock` have one writer.
     ///
     /// # Errors
     ///
-    /// [`Error::Held`]: another front-end writes the lock domain, or its tenure is being ended at this moment. [`Error::OtherType`]: the structure is of
-    /// another type. [`Error::Name`], [`Error::NoRoom`].
+    /// [`Error::Held`]: another front-end writes the lock domain, or its tenure is being ended at this moment.
+    /// [`Error::OtherType`]: the structure is of another type. [`Error::Name`], [`Error::NoRoom`].
     pub async fn writer<S: Shape>(&self, name: &str) -> Result<Writer<S>, Error> {
         let Name {
             domain, structure, ..
@@ -268,11 +270,13 @@ impl Session {
         Ok(Writer::new(name, domain, number))
     }
 
-    /// Becomes the writer of the lock domain `name`, which is made if it does not exist, for transactions over its structures.
+    /// Becomes the writer of the lock domain `name`, which is made if it does not exist, for transactions over its
+    /// structures.
     ///
     /// # Errors
     ///
-    /// [`Error::Held`]: another front-end writes the lock domain, or its tenure is being ended at this moment. [`Error::Name`], [`Error::NoRoom`].
+    /// [`Error::Held`]: another front-end writes the lock domain, or its tenure is being ended at this moment.
+    /// [`Error::Name`], [`Error::NoRoom`].
     pub async fn domain(&self, name: &str) -> Result<Domain, Error> {
         let domain = DomainName::new(name).filter(|_| !name.contains('/'));
         let domain = domain.ok_or_else(|| Error::Name {
@@ -454,8 +458,8 @@ impl Session {
         self.runtime.within(nanoseconds(limit), work).await.ok()
     }
 
-    /// Everything that the structure `name` holds, as encoded keys and values, in the order of the structure, as it was at one moment. Meant for tools:
-    /// the structure is of any type.
+    /// Everything that the structure `name` holds, as encoded keys and values, in the order of the structure, as it was
+    /// at one moment. Meant for tools: the structure is of any type.
     ///
     /// # Errors
     ///

@@ -11,10 +11,12 @@ use super::session::{CACHE_SIZE, Session, check};
 use super::tally::{OpenSnapshot, Tally};
 use super::types::Versioned;
 
-/// The multi-version structures of a lock domain as they were at one moment: a transaction over several of them is seen whole or not at all.
+/// The multi-version structures of a lock domain as they were at one moment: a transaction over several of them is seen
+/// whole or not at all.
 ///
-/// A snapshot keeps nothing. It ends when the memory of old versions is used again: a writer of the library keeps 4 MiB of them in a lock domain. Reads of a snapshot
-/// that has ended fail with [`Error::TooOld`], and never give a value of another moment.
+/// A snapshot keeps nothing. It ends when the memory of old versions is used again: a writer of the library keeps 4 MiB
+/// of them in a lock domain. Reads of a snapshot that has ended fail with [`Error::TooOld`], and never give a value of
+/// another moment.
 pub struct Snapshot {
     back_end: Rc<BackEnd>,
     domain: (DomainName, u32),
@@ -78,7 +80,8 @@ impl Session {
 }
 
 impl Snapshot {
-    /// A reader of a structure of the lock domain, by its own name: `accounts`, and not `bank/accounts`. Any number of readers of one snapshot show the same moment.
+    /// A reader of a structure of the lock domain, by its own name: `accounts`, and not `bank/accounts`. Any number of
+    /// readers of one snapshot show the same moment.
     ///
     /// # Errors
     ///

@@ -12,7 +12,8 @@ const TEXT_SIZE_MAX: usize = 96;
 /// Bytes of a usual value of changing size.
 const TEXT_SIZE: usize = 64;
 
-/// A type whose values are keys: numbers, texts, bytes, and tuples of up to three of them. Encoded keys compare as the keys do.
+/// A type whose values are keys: numbers, texts, bytes, and tuples of up to three of them. Encoded keys compare as the
+/// keys do.
 ///
 /// An encoded text has two bytes more than the text, and one more for each zero byte. It has at most 96 bytes.
 pub trait Key: Codec {
@@ -152,8 +153,9 @@ impl Value for String {
     }
 }
 
-/// Lets structures hold values of types of a fixed size, whose bytes are their memory: [`IntoBytes`](zerocopy::IntoBytes),
-/// [`FromBytes`](zerocopy::FromBytes) and [`Immutable`](zerocopy::Immutable) of `zerocopy`. A structure knows them by name and size.
+/// Lets structures hold values of types of a fixed size, whose bytes are their memory:
+/// [`IntoBytes`](zerocopy::IntoBytes), [`FromBytes`](zerocopy::FromBytes) and [`Immutable`](zerocopy::Immutable) of
+/// `zerocopy`. A structure knows them by name and size.
 ///
 /// ```
 /// use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U64};
@@ -284,13 +286,14 @@ keyed! {
     HashTable,
     /// A multi-version B+tree: a B+tree whose nodes never change. Everything that one call reads is of one version.
     MvBTree,
-    /// A skip list: entries in the order of their keys. A look-up reads the way along the list, about 25 towers for a million keys. It is there to be compared with; a
-    /// program should take a B+tree.
+    /// A skip list: entries in the order of their keys. A look-up reads the way along the list, about 25 towers for a
+    /// million keys. It is there to be compared with; a program should take a B+tree.
     SkipList,
-    /// A binary search tree: entries in the order of their keys. A look-up reads the way from the root, about 30 nodes for a million keys. It is there to be compared
-    /// with; a program should take a B+tree.
+    /// A binary search tree: entries in the order of their keys. A look-up reads the way from the root, about 30 nodes
+    /// for a million keys. It is there to be compared with; a program should take a B+tree.
     Bst,
-    /// A multi-version binary search tree: nodes never change. Everything that one call reads is of one version. It is there to be compared with.
+    /// A multi-version binary search tree: nodes never change. Everything that one call reads is of one version. It is
+    /// there to be compared with.
     MvBst,
 }
 

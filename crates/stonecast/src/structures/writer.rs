@@ -332,8 +332,8 @@ impl<S: Keyed> Writer<S> {
     ///
     /// # Errors
     ///
-    /// The same as [`Writer::insert`], for the first entry that fails. [`Error::effect`] tells the effect on this entry;
-    /// the entries before it are staged, and may be published.
+    /// The same as [`Writer::insert`], for the first entry that fails. [`Error::effect`] tells the effect on this
+    /// entry; the entries before it are staged, and may be published.
     pub async fn insert_all<'a>(
         &mut self,
         entries: impl IntoIterator<Item = (&'a S::Key, &'a S::Value)>,

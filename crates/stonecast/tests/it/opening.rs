@@ -57,7 +57,8 @@ fn a_setting_that_differs_leaves_a_closed_pool_closed() {
     assert_still_closed(&place);
 }
 
-/// Needs the number to be compared with the pool's: a server of another number would not find the shard that a key has elsewhere.
+/// Needs the number to be compared with the pool's: a server of another number would not find the shard that a key has
+/// elsewhere.
 #[test]
 fn the_number_of_shards_is_chosen_once_and_another_one_is_refused_by_name() {
     let folder = TempDir::new().unwrap();

@@ -1,5 +1,5 @@
-//! Servers over shared memory as stand-ins for the nodes of a cluster, whose configuration is in files. There are no copies: a shard
-//! that moves begins empty at its next node.
+//! Servers over shared memory as stand-ins for the nodes of a cluster, whose configuration is in files. There are no
+//! copies: a shard that moves begins empty at its next node.
 
 use std::path::Path;
 use std::rc::Rc;

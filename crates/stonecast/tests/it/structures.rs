@@ -46,7 +46,8 @@ fn order(number: u64) -> Order {
     }
 }
 
-/// The error with which reads end whose back-end has ended. Until the reader hears of the end, it reads the memory as the back-end has left it.
+/// The error with which reads end whose back-end has ended. Until the reader hears of the end, it reads the memory as
+/// the back-end has left it.
 fn end_of<T: PartialEq + std::fmt::Debug>(
     mut read: impl FnMut() -> Result<T, Error>,
     left: &T,

@@ -1,7 +1,7 @@
 //! A back-end, a writer and a reader in processes of their own, killed and stopped at random moments.
 //!
-//! The test binary runs itself again as each of them; an environment variable chooses the part. The writer prints the number of each update that was
-//! acknowledged.
+//! The test binary runs itself again as each of them; an environment variable chooses the part. The writer prints the
+//! number of each update that was acknowledged.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,8 @@ fn back_end(data: &Path) {
     server.run(&|| false).expect("the medium is sound");
 }
 
-/// Updates both structures with numbers one after the other, and prints each that was acknowledged. Ends when its tenure is over or the back-end is gone.
+/// Updates both structures with numbers one after the other, and prints each that was acknowledged. Ends when its
+/// tenure is over or the back-end is gone.
 async fn write(connection: &Connection) -> Result<(), Error> {
     let session = connection.session();
     let wait = Duration::from_secs(30);

@@ -1,4 +1,5 @@
-//! The descriptor of a domain: where the log of its tenure lies, where the log begins, and where it ends once it is sealed.
+//! The descriptor of a domain: where the log of its tenure lies, where the log begins, and where it ends once it is
+//! sealed.
 //!
 //! Two slots are used in turn, so a slot that a crash tore leaves the descriptor before it.
 

@@ -32,7 +32,8 @@ pub struct DomainPlace {
 }
 
 impl DomainPlace {
-    /// The tenure word. A writer reads it after its record is durable: only then does the tenure last that the record was written in.
+    /// The tenure word. A writer reads it after its record is durable: only then does the tenure last that the record
+    /// was written in.
     pub const fn tenure_word(&self) -> Span {
         Span::new(self.page + TENURE_OFFSET, WORD_SIZE)
     }
@@ -111,7 +112,8 @@ impl Findings {
 
 /// A lock domain: one or several structures with one writer.
 ///
-/// A restart of the back-end ends the tenure: an opened domain is handed over first ([`Domain::raise`], [`Domain::finish`]), and then granted.
+/// A restart of the back-end ends the tenure: an opened domain is handed over first ([`Domain::raise`],
+/// [`Domain::finish`]), and then granted.
 pub struct Domain {
     pub(super) medium: Rc<Medium>,
     pub(super) place: DomainPlace,
@@ -147,7 +149,8 @@ impl OpenLog {
         base.position + self.area.size
     }
 
-    /// Notes a record that the scan has read: an operation waits for its transaction. Returns the changes of a transaction.
+    /// Notes a record that the scan has read: an operation waits for its transaction. Returns the changes of a
+    /// transaction.
     pub fn note(
         &mut self,
         before: Mark,
@@ -233,7 +236,8 @@ impl Domain {
         territory: Territory,
     ) -> Result<Self, DomainError> {
         let descriptor = Descriptor::read(medium.bytes(), place.page, medium.uuid)?;
-        // If only the process died, page and records are visible and may not be durable. The next descriptor replaces the one before this one.
+        // If only the process died, page and records are visible and may not be durable. The next descriptor replaces
+        // the one before this one.
         let page = Span::new(place.page, PAGE_SIZE);
         let areas = descriptor.areas();
         medium.region.mark_changed(&[&[page], &*areas].concat());
@@ -331,12 +335,14 @@ impl Domain {
         self.medium.region.load(self.place.horizon().offset)
     }
 
-    /// Notes that all records that the scan has read are durable. The word itself becomes durable with the next records.
+    /// Notes that all records that the scan has read are durable. The word itself becomes durable with the next
+    /// records.
     pub(super) fn note_horizon(&mut self, lsn: u64) {
         self.medium.region.store(self.place.horizon().offset, lsn);
     }
 
-    /// Grants the next tenure a log in `area`. The area must be out of reach of earlier owners. The tenure begins with everything applied, and no operation in its log.
+    /// Grants the next tenure a log in `area`. The area must be out of reach of earlier owners. The tenure begins with
+    /// everything applied, and no operation in its log.
     ///
     /// # Errors
     /// [`DomainError::Held`] if a tenure was not handed over. A crash leaves the tenure granted or not.
@@ -372,8 +378,9 @@ impl Domain {
     /// Takes the records that were appended since: makes them durable, then applies the transactions among them.
     ///
     /// # Errors
-    /// [`DomainError::Over`] once the tenure word was raised; [`DomainError::Refused`] if a transaction names memory that is not the domain's: the records
-    /// before it were taken, and the tenure has to end. [`DomainError::Persist`]. A crash leaves any part of the applied words.
+    /// [`DomainError::Over`] once the tenure word was raised; [`DomainError::Refused`] if a transaction names memory
+    /// that is not the domain's: the records before it were taken, and the tenure has to end. [`DomainError::Persist`].
+    /// A crash leaves any part of the applied words.
     pub async fn take(&mut self) -> Result<Taken, DomainError> {
         match self.gather()? {
             Gathered::Nothing(findings) => findings.taken(),

@@ -19,7 +19,8 @@ pub enum DomainError {
     /// Bytes that no crash leaves behind.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
-    /// The owner of the tenure wrote a transaction that it may not write. Nothing of it and of all later records counts; the tenure has to end.
+    /// The owner of the tenure wrote a transaction that it may not write. Nothing of it and of all later records
+    /// counts; the tenure has to end.
     #[error("record {lsn} of tenure {tenure}: {fault}")]
     Refused {
         /// Log sequence number of the record.

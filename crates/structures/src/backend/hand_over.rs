@@ -4,9 +4,9 @@
 //!   raise the word -> the caller revokes the window -> scan -> persist -> seal -> apply -> execute leftovers -> persist data -> leave the log
 //! ```
 //!
-//! From the raise to the seal nothing is applied: until the seal is durable, a crash may still change which records count. What the back-end
-//! executes are transactions of the next tenure in a log of its own. They are durable before their first entry is applied, so a restart in the
-//! middle applies them again and executes nothing twice.
+//! From the raise to the seal nothing is applied: until the seal is durable, a crash may still change which records
+//! count. What the back-end executes are transactions of the next tenure in a log of its own. They are durable before
+//! their first entry is applied, so a restart in the middle applies them again and executes nothing twice.
 
 use stonecast_base::{Span, mutant};
 use stonecast_media::Region;
@@ -32,17 +32,19 @@ pub struct Leftover<'a> {
     pub number: u64,
     /// The body of its record ([`Operation`](crate::Operation)).
     pub body: &'a [u8],
-    /// Log sequence number of the transaction that will publish it: the generation of the blocks that the operation takes.
+    /// Log sequence number of the transaction that will publish it: the generation of the blocks that the operation
+    /// takes.
     pub lsn: u64,
 }
 
 /// Executes operations in the memory of a domain, as parts of one transaction or a few.
 pub trait Execute {
-    /// Executes an operation in front of those since the last [`Execute::close`]. An operation that cannot be executed changes nothing. False: the open
-    /// transaction has no room for the operation, and has to be closed first.
+    /// Executes an operation in front of those since the last [`Execute::close`]. An operation that cannot be executed
+    /// changes nothing. False: the open transaction has no room for the operation, and has to be closed first.
     fn execute(&mut self, memory: &dyn Region, operation: Leftover<'_>) -> bool;
 
-    /// Closes the open transaction: the changes of the operations since the last call. It is applied before the next operation.
+    /// Closes the open transaction: the changes of the operations since the last call. It is applied before the next
+    /// operation.
     fn close(&mut self) -> Entries;
 }
 
@@ -56,7 +58,8 @@ pub struct HandedOver {
 }
 
 impl Domain {
-    /// Raises the tenure word, so that the owner of the tenure completes nothing more. The caller closes the owner's window next.
+    /// Raises the tenure word, so that the owner of the tenure completes nothing more. The caller closes the owner's
+    /// window next.
     ///
     /// A crash leaves the word raised or not. The number becomes durable with the seal.
     pub fn raise(&mut self) -> Raised {
@@ -69,16 +72,18 @@ impl Domain {
         Raised { ended }
     }
 
-    /// Does the rest of a hand-over, after the window of the old tenure was closed. `own` is memory for the back-end's records, out of everybody's
-    /// reach, of twice the longest record at least; a hand-over that is done again after a crash uses the memory that it used before.
+    /// Does the rest of a hand-over, after the window of the old tenure was closed. `own` is memory for the back-end's
+    /// records, out of everybody's reach, of twice the longest record at least; a hand-over that is done again after a
+    /// crash uses the memory that it used before.
     ///
-    /// Afterwards everything that a writer of the tenure was told, or could have been told, is applied and durable, and the domain may be granted.
-    /// A writer that could not be stopped for certain may still write to its area: nothing that lands there after the scan counts, and the caller gives the
-    /// area to nobody. A crash at any point leaves a domain that is opened and handed over again, with the same result.
+    /// Afterwards everything that a writer of the tenure was told, or could have been told, is applied and durable, and
+    /// the domain may be granted. A writer that could not be stopped for certain may still write to its area: nothing
+    /// that lands there after the scan counts, and the caller gives the area to nobody. A crash at any point leaves a
+    /// domain that is opened and handed over again, with the same result.
     ///
     /// # Errors
-    /// [`DomainError::Gap`] and [`DomainError::Corrupt`]: records that were durable are damaged. [`DomainError::NoRoom`] if `own` is too small;
-    /// [`DomainError::Persist`].
+    /// [`DomainError::Gap`] and [`DomainError::Corrupt`]: records that were durable are damaged.
+    /// [`DomainError::NoRoom`] if `own` is too small; [`DomainError::Persist`].
     pub async fn finish(
         &mut self,
         raised: Raised,
@@ -103,7 +108,8 @@ impl Domain {
         })
     }
 
-    /// Scans the records of the tenure to the seal, or to the first one that does not check. Returns the transactions that are not applied.
+    /// Scans the records of the tenure to the seal, or to the first one that does not check. Returns the transactions
+    /// that are not applied.
     fn scan_to_the_end(&mut self) -> Result<Vec<Change>, DomainError> {
         let sealed = self.descriptor.sealed.map(|sealed| sealed.end);
         let expected = sealed.map_or(self.horizon(), |end| end.chain.lsn);
@@ -205,8 +211,8 @@ impl Domain {
         Ok(())
     }
 
-    /// Executes operations that no transaction covers, as many as fit into a transaction: logs their changes, makes the record durable, and applies it.
-    /// Returns their number.
+    /// Executes operations that no transaction covers, as many as fit into a transaction: logs their changes, makes the
+    /// record durable, and applies it. Returns their number.
     async fn execute(
         &mut self,
         own: &mut OwnLog,

@@ -15,8 +15,8 @@ use crate::wire::{Entries, Entry, LogKey};
 
 /// Another copy of the pool, as the back-end that fills the copy sees it.
 pub trait Mirror {
-    /// Makes the bytes of `spans`, as the pool holds them, durable in the copy. The calls come one after the other, and each copies what the calls before have
-    /// left out of these places.
+    /// Makes the bytes of `spans`, as the pool holds them, durable in the copy. The calls come one after the other, and
+    /// each copies what the calls before have left out of these places.
     fn copy<'a>(&'a self, spans: &'a [Span]) -> Copying<'a>;
 }
 
@@ -52,7 +52,8 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// The pool called `uuid` in `region`, which is declared to be `platform`. Everything has to outlive the failure `durability`.
+    /// The pool called `uuid` in `region`, which is declared to be `platform`. Everything has to outlive the failure
+    /// `durability`.
     ///
     /// # Errors
     /// [`NoCommit`]: nothing survives there, or the region is not as declared.
@@ -90,8 +91,8 @@ impl Medium {
         self.mirror.is_some()
     }
 
-    /// The same medium, on which front-ends of earlier runs may write to their logs until `are_gone` says that they cannot. Till then these logs are given to
-    /// nobody.
+    /// The same medium, on which front-ends of earlier runs may write to their logs until `are_gone` says that they
+    /// cannot. Till then these logs are given to nobody.
     #[must_use]
     pub fn until(mut self, are_gone: Rc<dyn Fn() -> bool>) -> Self {
         self.earlier_writers_are_gone = Some(are_gone);

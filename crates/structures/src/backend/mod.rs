@@ -1,4 +1,5 @@
-//! The back-end's side: a pool of lock domains. It makes the records of their owners durable, applies them, and ends tenures.
+//! The back-end's side: a pool of lock domains. It makes the records of their owners durable, applies them, and ends
+//! tenures.
 //!
 //! ```text
 //!   page of a domain     | tenure word | root word | horizon | ... | descriptor | descriptor |
@@ -8,12 +9,13 @@
 //! ```
 //!
 //! Invariants:
-//! - Nothing of a record is applied before the record is durable, and nothing between the raise of the tenure word and the seal.
+//! - Nothing of a record is applied before the record is durable, and nothing between the raise of the tenure word and
+//!   the seal.
 //! - Only places that belong to the domain are changed, whatever a record says.
 //! - The log is trimmed after the words that were applied from it are durable.
 //!
-//! A crash at any point leaves a descriptor that is whole, a log that is read from its base again, and memory on which that log may be applied once
-//! more from there.
+//! A crash at any point leaves a descriptor that is whole, a log that is read from its base again, and memory on which
+//! that log may be applied once more from there.
 
 mod descriptor;
 mod domain;

@@ -4,9 +4,11 @@
 //!   page 0   | header | serving word | ... | domains |      page 1 + n: domain n      uses of slabs      slabs
 //! ```
 //!
-//! The back-end alone writes everything in front of the slabs. A use is a word; it is durable before anybody relies on it.
+//! The back-end alone writes everything in front of the slabs. A use is a word; it is durable before anybody relies on
+//! it.
 //!
-//! A crash leaves each use as it was or as it became. A slab for a log that no domain names is free after the next opening.
+//! A crash leaves each use as it was or as it became. A slab for a log that no domain names is free after the next
+//! opening.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -228,16 +230,17 @@ impl StructurePool {
             })
     }
 
-    /// Opens a pool, ends all tenures, and begins to serve. Until then the serving word is odd, and reads in between do not count.
+    /// Opens a pool, ends all tenures, and begins to serve. Until then the serving word is odd, and reads in between do
+    /// not count.
     ///
-    /// `executor` gives the executor for a domain. Where an earlier owner of a tenure may still write to its log ([`Medium::until`]), the log is given to nobody
-    /// until that owner is gone.
+    /// `executor` gives the executor for a domain. Where an earlier owner of a tenure may still write to its log
+    /// ([`Medium::until`]), the log is given to nobody until that owner is gone.
     ///
     /// A damaged domain is set aside ([`StructurePool::damage`]), and the others are served.
     ///
     /// # Errors
-    /// [`DomainError::Corrupt`] if this is no pool of structures, or if its header or a use is damaged; [`DomainError::Persist`]. A crash leaves a pool that is
-    /// opened again, with the same result.
+    /// [`DomainError::Corrupt`] if this is no pool of structures, or if its header or a use is damaged;
+    /// [`DomainError::Persist`]. A crash leaves a pool that is opened again, with the same result.
     pub async fn open(
         medium: Rc<Medium>,
         executor: &mut dyn FnMut(DomainPlace, &Territory) -> Box<dyn Execute>,
@@ -338,7 +341,8 @@ impl StructurePool {
         free.count() as u64
     }
 
-    /// Makes a new domain without slabs and without a name. Returns its number; `None`: the pool has as many as it may have.
+    /// Makes a new domain without slabs and without a name. Returns its number; `None`: the pool has as many as it may
+    /// have.
     ///
     /// # Errors
     /// [`DomainError::Persist`]. A crash leaves the domain or not.
@@ -346,7 +350,8 @@ impl StructurePool {
         self.open_domain(DomainName::NONE).await
     }
 
-    /// The domain with this name, or a new one without slabs. Returns its number; `None`: the pool has as many as it may have.
+    /// The domain with this name, or a new one without slabs. Returns its number; `None`: the pool has as many as it
+    /// may have.
     ///
     /// # Errors
     /// [`DomainError::Persist`]. A crash leaves the domain or not.
@@ -418,11 +423,12 @@ impl StructurePool {
 
     /// Takes a slab back from a domain. Returns whether it was taken: a slab with units in use is not.
     ///
-    /// A slab changes hands only while nobody has a tenure of its domain: otherwise the log may still hold entries for the slab, and a replay would write to
-    /// memory of the next domain.
+    /// A slab changes hands only while nobody has a tenure of its domain: otherwise the log may still hold entries for
+    /// the slab, and a replay would write to memory of the next domain.
     ///
     /// # Errors
-    /// [`DomainError::Held`] while a tenure lasts; [`DomainError::Persist`]. A crash leaves the slab with the domain or free.
+    /// [`DomainError::Held`] while a tenure lasts; [`DomainError::Persist`]. A crash leaves the slab with the domain or
+    /// free.
     pub async fn take_slab(&mut self, number: u32, slab: u64) -> Result<bool, DomainError> {
         let Some(domain) = self.domains.get_mut(&number) else {
             return Ok(false);

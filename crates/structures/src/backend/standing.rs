@@ -1,16 +1,18 @@
-//! The standing of a pool among its copies: whether it is the back-end's or a mirror, in which generation, and who the other one is.
+//! The standing of a pool among its copies: whether it is the back-end's or a mirror, in which generation, and who the
+//! other one is.
 //!
 //! ```text
 //!   back-end, alone  --bind-->  back-end with a mirror  --detach-->  back-end of the next generation, alone
 //!   mirror, copying  --whole-->  mirror  --promote-->  back-end of the next generation, alone
 //! ```
 //!
-//! The standing lies on the first page of the pool and is never copied: each copy has its own. Two slots are used in turn, so a slot that a crash tore
-//! leaves the standing before it.
+//! The standing lies on the first page of the pool and is never copied: each copy has its own. Two slots are used in
+//! turn, so a slot that a crash tore leaves the standing before it.
 //!
 //! Invariants:
 //! - A back-end with a mirror acknowledges nothing without it.
-//! - The generation grows with each promotion, and with each back-end that goes on without its mirror. A copy of a lower generation knows less.
+//! - The generation grows with each promotion, and with each back-end that goes on without its mirror. A copy of a
+//!   lower generation knows less.
 
 use stonecast_base::{Nanoseconds, Span, hash};
 use stonecast_media::{PersistError, Region};

@@ -9,8 +9,8 @@ use crate::wire::{Entries, EntryFault, parse_entries};
 
 /// The memory that the records of a domain may change: its root word, and its slabs.
 ///
-/// The back-end alone decides about slabs. A writer that names the slab of another domain, the page of a domain or the log of anybody
-/// is refused.
+/// The back-end alone decides about slabs. A writer that names the slab of another domain, the page of a domain or the
+/// log of anybody is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Territory {
     /// The root word of the domain.

@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! - Records reach the log in the order of their numbers.
-//! - A record is told as durable after its plan has ended, and after the tenure word was read as that of this tenure behind it. An answer of the back-end
-//!   says both.
+//! - A record is told as durable after its plan has ended, and after the tenure word was read as that of this tenure
+//!   behind it. An answer of the back-end says both.
 //! - At most one notice is under way: operations that are staged meanwhile go with the next one.
 
 use std::cell::RefCell;
@@ -263,7 +263,8 @@ impl Appends {
         Ok(())
     }
 
-    /// Whether records become durable without the back-end. Those of a mirrored pool do not: the back-end has to copy them first.
+    /// Whether records become durable without the back-end. Those of a mirrored pool do not: the back-end has to copy
+    /// them first.
     fn is_one_sided(&self, state: &State) -> bool {
         let is_mirrored = self.back_end.vouching.is_some() && !mutant!(TicketWithoutMirror);
         state.appender.is_one_sided() && !is_mirrored
@@ -486,8 +487,8 @@ impl Future for Waiting {
 
 /// An operation that is staged: the future ends when its record is durable. A ticket that is dropped changes nothing.
 ///
-/// A crash after the ticket has ended well loses nothing of the operation, and of all operations that were staged before. Readers see it once it is
-/// published, by this writer or by the hand-over after its end.
+/// A crash after the ticket has ended well loses nothing of the operation, and of all operations that were staged
+/// before. Readers see it once it is published, by this writer or by the hand-over after its end.
 #[must_use = "the operation is durable when the ticket has ended well"]
 pub struct Ticket(Waiting);
 

@@ -52,7 +52,8 @@ pub struct BackEnd {
     memory: RemoteAddress,
     /// The plans by which records become durable.
     pub(super) agreement: LentAgreement,
-    /// The word of the back-end of a pool with a mirror that it is the back-end. Records of such a pool are durable when they are answered, and not before.
+    /// The word of the back-end of a pool with a mirror that it is the back-end. Records of such a pool are durable
+    /// when they are answered, and not before.
     pub(super) vouching: Option<Vouching>,
     scratch_use: Rc<ScratchUse>,
     retries: Cell<u64>,
@@ -104,10 +105,12 @@ impl Drop for ScratchTurn {
 }
 
 impl BackEnd {
-    /// Connects to the back-end at `address`. Both sides agree on the plans for records that have to outlive the failure that the pool declares.
+    /// Connects to the back-end at `address`. Both sides agree on the plans for records that have to outlive the
+    /// failure that the pool declares.
     ///
     /// # Errors
-    /// [`FrontEndError`]: nothing of the connection is left. [`FrontEndError::NoAgreement`] names the platform for which no plan exists.
+    /// [`FrontEndError`]: nothing of the connection is left. [`FrontEndError::NoAgreement`] names the platform for
+    /// which no plan exists.
     pub async fn connect(port: &Rc<Port>, address: &str) -> Result<Rc<Self>, FrontEndError> {
         let endpoint = Endpoint::new(
             port,
@@ -224,8 +227,8 @@ impl BackEnd {
         Ok(bytes.into_first())
     }
 
-    /// Reads places of the pool into buffers, one for each place: in the call where the device can, and else as many as the queue takes with one
-    /// doorbell.
+    /// Reads places of the pool into buffers, one for each place: in the call where the device can, and else as many as
+    /// the queue takes with one doorbell.
     pub(super) async fn read(
         &self,
         spans: &[Span],
@@ -243,14 +246,16 @@ impl BackEnd {
         self.vouch().await
     }
 
-    /// Lets the front-end remember for how long the back-end of a mirrored pool has vouched for what is read. Without a clock each read asks the back-end.
+    /// Lets the front-end remember for how long the back-end of a mirrored pool has vouched for what is read. Without a
+    /// clock each read asks the back-end.
     pub fn keep_time(&self, clock: Rc<dyn Runtime>) {
         if let Some(vouching) = &self.vouching {
             vouching.clock.replace(Some(clock));
         }
     }
 
-    /// Makes sure that the back-end was the back-end when the bytes of earlier reads were read: its mirror may have taken its place, while its memory stays as it was.
+    /// Makes sure that the back-end was the back-end when the bytes of earlier reads were read: its mirror may have
+    /// taken its place, while its memory stays as it was.
     pub(super) async fn vouch(&self) -> Result<(), FrontEndError> {
         let Some(vouching) = self
             .vouching
@@ -274,7 +279,8 @@ impl BackEnd {
         }
     }
 
-    /// Reads in the call, if the device can at this moment. The caller lets others run now and then ([`Port::take_turn`]).
+    /// Reads in the call, if the device can at this moment. The caller lets others run now and then
+    /// ([`Port::take_turn`]).
     pub(super) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> bool {
         let qp = self.talk.endpoint.qp();
         let status = self.port().device().read_now(qp, reads);
@@ -343,7 +349,8 @@ impl BackEnd {
         }
     }
 
-    /// Drives a traversal of a reader, which remembers places. `trusts`: remembered places are taken as they are, where the traversal allows that.
+    /// Drives a traversal of a reader, which remembers places. `trusts`: remembered places are taken as they are, where
+    /// the traversal allows that.
     pub(super) async fn drive_remembering<T: Traversal>(
         &self,
         territory: &Territory,
@@ -437,8 +444,8 @@ impl BackEnd {
         }
     }
 
-    /// Tells the back-end what readers have counted since the last time, and waits for nothing. Returns whether the message was sent: with too many
-    /// requests under way, or a back-end that is gone, it is not.
+    /// Tells the back-end what readers have counted since the last time, and waits for nothing. Returns whether the
+    /// message was sent: with too many requests under way, or a back-end that is gone, it is not.
     pub fn tell_counts(&self, readers: ReaderCounts) -> bool {
         let is_heard = self.talk.hear().is_ok() && self.talk.check().is_ok();
         is_heard && matches!(self.talk.send(Request::Count { readers }), Ok(Some(_)))

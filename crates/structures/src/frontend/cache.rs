@@ -1,7 +1,7 @@
 //! Bytes that a reader has read before, of places that it may take as they were.
 //!
-//! The cache is a clock: a place that was asked for since the hand passed it stays. It is trusted with nothing: a traversal marks the places whose
-//! age the places behind them show.
+//! The cache is a clock: a place that was asked for since the hand passed it stays. It is trusted with nothing: a
+//! traversal marks the places whose age the places behind them show.
 
 use std::hash::BuildHasherDefault;
 
@@ -11,7 +11,8 @@ use crate::space::{ClockMap, Mixer};
 
 /// Bytes of places with their contents. A reader reads everything each time if no place fits.
 ///
-/// A place is lent while a traversal looks at it, and belongs to nobody then: a traversal that is dropped takes it along.
+/// A place is lent while a traversal looks at it, and belongs to nobody then: a traversal that is dropped takes it
+/// along.
 #[derive(Debug)]
 pub(super) struct PlaceCache {
     /// The bytes of a place that is lent are none at all.

@@ -4,9 +4,9 @@
 //!   leaf found ──▶ READ of what decides, of the root word, and of the serving word ──▶ both words as before: the answer counts
 //! ```
 //!
-//! The serving word only grows. If the word is the even number that it was at the end of an earlier call, the back-end has
-//! served all the time between. One look at the word after the reads of a call therefore proves as much as a look before
-//! and a look after them. The root word is read with it.
+//! The serving word only grows. If the word is the even number that it was at the end of an earlier call, the back-end
+//! has served all the time between. One look at the word after the reads of a call therefore proves as much as a look
+//! before and a look after them. The root word is read with it.
 
 use smallvec::SmallVec;
 use stonecast_base::{Span, mutant};

@@ -24,15 +24,16 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Remembers at most `size` bytes of inner places. They may be old; the places behind them show it, so that answers are as fresh as without.
-    /// A reader remembers nothing at first.
+    /// Remembers at most `size` bytes of inner places. They may be old; the places behind them show it, so that answers
+    /// are as fresh as without. A reader remembers nothing at first.
     #[must_use]
     pub fn remembering(mut self, size: u64) -> Self {
         self.cache = PlaceCache::new(size);
         self
     }
 
-    /// Drives a traversal until it ends. If the reader shares memory with the back-end, the serving word is read before and after.
+    /// Drives a traversal until it ends. If the reader shares memory with the back-end, the serving word is read before
+    /// and after.
     ///
     /// # Errors
     /// [`FrontEndError::Stale`] after many tries.
@@ -82,11 +83,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Drives a traversal of the structure `number` of the table `roots` until it ends. A multi-version structure is read as it was when the table was read.
+    /// Drives a traversal of the structure `number` of the table `roots` until it ends. A multi-version structure is
+    /// read as it was when the table was read.
     ///
     /// # Errors
-    /// [`FrontEndError::TooOld`]: nodes of the version are used again. Read the table anew. [`FrontEndError::NoStructure`]: the table has no such structure, or the
-    /// structure has ended since. Otherwise as [`Reader::end_of`].
+    /// [`FrontEndError::TooOld`]: nodes of the version are used again. Read the table anew.
+    /// [`FrontEndError::NoStructure`]: the table has no such structure, or the structure has ended since. Otherwise as
+    /// [`Reader::end_of`].
     pub async fn end_in<T: Traversal>(
         &mut self,
         roots: &Roots,
@@ -111,7 +114,8 @@ impl Reader {
         }
     }
 
-    /// Checks that the table of structures still names `structure`. The blocks of a version are used again only behind a later table.
+    /// Checks that the table of structures still names `structure`. The blocks of a version are used again only behind
+    /// a later table.
     async fn check_age(&mut self, number: u32, structure: &Structure) -> Result<(), FrontEndError> {
         match self.roots().await?.structure(number) {
             None => Err(FrontEndError::NoStructure),
@@ -120,7 +124,8 @@ impl Reader {
         }
     }
 
-    /// The value that comes next in the stack or queue `number` of the table `roots`; `None`: there is none, or the structure has keys.
+    /// The value that comes next in the stack or queue `number` of the table `roots`; `None`: there is none, or the
+    /// structure has keys.
     ///
     /// # Errors
     /// As [`Reader::end_in`].
@@ -146,7 +151,8 @@ impl Reader {
         self.end_of(|| ReadRoots::new(key, domain, root)).await
     }
 
-    /// The value of an encoded key in the structure `number` of the table `roots`; `None`: the key has none, or the structure has no keys.
+    /// The value of an encoded key in the structure `number` of the table `roots`; `None`: the key has none, or the
+    /// structure has no keys.
     ///
     /// # Errors
     /// As [`Reader::end_in`].

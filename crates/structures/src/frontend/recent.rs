@@ -4,10 +4,10 @@
 //!   call at t0 ──▶ answer, which was true at a moment behind t0 ──▶ given again by calls that begin before t0 + d
 //! ```
 //!
-//! The answer of a call is true at some moment of the call ([`StructureReader`](super::StructureReader)). A call that begins
-//! at most `d` after that call began and gives the same answer therefore gives one that was true at most `d` before. An
-//! answer is kept whole, so places of different moments are never combined. One clock measures all times, so drift does not
-//! matter.
+//! The answer of a call is true at some moment of the call ([`StructureReader`](super::StructureReader)). A call that
+//! begins at most `d` after that call began and gives the same answer therefore gives one that was true at most `d`
+//! before. An answer is kept whole, so places of different moments are never combined. One clock measures all times, so
+//! drift does not matter.
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;

@@ -33,13 +33,15 @@ impl Writer {
         self.writer.roots()
     }
 
-    /// Executes an operation, and appends its record. The operation counts when the ticket has ended well, or when [`Writer::flush`] or
-    /// [`Writer::publish`] returns. Where there is no room, everything staged is published first, or the domain gets another slab.
+    /// Executes an operation, and appends its record. The operation counts when the ticket has ended well, or when
+    /// [`Writer::flush`] or [`Writer::publish`] returns. Where there is no room, everything staged is published first,
+    /// or the domain gets another slab.
     ///
     /// Records go out when somebody waits for them, many with one doorbell.
     ///
     /// # Errors
-    /// [`FrontEndError::Stage`], [`FrontEndError::NoRoom`]: nothing was changed. After any other error the writer has to be dropped.
+    /// [`FrontEndError::Stage`], [`FrontEndError::NoRoom`]: nothing was changed. After any other error the writer has
+    /// to be dropped.
     pub async fn stage(
         &mut self,
         operation: &Operation<'_>,
@@ -47,11 +49,12 @@ impl Writer {
         self.stage_where_room_is(operation, None).await
     }
 
-    /// Does the same for an operation with a token that was staged before, perhaps in an earlier tenure, for the first time when [`Writer::operations`] was `since`. If the
-    /// operation was done, its first answer is given again.
+    /// Does the same for an operation with a token that was staged before, perhaps in an earlier tenure, for the first
+    /// time when [`Writer::operations`] was `since`. If the operation was done, its first answer is given again.
     ///
     /// # Errors
-    /// As [`Writer::stage`]. [`ExecuteFault::Forgotten`]: the operation may have been done, and its result is not kept any more.
+    /// As [`Writer::stage`]. [`ExecuteFault::Forgotten`]: the operation may have been done, and its result is not kept
+    /// any more.
     pub async fn stage_again(
         &mut self,
         operation: &Operation<'_>,
@@ -189,7 +192,8 @@ impl Writer {
         }
     }
 
-    /// The value of an encoded key in a structure with keys, as it is with everything staged. Staged operations on which the answer may rest become durable first.
+    /// The value of an encoded key in a structure with keys, as it is with everything staged. Staged operations on
+    /// which the answer may rest become durable first.
     ///
     /// # Errors
     /// As [`Writer::flush`]; [`FrontEndError::Stale`]: the structure is damaged.
@@ -205,8 +209,9 @@ impl Writer {
         }
     }
 
-    /// Reads the ways to keys of a structure, all at once: each level costs one round trip, whatever the number of keys. Changes of these keys then find everything known, but
-    /// for values that they compare, as long as it fits into the memory of the writer.
+    /// Reads the ways to keys of a structure, all at once: each level costs one round trip, whatever the number of
+    /// keys. Changes of these keys then find everything known, but for values that they compare, as long as it fits
+    /// into the memory of the writer.
     ///
     /// # Errors
     /// [`FrontEndError`]; a damaged structure is left to the change that meets it.
@@ -221,7 +226,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Drives a walk over the words that the writer knows, and over the pool. These words are good while the tenure lasts, which the tenure word shows behind the walk.
+    /// Drives a walk over the words that the writer knows, and over the pool. These words are good while the tenure
+    /// lasts, which the tenure word shows behind the walk.
     async fn end_of<T: Traversal>(&mut self, traversal: T) -> Result<T::End, FrontEndError> {
         let recalling = self.writer.recalling(traversal);
         let driven = self.back_end.drive(&self.territory, recalling).await?;
@@ -273,7 +279,8 @@ impl Writer {
     /// Asks for another slab: an operation found no room ([`SpaceFault::NoSpace`]).
     ///
     /// # Errors
-    /// [`FrontEndError::NoRoom`]: no slab is free. [`FrontEndError::Held`], [`FrontEndError::Over`]: the tenure is over.
+    /// [`FrontEndError::NoRoom`]: no slab is free. [`FrontEndError::Held`], [`FrontEndError::Over`]: the tenure is
+    /// over.
     pub async fn grow(&mut self) -> Result<(), FrontEndError> {
         let domain = self.domain;
         let answer = self.back_end.talk.ask(Request::GiveSlab { domain }).await?;

@@ -12,8 +12,8 @@ use super::recent::Recent;
 use crate::shapes::btree::{Page, Seek};
 use crate::shapes::{Many, Named, Rooted, Roots, Stale, Structure, Traversal};
 
-/// A reader of one structure of a domain. An answer counts only if the table of structures is still the one in which the structure was found; otherwise the
-/// structure is found again: by its number, or by its name if it was made empty.
+/// A reader of one structure of a domain. An answer counts only if the table of structures is still the one in which
+/// the structure was found; otherwise the structure is found again: by its number, or by its name if it was made empty.
 pub struct StructureReader {
     reader: Reader,
     row: Named,
@@ -47,7 +47,8 @@ impl StructureReader {
         })
     }
 
-    /// A reader of the structure with this name as it was when the table `roots` was read. The structure has to be a multi-version one: the nodes of others change.
+    /// A reader of the structure with this name as it was when the table `roots` was read. The structure has to be a
+    /// multi-version one: the nodes of others change.
     ///
     /// # Errors
     /// [`FrontEndError::NoStructure`].
@@ -69,8 +70,10 @@ impl StructureReader {
         })
     }
 
-    /// Accepts answers that were true at most `age_max_ns` before the call, by the clock of the runtime: answers of earlier calls are given again, and cost no READ. Keeps answers
-    /// and pages of about `size` bytes. This holds for [`StructureReader::get`], [`StructureReader::get_many`] and [`StructureReader::page`]; other calls look at the structure.
+    /// Accepts answers that were true at most `age_max_ns` before the call, by the clock of the runtime: answers of
+    /// earlier calls are given again, and cost no READ. Keeps answers and pages of about `size` bytes. This holds for
+    /// [`StructureReader::get`], [`StructureReader::get_many`] and [`StructureReader::page`]; other calls look at the
+    /// structure.
     pub fn accept_age(&mut self, clock: &Rc<dyn Runtime>, age_max_ns: Nanoseconds, size: u64) {
         // Answers that were kept under another limit would let later answers go back.
         self.recent = Some(Recent::new(clock.clone(), age_max_ns, size));
@@ -86,7 +89,8 @@ impl StructureReader {
         self.in_call.answers
     }
 
-    /// Looks an encoded key up, and returns the result of `read` on its value; `None`: the key has none. Where the device reads in the call, a look-up ends in the call, too.
+    /// Looks an encoded key up, and returns the result of `read` on its value; `None`: the key has none. Where the
+    /// device reads in the call, a look-up ends in the call, too.
     ///
     /// # Errors
     /// As [`StructureReader::end_of`].
@@ -127,7 +131,8 @@ impl StructureReader {
         Ok(result)
     }
 
-    /// Looks encoded keys up together, and returns their values in the order of the keys. Each is one that its key had at a moment of the call.
+    /// Looks encoded keys up together, and returns their values in the order of the keys. Each is one that its key had
+    /// at a moment of the call.
     ///
     /// # Errors
     /// As [`StructureReader::end_of`].
@@ -179,7 +184,8 @@ impl StructureReader {
         Ok(values.into_iter().flatten().collect())
     }
 
-    /// Some neighbouring keys of a range. Where the device reads in the call, the reading of a leaf ends in the call, too.
+    /// Some neighbouring keys of a range. Where the device reads in the call, the reading of a leaf ends in the call,
+    /// too.
     ///
     /// # Errors
     /// As [`StructureReader::end_of`].
@@ -225,7 +231,8 @@ impl StructureReader {
     /// Drives a traversal of the structure until it ends.
     ///
     /// # Errors
-    /// [`FrontEndError::NoStructure`]: it was dropped. [`FrontEndError::TooOld`]: nodes of the snapshot are used again. Otherwise as [`Reader::end_of`].
+    /// [`FrontEndError::NoStructure`]: it was dropped. [`FrontEndError::TooOld`]: nodes of the snapshot are used again.
+    /// Otherwise as [`Reader::end_of`].
     pub async fn end_of<T: Traversal>(
         &mut self,
         make: impl Fn(&Structure) -> T,

@@ -30,7 +30,8 @@ impl Reply {
 pub(crate) struct Talk {
     pub endpoint: Endpoint,
     receives: ReceiveBuffers,
-    /// Slots that requests are sent from. A slot is used again after as many requests as there are slots, and so after its answer.
+    /// Slots that requests are sent from. A slot is used again after as many requests as there are slots, and so after
+    /// its answer.
     sent_from: MemoryRegion,
     sent: Cell<u64>,
     /// Requests without an answer, oldest first.

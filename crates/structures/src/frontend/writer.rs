@@ -9,9 +9,11 @@ use crate::space::{Allocator, Recall, SlabGeometry, Workspace};
 use crate::tenure::{Append, LogFull, TenureWriter};
 use crate::wire::{BODY_SIZE_MAX, Kind, LogKey, Operation, record_size};
 
-/// The owner of a tenure. It reads the memory of the domain through a function of the caller, and hands out records, which the caller writes to the log.
+/// The owner of a tenure. It reads the memory of the domain through a function of the caller, and hands out records,
+/// which the caller writes to the log.
 ///
-/// An operation is executed before its record exists. Its answer is known at once, and counts when the record is durable and the tenure still lasts.
+/// An operation is executed before its record exists. Its answer is known at once, and counts when the record is
+/// durable and the tenure still lasts.
 #[derive(Clone, Debug)]
 pub struct DomainWriter {
     log: TenureWriter,
@@ -29,7 +31,8 @@ pub struct Staged {
     pub record: Option<Append>,
 }
 
-/// The staging of one operation: a walk over the pool's memory, at whose end the operation is staged. Nothing changes before the end.
+/// The staging of one operation: a walk over the pool's memory, at whose end the operation is staged. Nothing changes
+/// before the end.
 #[derive(Debug)]
 pub struct Staging<'a> {
     log: &'a mut TenureWriter,
@@ -45,7 +48,8 @@ pub enum StageFault {
     /// The operation cannot be executed.
     #[error(transparent)]
     Execute(#[from] ExecuteFault),
-    /// The log has no room for the operation and the transaction that publishes it. The transaction has to be published, and the log to be trimmed.
+    /// The log has no room for the operation and the transaction that publishes it. The transaction has to be
+    /// published, and the log to be trimmed.
     #[error(transparent)]
     LogFull(#[from] LogFull),
     /// The open transaction would be too long: it has to be published first.
@@ -63,7 +67,8 @@ pub enum StageFault {
 }
 
 impl DomainWriter {
-    /// Begins a tenure. `read` reads memory of the domain, in which everything is applied, and returns `None` for other places.
+    /// Begins a tenure. `read` reads memory of the domain, in which everything is applied, and returns `None` for other
+    /// places.
     ///
     /// # Errors
     /// [`Stale`]: the table of structures is damaged.
@@ -131,7 +136,8 @@ impl DomainWriter {
         chain.operation - chain.covered
     }
 
-    /// Begins to execute an operation on everything staged before it. The traversal reads the pool's memory as it lies there.
+    /// Begins to execute an operation on everything staged before it. The traversal reads the pool's memory as it lies
+    /// there.
     ///
     /// # Errors
     /// [`StageFault`]: nothing was changed.
@@ -150,11 +156,12 @@ impl DomainWriter {
         })
     }
 
-    /// Begins to execute an operation that was staged before, perhaps in an earlier tenure, for the first time behind the operation `since`. If it was done, its first
-    /// answer is given again.
+    /// Begins to execute an operation that was staged before, perhaps in an earlier tenure, for the first time behind
+    /// the operation `since`. If it was done, its first answer is given again.
     ///
     /// # Errors
-    /// As [`DomainWriter::staging`]. [`ExecuteFault::Forgotten`]: the result of the first try would not be kept any more.
+    /// As [`DomainWriter::staging`]. [`ExecuteFault::Forgotten`]: the result of the first try would not be kept any
+    /// more.
     pub fn staging_again<'a>(
         &'a mut self,
         operation: &Operation<'a>,
@@ -167,7 +174,8 @@ impl DomainWriter {
         })
     }
 
-    /// Executes an operation on everything staged before it, with reads in the call. `read` returns `None` for places that do not belong to the domain.
+    /// Executes an operation on everything staged before it, with reads in the call. `read` returns `None` for places
+    /// that do not belong to the domain.
     ///
     /// # Errors
     /// [`StageFault`]: nothing was changed.
@@ -204,7 +212,8 @@ impl DomainWriter {
         Some(record.expect("each operation has reserved the room"))
     }
 
-    /// Forgets what it knows of the pool's memory, for a caller that has a cache of its own: it puts published words that are not applied over what it reads.
+    /// Forgets what it knows of the pool's memory, for a caller that has a cache of its own: it puts published words
+    /// that are not applied over what it reads.
     ///
     /// # Panics
     /// If an operation is staged and not published.

@@ -5,9 +5,10 @@
 //!             lost for good            mirror: lease over ─▶ window closed ─▶ next generation, durably ─▶ opened as after a power cut
 //! ```
 //!
-//! Whatever the back-end makes durable is made durable in the mirror, too, before anything rests on it: records, horizons, descriptors, names, the uses of
-//! slabs, and the words of trimmed transactions. The calls come one after the other. So at every moment the mirror holds a state that a power cut could have left in
-//! the back-end's own pool, and a promotion is the recovery that follows a power cut.
+//! Whatever the back-end makes durable is made durable in the mirror, too, before anything rests on it: records,
+//! horizons, descriptors, names, the uses of slabs, and the words of trimmed transactions. The calls come one after the
+//! other. So at every moment the mirror holds a state that a power cut could have left in the back-end's own pool, and
+//! a promotion is the recovery that follows a power cut.
 //!
 //! Invariants:
 //! - Everything that was acknowledged, or seen by a reader, is durable in both copies.

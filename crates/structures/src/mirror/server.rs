@@ -80,7 +80,8 @@ pub struct Promoted {
 }
 
 impl Promoted {
-    /// The content of a pool that has had another copy and is the back-end's; `None`: the pool is a mirror, or has content of its own.
+    /// The content of a pool that has had another copy and is the back-end's; `None`: the pool is a mirror, or has
+    /// content of its own.
     pub fn of(region: &dyn stonecast_media::Region) -> Option<Self> {
         let standing = Standing::read(region)?;
         (standing.role == Role::BackEnd).then(|| Self::by(&standing))
@@ -360,7 +361,8 @@ impl MirrorServer {
         let new = Standing::alone(source.uuid, source.key);
         self.standing.get_or_insert(new);
         self.stand(|standing| {
-            // A copy of an earlier generation may hold what this one does not: nothing of it counts before it was compared.
+            // A copy of an earlier generation may hold what this one does not: nothing of it counts before it was
+            // compared.
             let is_same = standing.generation == source.generation && standing.role == Role::Mirror;
             if !is_same && !mutant!(ReturningTaken) {
                 standing.role = Role::Copying;

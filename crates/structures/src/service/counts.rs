@@ -13,7 +13,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Adds what the readers of a front-end have counted since it told so last. A front-end may tell anything: nothing but these sums depends on it.
+    /// Adds what the readers of a front-end have counted since it told so last. A front-end may tell anything: nothing
+    /// but these sums depends on it.
     pub fn note(&mut self, told: ReaderCounts) {
         let sum = &mut self.readers;
         sum.answers = sum.answers.saturating_add(told.answers);

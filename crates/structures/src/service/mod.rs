@@ -5,7 +5,8 @@
 //!   connection gone, or lease not renewed ─▶ raise the word ─▶ revoke ─▶ (beside the task) ─▶ hand over
 //! ```
 //!
-//! One task serves all front-ends. A front-end that is stopped in a write delays the revocation of its own window, and nothing else.
+//! One task serves all front-ends. A front-end that is stopped in a write delays the revocation of its own window, and
+//! nothing else.
 
 mod counts;
 mod reception;
@@ -107,7 +108,8 @@ pub enum ServiceError {
 }
 
 impl Service {
-    /// Opens the pool, ends all tenures of earlier runs, and listens at `address`. `lease_ns`: a tenure whose owner is silent for so long is ended.
+    /// Opens the pool, ends all tenures of earlier runs, and listens at `address`. `lease_ns`: a tenure whose owner is
+    /// silent for so long is ended.
     ///
     /// # Errors
     /// [`ServiceError`]: nothing is served.
@@ -167,7 +169,8 @@ impl Service {
         self
     }
 
-    /// Serves until the pool fails, or its mirror is lost. A future that is dropped leaves the pool as a crash does, and the service is to be dropped, too.
+    /// Serves until the pool fails, or its mirror is lost. A future that is dropped leaves the pool as a crash does,
+    /// and the service is to be dropped, too.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -321,8 +324,8 @@ impl Service {
         })
     }
 
-    /// Does the requests that have come, in their order. Records of which notices tell become durable together: one write-back or one sync serves them
-    /// all. Full logs are trimmed after the answers.
+    /// Does the requests that have come, in their order. Records of which notices tell become durable together: one
+    /// write-back or one sync serves them all. Full logs are trimmed after the answers.
     async fn serve(&mut self, round: Vec<(QueuePair, Request)>) -> Result<(), ServiceError> {
         let mut notices = Vec::new();
         let mut noticed = BTreeSet::new();
@@ -544,7 +547,8 @@ impl Service {
         Ok(Notice { qp, number, found })
     }
 
-    /// Makes the records of all notices durable, applies them, and answers. An owner that writes to memory of others loses the tenure.
+    /// Makes the records of all notices durable, applies them, and answers. An owner that writes to memory of others
+    /// loses the tenure.
     async fn settle(&mut self, notices: &mut Vec<Notice>) -> Result<(), ServiceError> {
         let spans: Vec<Span> = notices.iter().flat_map(Notice::spans).copied().collect();
         let mut persisted: Option<Persisted> = None;

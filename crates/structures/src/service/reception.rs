@@ -42,7 +42,8 @@ impl Reception {
         })
     }
 
-    /// Accepts a peer beside `peers` others, or tells it the reason for the refusal. Returns its connection and the memory for its answers.
+    /// Accepts a peer beside `peers` others, or tells it the reason for the refusal. Returns its connection and the
+    /// memory for its answers.
     pub fn accept(
         &self,
         request: ConnectionRequest,

@@ -9,7 +9,8 @@ use super::lookup::Lookup;
 use super::structure::Structure;
 use super::traversal::{Step, Traversal};
 
-/// Memory that is read in the call. Bytes that are read before others are those of an earlier moment, or of the same one.
+/// Memory that is read in the call. Bytes that are read before others are those of an earlier moment, or of the same
+/// one.
 pub trait MemoryInCall {
     /// Reads a place; `None`: not at this moment, or the place is none of the domain.
     fn read(&mut self, span: Span, into: &mut [u8]) -> Option<()>;
@@ -59,7 +60,8 @@ impl Structure {
         matches!(self, Self::BTree(_) | Self::MvBTree(_) | Self::HashTable(_))
     }
 
-    /// Looks an encoded key up, and leaves its value in `value`; `Some(false)`: the key has none. `None`: [`Structure::find`] has to answer.
+    /// Looks an encoded key up, and leaves its value in `value`; `Some(false)`: the key has none. `None`:
+    /// [`Structure::find`] has to answer.
     pub fn find_in_call(
         &self,
         key: &[u8],

@@ -1,4 +1,5 @@
-//! Many traversals at once: each step reads the places of all of them, so a driver makes one round trip for each level and not for each key.
+//! Many traversals at once: each step reads the places of all of them, so a driver makes one round trip for each level
+//! and not for each key.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -9,7 +10,8 @@ use stonecast_base::Span;
 use super::traversal::{Place, Places, Stale, Step, Traversal};
 use crate::space::Mixer;
 
-/// Drives traversals together. The end has the result of each, in their order: a traversal that met a stale place has to begin again.
+/// Drives traversals together. The end has the result of each, in their order: a traversal that met a stale place has
+/// to begin again.
 #[derive(Clone, Debug)]
 pub struct Many<T: Traversal> {
     under_way: Vec<UnderWay<T>>,

@@ -6,15 +6,16 @@
 //!                                                       └─▶ Stale: another block lies there; begin again
 //! ```
 //!
-//! A driver has access to memory and no rules. A reader's driver reads the memory of the back-end while transactions are applied; a writer's driver reads it with
-//! the staged words over it; the back-end's reads its own. The end of a traversal for a change holds everything that the change needs, and writes to a
-//! [`Draft`](crate::Draft).
+//! A driver has access to memory and no rules. A reader's driver reads the memory of the back-end while transactions
+//! are applied; a writer's driver reads it with the staged words over it; the back-end's reads its own. The end of a
+//! traversal for a change holds everything that the change needs, and writes to a [`Draft`](crate::Draft).
 //!
 //! Invariants:
 //! - A traversal believes no byte that no tag covers. A tag covers content, place, generation and structure.
-//! - The end of a traversal was true at one moment between its first and its last step, if the driver reads in that time.
-//! - A look-up and a change end after a bounded number of steps, whatever they read. A walk over a whole structure ends when it has read as much as the structure
-//!   says that it holds.
+//! - The end of a traversal was true at one moment between its first and its last step, if the driver reads in that
+//!   time.
+//! - A look-up and a change end after a bounded number of steps, whatever they read. A walk over a whole structure ends
+//!   when it has read as much as the structure says that it holds.
 
 mod audit;
 mod contents;

@@ -1,11 +1,12 @@
-//! The results of operations with tokens, on the medium: a retried operation, of any later writer, takes no effect and gives its first answer again.
+//! The results of operations with tokens, on the medium: a retried operation, of any later writer, takes no effect and
+//! gives its first answer again.
 //!
 //! ```text
 //!   table of structures ─▶ | line | line | ... |      line: tag, token, number, digest, size, answer or the item that holds it
 //! ```
 //!
-//! The table is a ring: it keeps the results of the last operations with tokens, as many as it has lines. A line changes in the transaction of its
-//! operation.
+//! The table is a ring: it keeps the results of the last operations with tokens, as many as it has lines. A line
+//! changes in the transaction of its operation.
 
 use std::collections::BTreeMap;
 

@@ -5,8 +5,9 @@
 //!                          from                 to                  entry: unit, power of two of the units
 //! ```
 //!
-//! A block goes into the chain in the transaction that unlinks it, and is freed by an operation of its own. A crash therefore leaves no block that is used and in no
-//! version, and none that is free and in the current one. No reader holds the chain up: a snapshot whose blocks were freed and used again ends.
+//! A block goes into the chain in the transaction that unlinks it, and is freed by an operation of its own. A crash
+//! therefore leaves no block that is used and in no version, and none that is free and in the current one. No reader
+//! holds the chain up: a snapshot whose blocks were freed and used again ends.
 
 use super::tag::word_at;
 use crate::space::{Draft, SpaceFault, order_of};

@@ -1,8 +1,9 @@
-//! Reads of a structure that was found in the table of structures before: they count only if the table is still the same.
+//! Reads of a structure that was found in the table of structures before: they count only if the table is still the
+//! same.
 //!
-//! A structure that was dropped or made empty looks as it did until its blocks are used again, and a version of a multi-version structure for as long as it is
-//! kept. The root word tells. It is read together with the places that decide, so it costs no round trip of its own, unless a reader has everything else
-//! in its cache.
+//! A structure that was dropped or made empty looks as it did until its blocks are used again, and a version of a
+//! multi-version structure for as long as it is kept. The root word tells. It is read together with the places that
+//! decide, so it costs no round trip of its own, unless a reader has everything else in its cache.
 
 use stonecast_base::{Span, mutant};
 

@@ -1,9 +1,11 @@
 //! The table of a domain's structures, behind the root word.
 //!
-//! The table is an immutable block. A transaction that changes it writes a new table, and the root word at its end, so a reader that reads the word has
-//! all structures of one moment. For multi-version structures that is a snapshot: their roots stand in the table.
+//! The table is an immutable block. A transaction that changes it writes a new table, and the root word at its end, so
+//! a reader that reads the word has all structures of one moment. For multi-version structures that is a snapshot:
+//! their roots stand in the table.
 //!
-//! A structure that was dropped or made empty leaves an *ended* row behind, without a name, until all of its blocks are freed ([`super::reclaim`]).
+//! A structure that was dropped or made empty leaves an *ended* row behind, without a name, until all of its blocks are
+//! freed ([`super::reclaim`]).
 
 use stonecast_base::Span;
 use zerocopy::little_endian::{U16, U32, U64};

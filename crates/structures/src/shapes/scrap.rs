@@ -1,7 +1,8 @@
 //! Structures that have ended, and how they are taken apart: a block after the other, from the root down.
 //!
-//! A *heap* on the medium holds the blocks that are still to be taken apart. An operation takes a few blocks off it, frees them, and puts their parts on it. The heap is a stack,
-//! so it stays small: it holds the parts of one block of each level.
+//! A *heap* on the medium holds the blocks that are still to be taken apart. An operation takes a few blocks off it,
+//! frees them, and puts their parts on it. The heap is a stack, so it stays small: it holds the parts of one block of
+//! each level.
 
 use stonecast_base::Span;
 
@@ -42,7 +43,8 @@ pub(super) enum Part {
     BinaryNode { size: u64 },
     /// A tower of a skip list, and those behind it.
     Tower { size: u64 },
-    /// A chunk of a queue, with the items from the one with this index on. All items of the queue from there on are `count`.
+    /// A chunk of a queue, with the items from the one with this index on. All items of the queue from there on are
+    /// `count`.
     Chunk { index: u32, count: u32 },
 }
 

@@ -33,7 +33,8 @@ impl TagKey {
         hash::xxh3_64(self.0, key)
     }
 
-    /// The tag of bytes of the block behind `pointer`. `part` distinguishes the parts of a block that have tags of their own.
+    /// The tag of bytes of the block behind `pointer`. `part` distinguishes the parts of a block that have tags of
+    /// their own.
     pub(super) fn tag(self, pointer: Pointer, part: u64, bytes: &[u8]) -> u64 {
         let mut place = [0; 16];
         place[..8].copy_from_slice(&pointer.word().to_le_bytes());

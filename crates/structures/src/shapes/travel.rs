@@ -72,7 +72,8 @@ impl Traversal for Travel {
 }
 
 impl Plan {
-    /// Writes the changes of the operation. They are those of the structure as the walk has found it. Returns the new root of a multi-version structure.
+    /// Writes the changes of the operation. They are those of the structure as the walk has found it. Returns the new
+    /// root of a multi-version structure.
     pub(crate) fn apply(
         self,
         draft: &mut Draft<'_>,

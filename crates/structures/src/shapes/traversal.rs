@@ -38,8 +38,8 @@ impl<T> Step<T> {
 pub struct Place {
     /// The bytes of the pool.
     pub span: Span,
-    /// Whether a reader may take bytes that it has read before: later places show whether they are too old. After [`Step::Stale`] they are read
-    /// again.
+    /// Whether a reader may take bytes that it has read before: later places show whether they are too old. After
+    /// [`Step::Stale`] they are read again.
     pub may_be_old: bool,
 }
 
@@ -61,8 +61,8 @@ impl Place {
     }
 }
 
-/// A place that holds something else than its pointer names. A reader begins again: the structure has changed while it read. If nothing can
-/// have changed, the structure is damaged.
+/// A place that holds something else than its pointer names. A reader begins again: the structure has changed while it
+/// read. If nothing can have changed, the structure is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no {what} in the {} bytes at {}", .place.size, .place.offset)]
 pub struct Stale {

@@ -1,7 +1,8 @@
 //! Blocks of a domain's slabs, as its writer gives them out: a buddy allocator over the bits of the slabs.
 //!
-//! A block takes a power of two of units, aligned to its size. The smallest run that is large enough is taken, and of these the first one; the rest of it stays
-//! free in halves. A run is cut only if no smaller one would do, so the order of requests decides nothing about whether they all fit.
+//! A block takes a power of two of units, aligned to its size. The smallest run that is large enough is taken, and of
+//! these the first one; the rest of it stays free in halves. A run is cut only if no smaller one would do, so the order
+//! of requests decides nothing about whether they all fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 

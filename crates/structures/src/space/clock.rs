@@ -7,8 +7,8 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// The index of the slot to forget, of `count`. The last slot is to take its place (`swap_remove`). `keeps` says whether a slot was asked for, and forgets that it was, or whether it has to stay.
-    /// `None`: all slots stay.
+    /// The index of the slot to forget, of `count`. The last slot is to take its place (`swap_remove`). `keeps` says
+    /// whether a slot was asked for, and forgets that it was, or whether it has to stay. `None`: all slots stay.
     pub fn next(&mut self, count: usize, mut keeps: impl FnMut(usize) -> bool) -> Option<usize> {
         for _ in 0..2 * count {
             let index = self.hand % count;

@@ -1,13 +1,14 @@
-//! The knowledge of a writer about the memory of its domain: words that it has read, and words as they will be when everything staged is applied.
+//! The knowledge of a writer about the memory of its domain: words that it has read, and words as they will be when
+//! everything staged is applied.
 //!
 //! ```text
 //!   read of the pool ──learn──▶ │ page │ page │ page │ ──recall──▶ next walk, without a READ
 //!   draft ────────────write───▶ └──────┴──────┴──────┘
 //! ```
 //!
-//! While a tenure lasts nobody but its writer changes the memory of the domain. So a known word is the word of the pool once everything staged is applied, and staged
-//! words win over words that are read. Whether the tenure lasts shows elsewhere: a record counts only under the tenure word, and an answer to the program only behind a
-//! look at that word.
+//! While a tenure lasts nobody but its writer changes the memory of the domain. So a known word is the word of the pool
+//! once everything staged is applied, and staged words win over words that are read. Whether the tenure lasts shows
+//! elsewhere: a record counts only under the tenure word, and an answer to the program only behind a look at that word.
 //!
 //! Pages with staged words stay until these are applied. Of the others a clock keeps those that were asked for.
 

@@ -58,7 +58,8 @@ impl SlabGeometry {
         self.slab(slab).offset / UNIT_SIZE
     }
 
-    /// The word that holds the bit of a unit, as bytes from the start of the pool, and the bit in it. A unit is one of the pool.
+    /// The word that holds the bit of a unit, as bytes from the start of the pool, and the bit in it. A unit is one of
+    /// the pool.
     pub(crate) fn bit(&self, unit: u64) -> (u64, u32) {
         let inside = unit - self.offset / UNIT_SIZE;
         let (slab, unit) = (inside / self.units(), inside % self.units());

@@ -1,5 +1,5 @@
-//! The memory of a domain as its writer knows it: the bytes as they will be when everything staged is applied, the free blocks, and the
-//! transaction that is open.
+//! The memory of a domain as its writer knows it: the bytes as they will be when everything staged is applied, the free
+//! blocks, and the transaction that is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +18,14 @@ const WORD_ENTRY_SIZE: usize = ENTRY_HEADER_SIZE + 8;
 
 /// The open transaction of a writer, and everything that it rests on.
 ///
-/// An operation is executed before it is logged. The blocks and the log space that it needs are therefore known, and taken, before anything is
-/// acknowledged: a second execution of the same operations, in the same order and in one transaction, takes the same blocks.
+/// An operation is executed before it is logged. The blocks and the log space that it needs are therefore known, and
+/// taken, before anything is acknowledged: a second execution of the same operations, in the same order and in one
+/// transaction, takes the same blocks.
 ///
-/// Blocks that the open transaction has taken are *fresh*: no reader reaches them before it is applied. Their final content is written in one entry in front of
-/// everything that links them, however often they change. Blocks that it frees are used again by later transactions only.
-/// Entries in order are the exception: they are stored behind the fresh blocks, one after the other.
+/// Blocks that the open transaction has taken are *fresh*: no reader reaches them before it is applied. Their final
+/// content is written in one entry in front of everything that links them, however often they change. Blocks that it
+/// frees are used again by later transactions only. Entries in order are the exception: they are stored behind the
+/// fresh blocks, one after the other.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     allocator: Allocator,
@@ -37,7 +39,8 @@ pub struct Workspace {
     /// Bytes of the entries of fresh blocks.
     fresh_size: usize,
     freed: Vec<Block>,
-    /// Blocks that the open transaction has taken and freed. Nothing in them is ever found, and another block in their place might have the same pointer.
+    /// Blocks that the open transaction has taken and freed. Nothing in them is ever found, and another block in their
+    /// place might have the same pointer.
     unused: Vec<Block>,
     /// Words of bits that the open transaction changes.
     bits: BTreeMap<u64, u64>,
@@ -106,8 +109,8 @@ impl Workspace {
         }
     }
 
-    /// Begins an operation. `lsn` is the number of its record, or, for an operation that the back-end executes, of its transaction. It is the generation of
-    /// the blocks that the operation takes.
+    /// Begins an operation. `lsn` is the number of its record, or, for an operation that the back-end executes, of its
+    /// transaction. It is the generation of the blocks that the operation takes.
     ///
     /// # Panics
     /// If an operation with a later number was committed.
@@ -133,8 +136,9 @@ impl Workspace {
         self.entries.body().len() + self.fresh_size + words * WORD_ENTRY_SIZE
     }
 
-    /// Closes the open transaction: its entries, in the order in which they are applied. Bits come first, since nobody reads them but writers; then fresh
-    /// blocks, then the links to them, then the words that change everything at once.
+    /// Closes the open transaction: its entries, in the order in which they are applied. Bits come first, since nobody
+    /// reads them but writers; then fresh blocks, then the links to them, then the words that change everything at
+    /// once.
     pub fn close(&mut self) -> Entries {
         let is_annulled = self.is_annulled();
         self.before.clear();
@@ -168,8 +172,9 @@ impl Workspace {
         entries
     }
 
-    /// Whether the open transaction leaves everything as it was, like a push and the pop behind it: nothing is fresh or freed, and each word that it writes
-    /// is known to have held the same before the transaction. A change of another operation of the transaction stands in the way.
+    /// Whether the open transaction leaves everything as it was, like a push and the pop behind it: nothing is fresh or
+    /// freed, and each word that it writes is known to have held the same before the transaction. A change of another
+    /// operation of the transaction stands in the way.
     fn is_annulled(&self) -> bool {
         let has_blocks = !self.fresh.is_empty() || !self.freed.is_empty();
         if has_blocks || !self.last.is_empty() {
@@ -193,7 +198,8 @@ impl Workspace {
         last.iter().all(is_as_before)
     }
 
-    /// Takes the places of the next step of a walk. Returns those that have to be read; `None`: all of them are known, and their bytes are at hand.
+    /// Takes the places of the next step of a walk. Returns those that have to be read; `None`: all of them are known,
+    /// and their bytes are at hand.
     pub(crate) fn ask(&mut self, recall: &mut Recall, places: &[Place]) -> Option<Places> {
         recall.ask(&mut self.image, places)
     }
@@ -208,7 +214,8 @@ impl Workspace {
         self.image.note_applied();
     }
 
-    /// Forgets the words of the pool, those that are staged included: the caller puts these over what it reads from now on.
+    /// Forgets the words of the pool, those that are staged included: the caller puts these over what it reads from now
+    /// on.
     pub fn forget(&mut self) {
         self.image.forget();
     }
@@ -291,7 +298,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Frees a block that older snapshots may still reach. A fresh block is free at once, since no snapshot has it; any other one goes into the retire chain.
+    /// Frees a block that older snapshots may still reach. A fresh block is free at once, since no snapshot has it; any
+    /// other one goes into the retire chain.
     ///
     /// # Errors
     /// As [`Draft::free`].
@@ -336,7 +344,8 @@ impl Draft<'_> {
         self.write(offset, &word.to_le_bytes());
     }
 
-    /// Stores whole words behind all that was stored before, and behind all fresh blocks, even if they lie in one: a reader may have reached the block by an earlier entry.
+    /// Stores whole words behind all that was stored before, and behind all fresh blocks, even if they lie in one: a
+    /// reader may have reached the block by an earlier entry.
     pub fn write_in_order(&mut self, offset: u64, bytes: &[u8]) {
         if mutant!(LinksMerged) {
             return self.write(offset, bytes);
@@ -345,7 +354,8 @@ impl Draft<'_> {
         self.in_order.push(offset, bytes);
     }
 
-    /// Stores a word behind everything else of the transaction: the block that it names is whole, and of several such words of one place the last one counts.
+    /// Stores a word behind everything else of the transaction: the block that it names is whole, and of several such
+    /// words of one place the last one counts.
     pub fn write_last(&mut self, offset: u64, word: u64) {
         self.note_written(offset, &word.to_le_bytes());
         self.last.insert(offset, word);
@@ -549,7 +559,8 @@ mod tests {
         draft.workspace.open_size()
     }
 
-    /// Needs the blocks that a draft has taken among those that may be freed, and their rest until the transaction is closed.
+    /// Needs the blocks that a draft has taken among those that may be freed, and their rest until the transaction is
+    /// closed.
     #[test]
     fn a_block_that_is_taken_and_freed_at_once_leaves_nothing_and_is_not_taken_again_meanwhile() {
         let mut workspace = workspace();

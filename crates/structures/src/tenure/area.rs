@@ -13,7 +13,8 @@ pub struct LogArea {
 }
 
 impl LogArea {
-    /// The bytes of the pool that hold `size` bytes of the log from `position` on: one piece, or two where the ring begins again.
+    /// The bytes of the pool that hold `size` bytes of the log from `position` on: one piece, or two where the ring
+    /// begins again.
     ///
     /// # Panics
     /// If the ring is shorter.

@@ -5,8 +5,8 @@
 //!              | used again | operations and transactions  | in flight | room |
 //! ```
 //!
-//! A position counts bytes since the start of the tenure. The area is a ring: a position lies at its remainder by the size of the area, so a record
-//! may lie in two pieces. Old bytes ahead of the end never continue the chain of tags.
+//! A position counts bytes since the start of the tenure. The area is a ring: a position lies at its remainder by the
+//! size of the area, so a record may lie in two pieces. Old bytes ahead of the end never continue the chain of tags.
 //!
 //! A crash leaves each record whole, torn or absent. [`LogScan`] stops at the first record that does not check.
 

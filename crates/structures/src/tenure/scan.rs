@@ -15,7 +15,8 @@ pub struct Mark {
     pub chain: Chain,
 }
 
-/// Reads records from a mark on. Each record is copied before it is examined, because its writer may change it at any moment.
+/// Reads records from a mark on. Each record is copied before it is examined, because its writer may change it at any
+/// moment.
 #[derive(Clone, Debug)]
 pub struct LogScan {
     key: LogKey,
@@ -34,7 +35,8 @@ impl LogScan {
         &self.at
     }
 
-    /// The next record, if it stands below `limit`. The scan goes on behind a record that checks, and stays where it is otherwise.
+    /// The next record, if it stands below `limit`. The scan goes on behind a record that checks, and stays where it is
+    /// otherwise.
     ///
     /// # Errors
     /// [`RecordFault`]: the log ends here, or the next record is not there yet.

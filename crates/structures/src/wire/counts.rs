@@ -1,6 +1,7 @@
 //! Counts of front-ends and of a back-end, for people.
 
-/// What a front-end has counted since it told the back-end last. Readers ask no processor of the back-end, so nobody else knows.
+/// What a front-end has counted since it told the back-end last. Readers ask no processor of the back-end, so nobody
+/// else knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReaderCounts {
     /// Calls of readers that have ended with an answer.
@@ -16,7 +17,8 @@ pub struct ReaderCounts {
 pub struct MirrorStat {
     /// The generation of the back-end; 0: it has no mirror.
     pub generation: u64,
-    /// Bytes of the pool that a new mirror may lack. With 0 the mirror can become the back-end, and nothing is acknowledged without it.
+    /// Bytes of the pool that a new mirror may lack. With 0 the mirror can become the back-end, and nothing is
+    /// acknowledged without it.
     pub bytes_to_copy: u64,
     /// Batches that were sent to the mirror and are not durable there.
     pub batches_under_way: u64,

@@ -1,6 +1,7 @@
 //! The body of a transaction: entries, each of which replaces whole words of the domain's memory.
 //!
-//! Entries are applied in the order in which they are listed. Their words are absolute values, so applying them again changes nothing.
+//! Entries are applied in the order in which they are listed. Their words are absolute values, so applying them again
+//! changes nothing.
 
 use stonecast_base::Span;
 

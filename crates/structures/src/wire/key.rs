@@ -1,7 +1,8 @@
 //! Keys, encoded so that their bytes compare as the keys do.
 //!
-//! Numbers are stored with the highest byte first; the sign bit of a signed number is flipped. The bytes of a text are stored with `00 ff` for
-//! each zero byte and `00 00` at the end, so that no key is the start of another one, and tuples compare part by part.
+//! Numbers are stored with the highest byte first; the sign bit of a signed number is flipped. The bytes of a text are
+//! stored with `00 ff` for each zero byte and `00 00` at the end, so that no key is the start of another one, and
+//! tuples compare part by part.
 
 /// The reason why bytes are not the key of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,7 +14,8 @@ pub struct KeyFault {
     pub type_name: &'static str,
 }
 
-/// A type whose values are keys. The encoded bytes of two keys compare as the keys do, and no encoded key is the start of another one.
+/// A type whose values are keys. The encoded bytes of two keys compare as the keys do, and no encoded key is the start
+/// of another one.
 ///
 /// ```
 /// use stonecast_structures::Key;

@@ -1,4 +1,5 @@
-//! The body of an operation's record: the request of a program, so that the back-end can do it if the program's front-end does not.
+//! The body of an operation's record: the request of a program, so that the back-end can do it if the program's
+//! front-end does not.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -32,7 +33,8 @@ pub enum Verb {
     Push = 5,
     /// Removes the value on top of a stack, or at the head of a queue.
     Pop = 6,
-    /// Makes a structure: the key is its name, the value its description. The operation is one of the domain, whose number is 0.
+    /// Makes a structure: the key is its name, the value its description. The operation is one of the domain, whose
+    /// number is 0.
     Create = 7,
     /// Gives the key another value if it has a certain one; the value is a [`Comparison`].
     CompareAndUpdate = 8,

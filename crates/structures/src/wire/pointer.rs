@@ -12,8 +12,8 @@ const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
 
 /// Names a block: the unit where the block starts, and the generation of the block that lies there.
 ///
-/// A unit is used again for other blocks. A reader that follows a pointer finds the generation in the block, and starts again where
-/// it is another one. Unit 0 holds the header of the pool, so the word 0 points nowhere.
+/// A unit is used again for other blocks. A reader that follows a pointer finds the generation in the block, and starts
+/// again where it is another one. Unit 0 holds the header of the pool, so the word 0 points nowhere.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pointer(u64);
 

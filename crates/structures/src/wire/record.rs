@@ -5,10 +5,12 @@
 //!    tenure 3          tenure 3                      tenure 3
 //! ```
 //!
-//! The tag of a record covers its header, its body, and so the tag of its predecessor, its log sequence number and its tenure. The bytes
-//! of an earlier use of the area, of another tenure, or of a record whose predecessor is lost never match.
+//! The tag of a record covers its header, its body, and so the tag of its predecessor, its log sequence number and its
+//! tenure. The bytes of an earlier use of the area, of another tenure, or of a record whose predecessor is lost never
+//! match.
 //!
-//! The tag is no secret: the owner of a log can make any record in that log. The tag detects torn, stale and missing records.
+//! The tag is no secret: the owner of a log can make any record in that log. The tag detects torn, stale and missing
+//! records.
 
 use std::fmt;
 
@@ -146,7 +148,8 @@ pub enum RecordFault {
         /// The tag of the last record.
         expected: u64,
     },
-    /// An operation leaves numbers out, or a transaction covers operations that the log does not have, or not all before them.
+    /// An operation leaves numbers out, or a transaction covers operations that the log does not have, or not all
+    /// before them.
     #[error("operations {first} to {last}, expected to begin with {next} and to end by {end}")]
     Numbers {
         /// The first operation.
@@ -201,10 +204,12 @@ impl Chain {
         }
     }
 
-    /// The bytes of the next record, which covers operations from the first one that is not covered. Goes on behind the record.
+    /// The bytes of the next record, which covers operations from the first one that is not covered. Goes on behind the
+    /// record.
     ///
     /// # Panics
-    /// If the body is longer than [`BODY_SIZE_MAX`], or if the record does not follow the last one ([`RecordFault::Numbers`]).
+    /// If the body is longer than [`BODY_SIZE_MAX`], or if the record does not follow the last one
+    /// ([`RecordFault::Numbers`]).
     pub fn append(&mut self, key: LogKey, kind: Kind, body: &[u8]) -> Vec<u8> {
         assert!(body.len() <= BODY_SIZE_MAX, "{} bytes", body.len());
         let after = self
@@ -254,8 +259,8 @@ impl Chain {
         }
     }
 
-    /// Checks a private copy of the next record, and goes on behind it. `position` is where it stands. The writer may have changed the
-    /// record since [`Chain::size_of`] saw its header, so the header is checked again.
+    /// Checks a private copy of the next record, and goes on behind it. `position` is where it stands. The writer may
+    /// have changed the record since [`Chain::size_of`] saw its header, so the header is checked again.
     ///
     /// # Errors
     /// [`RecordFault`]: the log ends here, or is damaged. The chain stays where it is.

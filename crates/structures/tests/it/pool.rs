@@ -14,7 +14,8 @@ use stonecast_structures::{LogKey, Medium};
 
 use crate::memory::Memory;
 
-/// Memory whose lines become durable by write-backs. A test may ask for the state that a crash after some more stores would leave.
+/// Memory whose lines become durable by write-backs. A test may ask for the state that a crash after some more stores
+/// would leave.
 pub struct Pool {
     memory: Memory,
     /// Stores and persists until the crash, and the memory that the crash leaves.

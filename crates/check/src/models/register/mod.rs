@@ -1,8 +1,8 @@
 //! A register with versions and conditional writes: one key of a store.
 //!
-//! Versions grow with each write of a key, so the versions in answers fix the order of those writes. That order is a promise in
-//! itself, and keeps the search short: versions are the ranks of writes. All values that no answer mentions are one value to the
-//! search, since they are indistinguishable.
+//! Versions grow with each write of a key, so the versions in answers fix the order of those writes. That order is a
+//! promise in itself, and keeps the search short: versions are the ranks of writes. All values that no answer mentions
+//! are one value to the search, since they are indistinguishable.
 
 use std::collections::HashMap;
 
@@ -127,8 +127,8 @@ impl Model for Register {
     }
 }
 
-/// Checks the operations on one key that was absent at first, in the order of their calls. `finally` is the value of the key
-/// after all operations, if it was read. Visits at most `states_max` states.
+/// Checks the operations on one key that was absent at first, in the order of their calls. `finally` is the value of
+/// the key after all operations, if it was read. Visits at most `states_max` states.
 pub fn check<'a>(
     operations: impl Iterator<Item = &'a Operation> + Clone,
     finally: Option<ValueId>,
@@ -172,8 +172,8 @@ struct Told {
 }
 
 impl Told {
-    /// Collects the facts of all answers. An error is the number of the first operation whose answer contradicts earlier ones: a
-    /// version of two values, or a value with more versions than calls.
+    /// Collects the facts of all answers. An error is the number of the first operation whose answer contradicts
+    /// earlier ones: a version of two values, or a value with more versions than calls.
     fn of<'a>(operations: impl Iterator<Item = &'a Operation> + Clone) -> Result<Self, usize> {
         let mut told = Self {
             versions: HashMap::new(),

@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A connected socket. A peer that sends one byte after the other does not prolong a request, because the bound is a moment
-/// and not a time for each byte.
+/// A connected socket. A peer that sends one byte after the other does not prolong a request, because the bound is a
+/// moment and not a time for each byte.
 pub struct Socket {
     stream: TcpStream,
     end: Instant,

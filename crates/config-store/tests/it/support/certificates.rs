@@ -15,9 +15,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
 
-/// The authority `ca.pem` signed `server`, `client`, `named` (a client with a common name), `expired`, and `elsewhere` (for
-/// another host). The authority `other-ca.pem` signed `stranger`. Each has its certificate in `NAME.pem` and its key in
-/// `NAME.key`.
+/// The authority `ca.pem` signed `server`, `client`, `named` (a client with a common name), `expired`, and `elsewhere`
+/// (for another host). The authority `other-ca.pem` signed `stranger`. Each has its certificate in `NAME.pem` and its
+/// key in `NAME.key`.
 pub struct Certificates {
     folder: TempDir,
 }

@@ -1,7 +1,7 @@
 //! The reference provider: devices in one thread that exchange work through shared state, one small step per poll.
 //!
-//! The provider is as plain as possible, so a story of the contract that fails here is wrong. It can be told to break one
-//! promise at a time ([`Fault`]), so a story that never fails is found.
+//! The provider is as plain as possible, so a story of the contract that fails here is wrong. It can be told to break
+//! one promise at a time ([`Fault`]), so a story that never fails is found.
 //!
 //! ```text
 //!   world.rs     clock, executor, nodes            memory.rs     regions and keys

@@ -1,7 +1,7 @@
 //! The place of the next record of this client.
 //!
-//! A client that may write the log holds an extent, the rest of a segment, and leases the next extent before the first is used
-//! up, so that no put waits for a lease. A copying client has one piece of staging memory instead.
+//! A client that may write the log holds an extent, the rest of a segment, and leases the next extent before the first
+//! is used up, so that no put waits for a lease. A copying client has one piece of staging memory instead.
 
 use std::task::{Context, Poll, Waker};
 
@@ -71,8 +71,9 @@ impl Extents {
         self.copies
     }
 
-    /// The fault of a lease for a record of `size` bytes, if any. No place taken from a lease without a fault lies outside its
-    /// segment, and the lease has room for the record: a client that accepted less would ask for another lease forever.
+    /// The fault of a lease for a record of `size` bytes, if any. No place taken from a lease without a fault lies
+    /// outside its segment, and the lease has room for the record: a client that accepted less would ask for another
+    /// lease forever.
     pub fn fault(&self, grant: &Grant, size: u64) -> Option<&'static str> {
         let units = self.format.segment_units();
         if self.copies {
@@ -93,8 +94,8 @@ impl Extents {
         (room < size).then_some("the server leases less room than was asked for")
     }
 
-    /// The place of a record of `size` bytes; the place of a copying client's record is `ring_offset` of the staging ring.
-    /// `None`: the client has to lease first.
+    /// The place of a record of `size` bytes; the place of a copying client's record is `ring_offset` of the staging
+    /// ring. `None`: the client has to lease first.
     pub fn place(&mut self, size: u64, ring_offset: u64) -> Option<Spot> {
         if self.copies {
             let staging = self.staging;
@@ -193,13 +194,14 @@ impl Extents {
         self.next.replace(extent).map(|old| old.grant.slot)
     }
 
-    /// Gives up the extent in use, which has no room for the next record, and returns its slot. If space is short, the segment of
-    /// that extent is cleaned, too.
+    /// Gives up the extent in use, which has no room for the next record, and returns its slot. If space is short, the
+    /// segment of that extent is cleaned, too.
     pub fn give_up(&mut self) -> Option<u8> {
         self.current.take().map(|extent| extent.grant.slot)
     }
 
-    /// Notes that the server has taken back the unused lease of `slot`. Returns whether the client still held the lease.
+    /// Notes that the server has taken back the unused lease of `slot`. Returns whether the client still held the
+    /// lease.
     pub fn forget(&mut self, slot: u8) -> bool {
         let has = |extent: &mut Option<Extent>| {
             extent.take_if(|extent| extent.grant.slot == slot).is_some()
@@ -207,8 +209,8 @@ impl Extents {
         has(&mut self.current) || has(&mut self.next)
     }
 
-    /// Notes that extents are in use, before a record is placed. Returns the slots of extents that were unused for so long that
-    /// the server may take them back.
+    /// Notes that extents are in use, before a record is placed. Returns the slots of extents that were unused for so
+    /// long that the server may take them back.
     pub fn use_at(&mut self, now: Nanoseconds) -> Vec<u8> {
         let since = std::mem::replace(&mut self.used_at, now);
         if now.saturating_sub(since) > LEASE_UNUSED_NS {

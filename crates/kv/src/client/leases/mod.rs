@@ -35,8 +35,8 @@ impl Leases {
         self.extents.borrow().copies()
     }
 
-    /// Whether a record of `size` bytes has a place without a further lease. Extents unused for so long that the server may
-    /// take them back are given back first.
+    /// Whether a record of `size` bytes has a place without a further lease. Extents unused for so long that the server
+    /// may take them back are given back first.
     pub fn has_room(self: &Rc<Self>, size: u64) -> bool {
         let now = self.connection.runtime.now();
         let unused = self.extents.borrow_mut().use_at(now);
@@ -44,8 +44,8 @@ impl Leases {
         self.extents.borrow().has_room(size)
     }
 
-    /// The place of a record of `size` bytes that lies at `ring_offset` of the staging ring. The caller has checked that there is
-    /// room.
+    /// The place of a record of `size` bytes that lies at `ring_offset` of the staging ring. The caller has checked
+    /// that there is room.
     pub fn place(&self, size: u64, ring_offset: u64) -> Spot {
         self.extents
             .borrow_mut()
@@ -102,8 +102,8 @@ impl Leases {
         }
     }
 
-    /// Asks for an extent with room for a record of `size` bytes. With `publishes`, this client itself stamps the records of the
-    /// extent.
+    /// Asks for an extent with room for a record of `size` bytes. With `publishes`, this client itself stamps the
+    /// records of the extent.
     pub async fn ask(
         &self,
         size: u64,
@@ -151,7 +151,8 @@ impl Leases {
         self.release_beside(slot);
     }
 
-    /// Gives all extents back, behind all writes that were posted to the extents, so that no write in flight is refused.
+    /// Gives all extents back, behind all writes that were posted to the extents, so that no write in flight is
+    /// refused.
     pub fn give_up_all(self: &Rc<Self>) {
         let all = self.take_all();
         self.release_beside(all);

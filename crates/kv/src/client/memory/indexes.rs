@@ -6,8 +6,9 @@
 //!   open     --a bucket is marked as moved------> open: the newer index; the old one is given back
 //! ```
 //!
-//! The old index is given back once none of its reads is in flight. A READ names no index, but the era in which it was posted,
-//! and a change of any index begins the next era. A READ of an index may be of any era before the change of that index.
+//! The old index is given back once none of its reads is in flight. A READ names no index, but the era in which it was
+//! posted, and a change of any index begins the next era. A READ of an index may be of any era before the change of
+//! that index.
 //!
 //! ```text
 //!   era 0 ---- shard 3 changes ---- era 1 ---- shard 5 changes ---- era 2
@@ -186,8 +187,8 @@ impl ServerMemory {
         Ok(())
     }
 
-    /// Switches to the index of `shard` that the server has opened, and gives the earlier one back once none of its READs is in
-    /// flight.
+    /// Switches to the index of `shard` that the server has opened, and gives the earlier one back once none of its
+    /// READs is in flight.
     fn switch(&self, shard: u32, accesses: &Accesses) {
         let earlier = self.index(shard);
         self.indexes.note(shard, accesses);
@@ -211,10 +212,10 @@ impl ServerMemory {
 }
 
 impl super::Connection {
-    /// Enters `term` of `shard`: asks for access to the index of the shard, the log and staging memory, and checks the server's answer.
-    /// The server enters the term when the request arrives. The client is in no term of the shard from the request to the answer, unless
-    /// it is in `term` already: a lease that the server gives meanwhile belongs to the later term,
-    /// and must not count for the earlier term.
+    /// Enters `term` of `shard`: asks for access to the index of the shard, the log and staging memory, and checks the
+    /// server's answer. The server enters the term when the request arrives. The client is in no term of the shard from
+    /// the request to the answer, unless it is in `term` already: a lease that the server gives meanwhile belongs to
+    /// the later term, and must not count for the earlier term.
     pub(super) async fn ask_access(&self, shard: u32, term: Term) -> Result<Accesses, StoreError> {
         if self.terms.of(shard) != Some(term) && !mutant!(StaysUntilEntered) {
             self.terms.leave(shard);
@@ -256,7 +257,8 @@ impl super::Connection {
 mod tests {
     use super::*;
 
-    /// Fails if an index is given back when the reads of the last era alone have ended: a READ of this index may be older.
+    /// Fails if an index is given back when the reads of the last era alone have ended: a READ of this index may be
+    /// older.
     #[test]
     fn an_era_is_over_when_no_read_of_it_or_of_an_earlier_one_is_in_flight() {
         let first = Rc::<Era>::default();

@@ -1,7 +1,7 @@
 //! The server's memory as one client sees it: the addresses of indexes and log, and READs.
 //!
-//! A READ is executed in one of three ways ([`Execution`]): *in the call*, by the provider; *soon*, posted and waited for in the
-//! call ([`soon`]); or *posted*, with a future that waits ([`read_room`], [`scratch`]).
+//! A READ is executed in one of three ways ([`Execution`]): *in the call*, by the provider; *soon*, posted and waited
+//! for in the call ([`soon`]); or *posted*, with a future that waits ([`read_room`], [`scratch`]).
 
 mod indexes;
 mod read_room;
@@ -61,7 +61,8 @@ pub(super) struct ServerMemory {
 }
 
 impl ServerMemory {
-    /// The memory that the server opens to the client of `connection`, a new connection. The server leads the shard `first` in `term`.
+    /// The memory that the server opens to the client of `connection`, a new connection. The server leads the shard
+    /// `first` in `term`.
     pub async fn open(
         connection: Rc<Connection>,
         (first_shard, term): (u32, Term),
@@ -121,7 +122,8 @@ impl ServerMemory {
         })
     }
 
-    /// Reads the bytes that `look_up` asks for, until the look-up in `index` ends. `record` then holds the record that was found.
+    /// Reads the bytes that `look_up` asks for, until the look-up in `index` ends. `record` then holds the record that
+    /// was found.
     pub async fn drive<W: Wanted>(
         &self,
         index: &OpenIndex,

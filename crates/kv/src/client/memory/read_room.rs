@@ -1,12 +1,14 @@
-//! Counts the READs that are posted and not completed: the send queue has bounded room for READs beside the writes in flight.
+//! Counts the READs that are posted and not completed: the send queue has bounded room for READs beside the writes in
+//! flight.
 //!
 //! ```text
 //!   posted      ----------------------------|     READs of a queue pair complete in the order of their posts,
 //!   completed   -----------------|                 so the end of one implies the end of all before it
 //! ```
 //!
-//! The completion of a READ that was given up is not seen; the completion of a later READ implies it. If no later READ is posted
-//! for want of room, a READ that has waited for long enough goes ahead: the queue has as much room again for READs that go ahead.
+//! The completion of a READ that was given up is not seen; the completion of a later READ implies it. If no later READ
+//! is posted for want of room, a READ that has waited for long enough goes ahead: the queue has as much room again for
+//! READs that go ahead.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,7 +18,8 @@ use stonecast_fabric::Runtime;
 
 use crate::wire::limits::IN_FLIGHT_MAX;
 
-/// READs that may be posted and not completed. The send queue has room for as many writes, and for as many READs that go ahead.
+/// READs that may be posted and not completed. The send queue has room for as many writes, and for as many READs that
+/// go ahead.
 pub(super) const POSTED_READS_MAX: u64 = IN_FLIGHT_MAX as u64;
 /// Pause between two looks for room.
 const LOOK_NS: Nanoseconds = 2_000;
@@ -24,8 +27,8 @@ const LOOK_NS: Nanoseconds = 2_000;
 /// anew, since the completion of that
 /// READ implies the completion of all earlier ones.
 const PATIENCE_NS: Nanoseconds = 10_000_000;
-/// Checks for room that a READ must have made before it goes ahead. The clock alone does not suffice: time passes while this
-/// thread does not run and no completion is noticed.
+/// Checks for room that a READ must have made before it goes ahead. The clock alone does not suffice: time passes while
+/// this thread does not run and no completion is noticed.
 const LOOKS_MIN: u32 = 64;
 
 /// Counts the READs that are posted and not completed.
@@ -42,7 +45,8 @@ pub(super) struct PostedReads {
 }
 
 impl ReadRoom {
-    /// Waits for room for `count` READs, and takes that room. The caller posts the READs next, without waiting in between.
+    /// Waits for room for `count` READs, and takes that room. The caller posts the READs next, without waiting in
+    /// between.
     pub async fn take(&self, runtime: &Rc<dyn Runtime>, count: usize) -> PostedReads {
         assert!(
             count as u64 <= POSTED_READS_MAX / 4,
@@ -141,8 +145,8 @@ mod tests {
         fn cancel(&self, _: Timer) {}
     }
 
-    /// Fails without `LOOKS_MIN`, and if the other READs do not wait anew when one goes ahead: the send queue would overflow on a
-    /// machine on which a thread does not run for a while.
+    /// Fails without `LOOKS_MIN`, and if the other READs do not wait anew when one goes ahead: the send queue would
+    /// overflow on a machine on which a thread does not run for a while.
     #[test]
     fn a_read_that_waits_in_vain_goes_ahead_alone_and_not_because_the_clock_jumped() {
         let clock = Rc::new(Clock::default());

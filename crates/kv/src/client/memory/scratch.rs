@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Invariants:
-//! - Memory is not lent again while a READ may still write to the memory or a change may be sent from it. The batch holds the
-//!   memory, because only the batch knows when a batch that was given up has ended.
+//! - Memory is not lent again while a READ may still write to the memory or a change may be sent from it. The batch
+//!   holds the memory, because only the batch knows when a batch that was given up has ended.
 //! - For the same time, a READ keeps its index open.
 
 use std::cell::RefCell;

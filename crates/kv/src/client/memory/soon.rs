@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Invariants:
-//! - The memory is not used while a late READ may still write to it. READs of a queue pair complete in the order of their posts,
-//!   so the completion of a later READ shows that the late READ has ended.
+//! - The memory is not used while a late READ may still write to it. READs of a queue pair complete in the order of
+//!   their posts, so the completion of a later READ shows that the late READ has ended.
 //! - A late READ of the index keeps the index open, like any other READ in flight.
 
 use std::cell::RefCell;
@@ -52,7 +52,8 @@ impl SoonReads {
 }
 
 impl ServerMemory {
-    /// Whether the client could wait for a READ in the call at the moment. The decision comes before any work for the READ.
+    /// Whether the client could wait for a READ in the call at the moment. The decision comes before any work for the
+    /// READ.
     #[inline]
     pub fn may_read_soon(&self) -> bool {
         // An answer that is due would wait for the READs.
@@ -61,8 +62,8 @@ impl ServerMemory {
             && self.soon.late.borrow().is_none()
     }
 
-    /// Executes READs with one doorbell, and waits for them in the call. Returns `None` if the READs were not posted or are late;
-    /// nothing was read.
+    /// Executes READs with one doorbell, and waits for them in the call. Returns `None` if the READs were not posted or
+    /// are late; nothing was read.
     #[inline]
     pub fn read_soon(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
         if !self.may_read_soon() {

@@ -1,5 +1,5 @@
-//! An overwrite without a future: straight-line code for the ordinary case. The provider must read and change the server's memory
-//! in the call.
+//! An overwrite without a future: straight-line code for the ordinary case. The provider must read and change the
+//! server's memory in the call.
 //!
 //! ```text
 //!   bucket -> a word with the fingerprint -> start of the record: the key's, not claimed
@@ -8,9 +8,9 @@
 //!   anything else: nothing was done, and `Publisher::overwrite` takes over
 //! ```
 //!
-//! Invariants: after the same READs, this path makes the same changes as `Publisher::overwrite`, in the same order. A put is done
-//! here only after all earlier puts of this client. This path does not check whether the rights were used lately: with rights
-//! that the server has taken away for want of use, every change fails and nothing is done.
+//! Invariants: after the same READs, this path makes the same changes as `Publisher::overwrite`, in the same order. A
+//! put is done here only after all earlier puts of this client. This path does not check whether the rights were used
+//! lately: with rights that the server has taken away for want of use, every change fails and nothing is done.
 
 use std::rc::Rc;
 
@@ -37,8 +37,8 @@ const USED_EVERY: u64 = 64;
 const FETCHED_SIZE: usize = 2 * LINE_SIZE;
 
 impl Publisher {
-    /// Publishes a plain put that overwrites a key, if that can be done in the call, and returns the version. `None`: nothing was
-    /// done. Called only if no earlier write of this client waits.
+    /// Publishes a plain put that overwrites a key, if that can be done in the call, and returns the version. `None`:
+    /// nothing was done. Called only if no earlier write of this client waits.
     #[inline]
     pub fn overwrite_in_call(self: &Rc<Self>, key: &[u8], value: &[u8]) -> Option<u64> {
         if self.memory.execution != Execution::InCall {
@@ -130,7 +130,8 @@ impl Publisher {
         Some(Target::new(index.table, &look_up, size))
     }
 
-    /// Makes the record of a lost publication void. If that cannot be done in the call, a task does it before the next put.
+    /// Makes the record of a lost publication void. If that cannot be done in the call, a task does it before the next
+    /// put.
     #[cold]
     fn take_back_in_call(self: &Rc<Self>, rights: &mut Rights, attempt: Attempt) {
         let place = rights.next_intent();
@@ -165,8 +166,8 @@ impl Publisher {
             .then_some(())
     }
 
-    /// Fetches the lines that overwrites of at most [`TOGETHER`] keys will read, if overwrites are published in the call. The
-    /// bytes read are a hint and decide nothing.
+    /// Fetches the lines that overwrites of at most [`TOGETHER`] keys will read, if overwrites are published in the
+    /// call. The bytes read are a hint and decide nothing.
     pub fn fetch<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) {
         let has_rights = matches!(*self.publishing.borrow(), PublishingRight::Granted(_));
         if !has_rights || self.memory.execution != Execution::InCall {

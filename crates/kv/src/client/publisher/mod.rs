@@ -1,20 +1,20 @@
-//! Overwriting a key without the server, as a trusted client does if the server permits. `docs/design/0022` explains why this is
-//! sound.
+//! Overwriting a key without the server, as a trusted client does if the server permits. `docs/design/0022` explains
+//! why this is sound.
 //!
 //! ```text
 //!   READ bucket, record -> FETCH_ADD counter -> WRITE intent, WRITE record with stamp, CAS word     done
 //!                                                                                   '-> lost: WRITE void, through the server
 //! ```
 //!
-//! If the provider does all of that in the call, [`in_call`] does the ordinary put, and this module does the remaining puts.
-//! [`rights`] holds the rights of this client, and the places to which the client writes.
+//! If the provider does all of that in the call, [`in_call`] does the ordinary put, and this module does the remaining
+//! puts. [`rights`] holds the rights of this client, and the places to which the client writes.
 //!
-//! Puts are done one at a time, in turn: records are stamped in the order of their sequences, and puts of one client are
-//! committed in the order of the calls. A stamped record is either published or made void before anything else is sent, even if
-//! the future that began the put is dropped: that part is a task of its own.
+//! Puts are done one at a time, in turn: records are stamped in the order of their sequences, and puts of one client
+//! are committed in the order of the calls. A stamped record is either published or made void before anything else is
+//! sent, even if the future that began the put is dropped: that part is a task of its own.
 //!
-//! Every other put is left to the server, with nothing done. Clients publish only in a pool of one shard, whose index is open from
-//! the connect on.
+//! Every other put is left to the server, with nothing done. Clients publish only in a pool of one shard, whose index
+//! is open from the connect on.
 
 mod attempt;
 mod in_call;
@@ -45,8 +45,8 @@ use target::{Overwritable, Target, start_size};
 const PUBLISHED_SIZE_MAX: u64 = 64 * LINE_SIZE as u64;
 /// Buckets that are searched; nearly all keys are in their first or second bucket.
 const BUCKETS_MAX: u64 = 8;
-/// Puts whose buckets and records are fetched together: as many cache misses as a processor has in flight, and no more lines than
-/// its nearest cache keeps until the puts are done.
+/// Puts whose buckets and records are fetched together: as many cache misses as a processor has in flight, and no more
+/// lines than its nearest cache keeps until the puts are done.
 pub(super) const TOGETHER: usize = 16;
 /// Bytes from the start of a record that hold its key, at most.
 const START_SIZE_MAX: usize = start_size(KEY_SIZE_MAX);
@@ -71,7 +71,8 @@ pub(super) struct Publisher {
     publishing: RefCell<PublishingRight>,
     /// Buffer for the start of the old record, read in the call.
     start: RefCell<Box<[u8; START_SIZE_MAX]>>,
-    /// The end of a put that lost in the call and whose record could not be made void there. The put waits for this future.
+    /// The end of a put that lost in the call and whose record could not be made void there. The put waits for this
+    /// future.
     taking_back: RefCell<Option<TakingBack>>,
 }
 
@@ -90,8 +91,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes `draft`, a plain put, if it overwrites a key, and returns the version. `None`: nothing was done, and the server
-    /// has to do the put. Called in the turn of this put.
+    /// Publishes `draft`, a plain put, if it overwrites a key, and returns the version. `None`: nothing was done, and
+    /// the server has to do the put. Called in the turn of this put.
     pub async fn overwrite(self: &Rc<Self>, draft: &Draft<'_>) -> Result<Option<u64>, StoreError> {
         let taking_back = self.taking_back.take();
         if let Some(taken_back) = taking_back {
@@ -204,8 +205,8 @@ impl Publisher {
         self.take_back(&attempt, place, &lent).await.map(|()| None)
     }
 
-    /// Makes void the record of a publication that lost to a faster writer, and announces the void record. The record has
-    /// its sequence already, and must not count beside the writes that came in between.
+    /// Makes void the record of a publication that lost to a faster writer, and announces the void record. The record
+    /// has its sequence already, and must not count beside the writes that came in between.
     async fn take_back(
         &self,
         attempt: &Attempt,
@@ -217,8 +218,8 @@ impl Publisher {
             .await
     }
 
-    /// Makes the changes that a stamped record needs. If they fail, the connection ends, so that the server decides about the
-    /// record; until then the record may count.
+    /// Makes the changes that a stamped record needs. If they fail, the connection ends, so that the server decides
+    /// about the record; until then the record may count.
     async fn change_stamped(
         &self,
         changes: &mut [ChangeNow<'_>],

@@ -1,5 +1,5 @@
-//! The server's grants to a client that publishes: the rights, an extent in which only this client stamps records, and a ring for
-//! intents.
+//! The server's grants to a client that publishes: the rights, an extent in which only this client stamps records, and
+//! a ring for intents.
 
 use std::rc::Rc;
 
@@ -51,8 +51,8 @@ struct Extent {
 }
 
 impl Publisher {
-    /// Ensures that this client has rights, an extent with room for `size` bytes, and room for its intents. Returns false if one
-    /// of them is missing.
+    /// Ensures that this client has rights, an extent with room for `size` bytes, and room for its intents. Returns
+    /// false if one of them is missing.
     pub(super) async fn prepare_publishing(self: &Rc<Self>, size: u64) -> Result<bool, StoreError> {
         let now = self.connection.runtime.now();
         let table = self.memory.first_index().table;
@@ -96,8 +96,8 @@ impl Publisher {
         }))
     }
 
-    /// Gives up the present rights, and asks for rights to publish in the present index. Returns false if the server gives none
-    /// at the moment.
+    /// Gives up the present rights, and asks for rights to publish in the present index. Returns false if the server
+    /// gives none at the moment.
     async fn ask_rights(self: &Rc<Self>, now: Nanoseconds) -> Result<bool, StoreError> {
         let extent =
             match std::mem::replace(&mut *self.publishing.borrow_mut(), PublishingRight::MayAsk) {
@@ -198,8 +198,8 @@ impl Rights {
             .is_some_and(|extent| u64::from(extent.unit) * UNIT_SIZE + size <= segment_size)
     }
 
-    /// Whether there is room for both intents that one put may write: the announcement of the put, and the announcement that the
-    /// put was taken back.
+    /// Whether there is room for both intents that one put may write: the announcement of the put, and the announcement
+    /// that the put was taken back.
     pub(super) fn has_room_for_intents(&self) -> bool {
         self.announced + 2 - self.taken <= INTENTS
     }
@@ -214,8 +214,8 @@ impl Rights {
         self.taken = taken.min(self.announced);
     }
 
-    /// Makes the stamped record for the next place. The place stays free until the record is [noted](Rights::note_stamped): no
-    /// other party has seen the record before.
+    /// Makes the stamped record for the next place. The place stays free until the record is
+    /// [noted](Rights::note_stamped): no other party has seen the record before.
     pub(super) fn stamp_next(
         &mut self,
         memory: &ServerMemory,

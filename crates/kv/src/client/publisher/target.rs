@@ -1,4 +1,5 @@
-//! The word of a key that a client overwrites. The look-up reads only the start of the record, up to the end of the key.
+//! The word of a key that a client overwrites. The look-up reads only the start of the record, up to the end of the
+//! key.
 
 use stonecast_log::{LogFormat, RECORD_START_SIZE, RecordHeader, record_size};
 
@@ -23,8 +24,8 @@ pub(super) struct Target {
     pub size: u64,
 }
 
-/// The search for a record of `key` that clients may replace: `Some` with the size of that record. `None`: the put is left to the
-/// server.
+/// The search for a record of `key` that clients may replace: `Some` with the size of that record. `None`: the put is
+/// left to the server.
 pub(super) struct Overwritable<'a> {
     format: &'a LogFormat,
     key: &'a [u8],

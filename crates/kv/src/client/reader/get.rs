@@ -6,8 +6,9 @@
 //!     \--not so--> LookedUp, a future in memory of its own------^
 //! ```
 //!
-//! If a READ is a load, a GET takes a few hundred instructions. A future with room for a whole look-up takes a hundred more
-//! instructions to be created, entered, finished and dropped. The room for a look-up is therefore allocated only when needed.
+//! If a READ is a load, a GET takes a few hundred instructions. A future with room for a whole look-up takes a hundred
+//! more instructions to be created, entered, finished and dropped. The room for a look-up is therefore allocated only
+//! when needed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

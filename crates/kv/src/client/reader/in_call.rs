@@ -9,17 +9,18 @@
 //!
 //! This path pays off with two kinds of providers.
 //!
-//! *A READ is executed in the call* (shared memory). The latency of memory is nearly the whole cost of a GET. The processor hides
-//! part of that latency if the next GET's first load is among the few hundred instructions that the processor looks ahead, and if
-//! no branch has to be predicted. The matching word of the bucket is therefore computed without a branch, and places are not
-//! remembered: a look into a table of places takes as long as a look into the bucket, and the table displaces other lines from
-//! the caches.
+//! *A READ is executed in the call* (shared memory). The latency of memory is nearly the whole cost of a GET. The
+//! processor hides part of that latency if the next GET's first load is among the few hundred instructions that the
+//! processor looks ahead, and if no branch has to be predicted. The matching word of the bucket is therefore computed
+//! without a branch, and places are not remembered: a look into a table of places takes as long as a look into the
+//! bucket, and the table displaces other lines from the caches.
 //!
-//! *A READ completes soon* (NICs). A client that waits for nothing else waits for the READ in the call (`memory/soon.rs`), and
-//! posts the next READ as soon as the bytes of the first one have arrived.
+//! *A READ completes soon* (NICs). A client that waits for nothing else waits for the READ in the call
+//! (`memory/soon.rs`), and posts the next READ as soon as the bytes of the first one have arrived.
 //!
-//! Invariants: both ways drive the same look-up as [`Reader::find`], and leave every GET that takes more than a bucket and a
-//! record to [`Reader::find`]. `docs/design/0004`, and `0017` for remembered places, explain why the result is right.
+//! Invariants: both ways drive the same look-up as [`Reader::find`], and leave every GET that takes more than a bucket
+//! and a record to [`Reader::find`]. `docs/design/0004`, and `0017` for remembered places, explain why the result is
+//! right.
 
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
@@ -32,8 +33,8 @@ use crate::index::{FoundRecord, LookUp, LookUpStep};
 use crate::wire::limits::check_key;
 use crate::wire::{FIRST_READ_SIZE_MAX, Route, Word};
 
-/// Memory that READs are executed to. The bucket begins at a cache line: a load of bytes just stored takes longer if the load
-/// crosses lines.
+/// Memory that READs are executed to. The bucket begins at a cache line: a load of bytes just stored takes longer if
+/// the load crosses lines.
 #[repr(align(64))]
 pub(super) struct Buffers {
     bucket: [u8; LINE_SIZE],
@@ -51,8 +52,8 @@ impl Default for Buffers {
 }
 
 impl Reader {
-    /// A GET of `key`, to which `route` leads, that ends in the call, without a future and without a turn. `None`: the answer needs
-    /// a [`Get`](super::Get).
+    /// A GET of `key`, to which `route` leads, that ends in the call, without a future and without a turn. `None`: the
+    /// answer needs a [`Get`](super::Get).
     #[inline]
     pub fn get_in_call(
         &self,
@@ -66,8 +67,8 @@ impl Reader {
         Some(version)
     }
 
-    /// The version of `key`, whose value is left in `value`, or `Some(None)` if the key is absent. `None`: the answer needs a
-    /// future.
+    /// The version of `key`, whose value is left in `value`, or `Some(None)` if the key is absent. `None`: the answer
+    /// needs a future.
     #[inline(always)]
     pub fn find_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
         let route = || self.connection.welcome.keys().route(key);
@@ -103,8 +104,8 @@ impl Reader {
         Some(version.map(|version| FoundKey { version, expires }))
     }
 
-    /// Finds a key by READs that complete soon, or by READs in the call. Each variant is compiled without the code of the
-    /// other.
+    /// Finds a key by READs that complete soon, or by READs in the call. Each variant is compiled without the code of
+    /// the other.
     #[inline(never)]
     fn find_without_future<const SOON: bool>(
         &self,
@@ -193,8 +194,9 @@ impl Reader {
         Some(Some(found.version))
     }
 
-    /// A key whose record, behind `word`, may have an expiry. `None`: the answer needs a future, perhaps because the server has to be
-    /// asked for its time. The look-up itself is no argument: a look-up whose address is taken does not stay in registers.
+    /// A key whose record, behind `word`, may have an expiry. `None`: the answer needs a future, perhaps because the
+    /// server has to be asked for its time. The look-up itself is no argument: a look-up whose address is taken does
+    /// not stay in registers.
     #[cold]
     #[inline(never)]
     fn find_expiring(

@@ -1,5 +1,5 @@
-//! Reading many keys at once. A first doorbell fetches all buckets, and the records whose places are remembered; a second
-//! doorbell fetches the other records. All other keys are looked up one by one.
+//! Reading many keys at once. A first doorbell fetches all buckets, and the records whose places are remembered; a
+//! second doorbell fetches the other records. All other keys are looked up one by one.
 
 use std::ops::Range;
 
@@ -19,7 +19,8 @@ use crate::wire::{KeyHash, Route, Word};
 /// Values of [`Client::multi_get`](crate::Client::multi_get). Reuse one to save allocations.
 #[derive(Default)]
 pub struct Values {
-    /// Memory that records are read to. The memory stays initialized from call to call, so no call fills it with zeros before the READs.
+    /// Memory that records are read to. The memory stays initialized from call to call, so no call fills it with zeros
+    /// before the READs.
     bytes: Vec<u8>,
     /// The number of `bytes` in use.
     end: usize,
@@ -100,8 +101,8 @@ fn grow(bytes: &mut Vec<u8>, size: usize) {
     }
 }
 
-/// A key whose look-up is in progress. The look-up is made anew for each batch of READs: keeping the look-up of every key in
-/// memory would cost more than keeping these few facts.
+/// A key whose look-up is in progress. The look-up is made anew for each batch of READs: keeping the look-up of every
+/// key in memory would cost more than keeping these few facts.
 struct Asked {
     hash: KeyHash,
     /// The index of the key's shard when the look-up began.
@@ -280,8 +281,8 @@ impl Reader {
         }
     }
 
-    /// The value of `key`, whose record, behind `word`, may have an expiry; `Some(None)`: it has expired. `None`: the key has to be looked up
-    /// alone.
+    /// The value of `key`, whose record, behind `word`, may have an expiry; `Some(None)`: it has expired. `None`: the
+    /// key has to be looked up alone.
     #[cold]
     fn expiring(
         &self,
@@ -333,7 +334,8 @@ impl Reader {
         }
     }
 
-    /// Adds to `reads` the READs of the records that `asked` need next. The READs go behind the `end` of the `bytes` in use.
+    /// Adds to `reads` the READs of the records that `asked` need next. The READs go behind the `end` of the `bytes` in
+    /// use.
     fn reads_of_records<'a>(
         &self,
         asked: &mut [Asked],

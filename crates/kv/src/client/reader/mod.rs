@@ -6,12 +6,13 @@
 //!   place not known     bucket -> record                                          two
 //! ```
 //!
-//! The bytes of a READ may be old or in the middle of a change, so nothing is believed before it is checked: a record must carry
-//! the tag of its position, the generation that the word names, and the key. A word is stored after its record is durable, and a
-//! record does not change while a word points to it. A record that fails the check therefore means that the word is old (the
-//! reader reads the word again) or that the record is damaged (the word has not changed). A remembered place only says which
-//! record to fetch together with the bucket; the bucket, which is read in the same batch, decides whether the record is the
-//! key's. `docs/design/0017` explains why this is linearizable in whatever order the two are read.
+//! The bytes of a READ may be old or in the middle of a change, so nothing is believed before it is checked: a record
+//! must carry the tag of its position, the generation that the word names, and the key. A word is stored after its
+//! record is durable, and a record does not change while a word points to it. A record that fails the check therefore
+//! means that the word is old (the reader reads the word again) or that the record is damaged (the word has not
+//! changed). A remembered place only says which record to fetch together with the bucket; the bucket, which is read in
+//! the same batch, decides whether the record is the key's. `docs/design/0017` explains why this is linearizable in
+//! whatever order the two are read.
 
 mod found;
 mod get;
@@ -182,8 +183,8 @@ impl Reader {
         Ok(look_up.recalled(lines, record))
     }
 
-    /// Judges bytes that were found behind `word` in place of a record. Bytes found twice in a row behind an unchanged word are
-    /// damage and not a race.
+    /// Judges bytes that were found behind `word` in place of a record. Bytes found twice in a row behind an unchanged
+    /// word are damage and not a race.
     async fn judge_fault(
         &self,
         word: Word,
@@ -201,7 +202,8 @@ impl Reader {
                 })
                 .await?;
         } else if last_fault == Some(word) {
-            // A later server may have used the place again. The pause lets this client learn of the end of its own server.
+            // A later server may have used the place again. The pause lets this client learn of the end of its own
+            // server.
             self.connection.runtime.sleep(0).await;
             self.connection.check_open()?;
             return Err(self.memory.damage(word, found));

@@ -4,8 +4,8 @@
 //!   entries -> the value of one record -> one WRITE_WITH_IMM -> one answer
 //! ```
 //!
-//! The record that brings a batch goes where a put of this client would go. The server takes it apart, and writes the records of
-//! the batch itself.
+//! The record that brings a batch goes where a put of this client would go. The server takes it apart, and writes the
+//! records of the batch itself.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,8 +23,8 @@ use crate::wire::{BatchEntry, EntryChange, Expectation, Verdict, push_entry};
 
 /// Changes of several keys, and expectations of several keys: done together or not at all.
 ///
-/// A batch changes a key once: a later change of the same key replaces the earlier one, in its place. The same holds for
-/// expectations. Expectations are of the keys as they were before the batch.
+/// A batch changes a key once: a later change of the same key replaces the earlier one, in its place. The same holds
+/// for expectations. Expectations are of the keys as they were before the batch.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     entries: Vec<Entry>,
@@ -47,8 +47,9 @@ enum Change {
 /// The outcome of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// All changes are done. Each has a version of its own: the first key that the batch changes has the first version, the next
-    /// key the next one, in the order in which the batch first named them. The range is empty if the batch changes nothing.
+    /// All changes are done. Each has a version of its own: the first key that the batch changes has the first version,
+    /// the next key the next one, in the order in which the batch first named them. The range is empty if the batch
+    /// changes nothing.
     Done(Range<u64>),
     /// An expectation did not hold, and nothing was done.
     Contradicted {

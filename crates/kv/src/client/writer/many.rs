@@ -8,8 +8,9 @@
 //!     all puts in flight together
 //! ```
 //!
-//! Invariants: bytes fetched together are a hint and decide nothing. Puts are begun in the order of the pairs, so puts of one key
-//! are committed in that order, unless the server sends a put back for want of staging memory (see `Client::put`).
+//! Invariants: bytes fetched together are a hint and decide nothing. Puts are begun in the order of the pairs, so puts
+//! of one key are committed in that order, unless the server sends a put back for want of staging memory (see
+//! `Client::put`).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -1,8 +1,9 @@
-//! Writing: a put is one WRITE_WITH_IMM of the record to its final place, a delete one SEND. The answer comes after the write is
-//! durable and visible.
+//! Writing: a put is one WRITE_WITH_IMM of the record to its final place, a delete one SEND. The answer comes after the
+//! write is durable and visible.
 //!
-//! If this client publishes its overwrites itself, the [`Publisher`] tries first: in the call if no write is before this one
-//! ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves alone go through the server.
+//! If this client publishes its overwrites itself, the [`Publisher`] tries first: in the call if no write is before
+//! this one ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves alone go through the
+//! server.
 
 mod batch;
 mod many;
@@ -230,8 +231,8 @@ impl Writer {
         }
     }
 
-    /// Longest value for a key of `key_size` bytes: the store's limit, or less in a pool of small segments, because a record lies
-    /// in one segment.
+    /// Longest value for a key of `key_size` bytes: the store's limit, or less in a pool of small segments, because a
+    /// record lies in one segment.
     fn value_size_max(&self, key_size: usize) -> usize {
         let units = self.connection.format.segment_units() - SEGMENT_HEADER_UNITS;
         let room = u64::from(units) * UNIT_SIZE - record_size(key_size, 0);
@@ -321,8 +322,8 @@ impl Writer {
         }
     }
 
-    /// Waits until a record of `size` bytes has a place in the log, and in staging memory. `Some`: the record gets no place, for
-    /// the reason that the server gives. The turn is kept: later writes stay behind this one.
+    /// Waits until a record of `size` bytes has a place in the log, and in staging memory. `Some`: the record gets no
+    /// place, for the reason that the server gives. The turn is kept: later writes stay behind this one.
     async fn find_room(
         &self,
         size: u64,
@@ -353,8 +354,8 @@ impl Writer {
         }
     }
 
-    /// Writes the client's part of the record for `spot`, everything behind the stamp, to `offset` of the staging memory. Returns
-    /// the operation that brings that part to the server.
+    /// Writes the client's part of the record for `spot`, everything behind the stamp, to `offset` of the staging
+    /// memory. Returns the operation that brings that part to the server.
     fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64, cargo: Cargo) -> Operation {
         let record = &mut *self.record.borrow_mut();
         let (format, opening) = (&self.connection.format, &self.connection.welcome.opening);

@@ -7,7 +7,8 @@ use stonecast_log::{Condition, Expiry};
 pub struct PutRules {
     /// The condition under which the put takes effect.
     pub condition: Condition,
-    /// The moment from which on the key is absent, by the server's time; `None`: the key does not expire, whatever expiry it had.
+    /// The moment from which on the key is absent, by the server's time; `None`: the key does not expire, whatever
+    /// expiry it had.
     pub expires: Option<Expiry>,
 }
 

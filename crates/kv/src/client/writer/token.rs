@@ -8,14 +8,13 @@
 //!                                                 forgotten               an error that says so
 //! ```
 //!
-//! The token lies in the record, so recovery finds it. A question for the outcome ends the connection of the earlier attempt, so
-//! that this attempt cannot take effect after the answer. Memory is bounded: the server remembers the latest
-//! [`crate::wire::limits::OUTCOMES_MAX`] writes with tokens of all clients together, and each of several shards the latest of its
-//! part. A write that may be older than these is
-//! *forgotten*, never done twice.
+//! The token lies in the record, so recovery finds it. A question for the outcome ends the connection of the earlier
+//! attempt, so that this attempt cannot take effect after the answer. Memory is bounded: the server remembers the
+//! latest [`crate::wire::limits::OUTCOMES_MAX`] writes with tokens of all clients together, and each of several shards
+//! the latest of its part. A write that may be older than these is *forgotten*, never done twice.
 //!
-//! Only effects are remembered. A conditional write whose condition did not hold, or a write for which there was no space, has
-//! done nothing, and its next attempt is decided anew.
+//! Only effects are remembered. A conditional write whose condition did not hold, or a write for which there was no
+//! space, has done nothing, and its next attempt is decided anew.
 
 use stonecast_base::{hash, mutant};
 use stonecast_lineage::Epoch;
@@ -29,8 +28,8 @@ use crate::wire::{Answer, Request, Verdict};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     number: u64,
-    /// Every attempt that was done has a later version: the lowest of the latest versions that the client knew of the key's shard
-    /// before each attempt. Each node of a cluster counts versions of its own.
+    /// Every attempt that was done has a later version: the lowest of the latest versions that the client knew of the
+    /// key's shard before each attempt. Each node of a cluster counts versions of its own.
     since: u64,
     /// The connection of the latest attempt.
     session: u64,
@@ -55,13 +54,14 @@ impl Writer {
 }
 
 impl Token {
-    /// Whether an attempt at the write may have taken effect, or may still do so. A token that was not used yet names a write that was
-    /// not done, and so does a token whose attempts were all refused.
+    /// Whether an attempt at the write may have taken effect, or may still do so. A token that was not used yet names a
+    /// write that was not done, and so does a token whose attempts were all refused.
     pub fn may_be_done(&self) -> bool {
         self.may_be_done
     }
 
-    /// Notes the `end` of the attempt that has begun last. The attempts before it were not done, as the server has said.
+    /// Notes the `end` of the attempt that has begun last. The attempts before it were not done, as the server has
+    /// said.
     pub(in crate::client) fn end_attempt<T>(&mut self, end: &Result<T, StoreError>) {
         let was_refused = matches!(end, Err(error) if error.effect() == Effect::None);
         self.may_be_done = !was_refused;
@@ -72,8 +72,8 @@ impl Token {
         self.number
     }
 
-    /// Finds out the outcome of earlier attempts at the write to `key`. `Some`: the version of the attempt that was done. `None`: no attempt was done
-    /// or will be, and the caller sends the next one.
+    /// Finds out the outcome of earlier attempts at the write to `key`. `Some`: the version of the attempt that was
+    /// done. `None`: no attempt was done or will be, and the caller sends the next one.
     pub(in crate::client) async fn begin_attempt(
         &mut self,
         connection: &Connection,

@@ -1,4 +1,5 @@
-//! The look-up of a key, without I/O: a state machine that names the place to read next and judges the bytes read there.
+//! The look-up of a key, without I/O: a state machine that names the place to read next and judges the bytes read
+//! there.
 //!
 //! ```text
 //!   Bucket --moved--------------------------------------------------------> Moved
@@ -9,12 +10,12 @@
 //!     '--no word left, and no later bucket holds words of this one----------> Absent
 //! ```
 //!
-//! A driver has access to the memory: the driver reads the place that a [`Step`] names and hands the bytes over, until the step
-//! is an end. The drivers of a client read in the call, with posted READs, and for many keys in one batch; the driver of the
-//! server reads its own memory.
+//! A driver has access to the memory: the driver reads the place that a [`Step`] names and hands the bytes over, until
+//! the step is an end. The drivers of a client read in the call, with posted READs, and for many keys in one batch; the
+//! driver of the server reads its own memory.
 //!
-//! A key's *remembered* location names a record that is read together with its bucket. The bucket alone says whether the
-//! record is the key's; otherwise the look-up continues from that bucket as if it had begun there.
+//! A key's *remembered* location names a record that is read together with its bucket. The bucket alone says whether
+//! the record is the key's; otherwise the look-up continues from that bucket as if it had begun there.
 //!
 //! A [`Wanted`] judges the bytes behind a word: readers want the [`WholeRecord`] of a key.
 
@@ -39,8 +40,8 @@ pub(crate) trait Wanted {
     /// The facts about the record once it is found.
     type Found;
 
-    /// Bytes to read first of the record behind `word`; 0 if the word points outside the log. `None` if no record behind the word
-    /// is wanted.
+    /// Bytes to read first of the record behind `word`; 0 if the word points outside the log. `None` if no record
+    /// behind the word is wanted.
     fn read_size(&self, word: Word) -> Option<usize>;
 
     /// Judges the bytes from the start of the record behind `word`.
@@ -79,8 +80,8 @@ pub(crate) enum LookUpStep<Found> {
         /// Number of bytes to read.
         size: usize,
     },
-    /// The bytes read so far are the start of a record of `size` bytes: read the other bytes too, and hand all of them to
-    /// [`LookUp::record`].
+    /// The bytes read so far are the start of a record of `size` bytes: read the other bytes too, and hand all of them
+    /// to [`LookUp::record`].
     Rest {
         /// Byte position of the record in the log.
         position: u64,
@@ -158,7 +159,8 @@ impl<W: Wanted> LookUp<W> {
         self.home
     }
 
-    /// The bytes to read to begin with `location`, remembered from an earlier look-up. `None`: begin with the home bucket.
+    /// The bytes to read to begin with `location`, remembered from an earlier look-up. `None`: begin with the home
+    /// bucket.
     #[inline(always)]
     pub fn recall(&mut self, location: Location) -> Option<Recall> {
         let Location { word, distance } = location;
@@ -221,8 +223,8 @@ impl<W: Wanted> LookUp<W> {
         }
     }
 
-    /// The find that [`LookUp::record`] would return, for drivers that give up on every other outcome. No part of the look-up has
-    /// to be kept for later, so the look-up stays in registers.
+    /// The find that [`LookUp::record`] would return, for drivers that give up on every other outcome. No part of the
+    /// look-up has to be kept for later, so the look-up stays in registers.
     #[inline(always)]
     pub fn found(&self, bytes: &[u8]) -> Option<W::Found> {
         self.wanted.found(self.word, bytes)
@@ -267,8 +269,8 @@ impl<W: Wanted> LookUp<W> {
         self.follow(&line)
     }
 
-    /// The next word of this bucket that may belong to the key, or the next bucket. `line` holds the bytes of this bucket: a
-    /// driver that gives up after one record has them, so they need not be stored.
+    /// The next word of this bucket that may belong to the key, or the next bucket. `line` holds the bytes of this
+    /// bucket: a driver that gives up after one record has them, so they need not be stored.
     #[inline(always)]
     fn follow(&mut self, line: &[u8; LINE_SIZE]) -> LookUpStep<W::Found> {
         let bucket = Bucket::parse(line);
@@ -391,20 +393,22 @@ impl WholeRecord<'_> {
     }
 }
 
-/// Bytes to read first of the record behind `word`: the size that the word states, cut at the end of the segment. 0 if the
-/// word points outside the log.
+/// Bytes to read first of the record behind `word`: the size that the word states, cut at the end of the segment. 0 if
+/// the word points outside the log.
 #[inline(always)]
 pub(crate) fn first_read_size(format: &LogFormat, word: Word) -> usize {
     let segment_size = format.segment_size;
     if word.position() >= segment_size * u64::from(format.segment_count) {
         return 0;
     }
-    // The size of a segment is a power of two. A division would delay the load of the record behind the load of the bucket.
+    // The size of a segment is a power of two. A division would delay the load of the record behind the load of the
+    // bucket.
     word.read_size()
         .min(segment_size - (word.position() & (segment_size - 1))) as usize
 }
 
-/// The size of the record behind `word`, if `bytes` are only its start. `None` if `bytes` are the whole record, or no record.
+/// The size of the record behind `word`, if `bytes` are only its start. `None` if `bytes` are the whole record, or no
+/// record.
 pub(crate) fn whole_size(format: &LogFormat, word: Word, bytes: &[u8]) -> Option<usize> {
     let size = RecordHeader::parse(bytes.first_chunk()?).ok()?.size();
     let fits = word.position() % format.segment_size + size <= format.segment_size;

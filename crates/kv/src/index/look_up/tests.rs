@@ -39,7 +39,8 @@ fn word(position: u64) -> Word {
     Word::new(position, 0, HASH, 64)
 }
 
-/// A bucket with words of the fingerprint for these positions, where 0 stands for a free place, and with this control word.
+/// A bucket with words of the fingerprint for these positions, where 0 stands for a free place, and with this control
+/// word.
 fn line(positions: &[u64], control: u64) -> [u8; LINE_SIZE] {
     let mut line = [0; LINE_SIZE];
     let (numbers, _) = line.as_chunks_mut::<8>();

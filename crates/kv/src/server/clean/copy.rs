@@ -33,8 +33,8 @@ enum Fate {
 }
 
 impl Cleaner {
-    /// Copies the needed records of the next `budget` bytes of the victim, including a record that ends behind these bytes. At
-    /// the victim's end, writes the seal of its next generation.
+    /// Copies the needed records of the next `budget` bytes of the victim, including a record that ends behind these
+    /// bytes. At the victim's end, writes the seal of its next generation.
     pub(super) fn copy_some(
         &mut self,
         shards: &mut Shards,
@@ -301,7 +301,8 @@ fn fate(shards: &mut Shards, route: Route, found: &Found<'_>, needs: Needs<'_>) 
     }
 }
 
-/// Whether a tombstone, or an expired record, is not needed: no older version of its key can be in the log, or the key has a newer one.
+/// Whether a tombstone, or an expired record, is not needed: no older version of its key can be in the log, or the key
+/// has a newer one.
 fn is_dropped(shard: &mut Shard, hash: KeyHash, found: &Found<'_>, needs: Needs<'_>) -> bool {
     let sequence = found.header.sequence();
     sequence < needs.horizon

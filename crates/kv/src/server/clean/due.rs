@@ -13,9 +13,11 @@ use crate::wire::limits::LEASE_RECLAIM_NS;
 const STEP_SIZE: u64 = 32 << 10;
 /// A step is not interrupted when more than this part of a segment is due: cleaning must stay ahead of the writes.
 const LATE_SHARE: u64 = 4;
-/// Bytes of a segment that a step examines, if a persist is a sync of a file, which costs the same for one line and for many.
+/// Bytes of a segment that a step examines, if a persist is a sync of a file, which costs the same for one line and for
+/// many.
 const SYNCED_STEP_SIZE: u64 = 256 << 10;
-/// Cleaning examines one and a half times the bytes that the room for the writes needs, and so stays ahead of the writes.
+/// Cleaning examines one and a half times the bytes that the room for the writes needs, and so stays ahead of the
+/// writes.
 const AHEAD_NUMERATOR: u64 = 3;
 const AHEAD_DENOMINATOR: u64 = 2;
 
@@ -29,8 +31,8 @@ pub(super) struct Due {
     pub horizon: u64,
 }
 
-/// The work of the next step; `None` if there is nothing to do. With `syncs_files`, a persist costs the same for one line and for
-/// many.
+/// The work of the next step; `None` if there is nothing to do. With `syncs_files`, a persist costs the same for one
+/// line and for many.
 pub(super) fn due(state: &mut State, syncs_files: bool) -> Option<Due> {
     drain_intents(state);
     let next_sequence = state.journal.sequences.next();

@@ -9,23 +9,24 @@
 //!   free      its next generation, persisted; then it may be written again
 //! ```
 //!
-//! Steps are taken between batches, in the server's task, so index and log agree and the server changes no word during a step. A
-//! step is a few pieces long and ends behind the piece in which a request arrives, as long as cleaning is ahead of the writes;
-//! the wait of a request is therefore bounded. The bytes copied are in proportion to the bytes written. Without writes, the
-//! cleaner does nothing.
+//! Steps are taken between batches, in the server's task, so index and log agree and the server changes no word during
+//! a step. A step is a few pieces long and ends behind the piece in which a request arrives, as long as cleaning is
+//! ahead of the writes; the wait of a request is therefore bounded. The bytes copied are in proportion to the bytes
+//! written. Without writes, the cleaner does nothing.
 //!
-//! One-sided reads continue all the time: the old place stays unchanged until its segment is written in its next generation. A
-//! reader with an old word finds another generation, or no whole record, and reads the word again.
+//! One-sided reads continue all the time: the old place stays unchanged until its segment is written in its next
+//! generation. A reader with an old word finds another generation, or no whole record, and reads the word again.
 //!
 //! Invariants:
-//! - A segment gets its next generation only when the index names no record in it, every stamped record was seen, and the copies
-//!   are durable. If a stamped record is missing, the segment is damaged and stays.
-//! - A tombstone is dropped only when no other segment can have an older version of its key, or the key has a newer version.
-//! - A segment is written only when its next generation is durable. The facts that the log has to remember of the segment are
-//!   durable before.
+//! - A segment gets its next generation only when the index names no record in it, every stamped record was seen, and
+//!   the copies are durable. If a stamped record is missing, the segment is damaged and stays.
+//! - A tombstone is dropped only when no other segment can have an older version of its key, or the key has a newer
+//!   version.
+//! - A segment is written only when its next generation is durable. The facts that the log has to remember of the
+//!   segment are durable before.
 //!
-//! A crash leaves the old segment whole, or its next generation and all copies. A copy beside its original has the same version
-//! and content.
+//! A crash leaves the old segment whole, or its next generation and all copies. A copy beside its original has the same
+//! version and content.
 
 mod copy;
 mod due;
@@ -141,9 +142,9 @@ impl Cleaner {
         self.exhausted_until = 0;
     }
 
-    /// Notes that a segment was freed, or no victim was found, and no appender was given a segment yet. Once that has happened
-    /// often, cleaning gains nothing: moved records take as much room as before, since records are too large for the ends of
-    /// segments.
+    /// Notes that a segment was freed, or no victim was found, and no appender was given a segment yet. Once that has
+    /// happened often, cleaning gains nothing: moved records take as much room as before, since records are too large
+    /// for the ends of segments.
     fn note_barren(&mut self, died: u64, format: &LogFormat) {
         self.barren += 1;
         if self.barren > 2 * format.segment_count + 8 {
@@ -180,9 +181,9 @@ impl Cleaner {
         self.counters.steps += 1;
     }
 
-    /// Writes the header of the victim's next generation, if all needed records of the victim have copies elsewhere. Returns the
-    /// span to persist before the victim is free. With `is_guess`, clients publish, and announced publications are counted before
-    /// they happen.
+    /// Writes the header of the victim's next generation, if all needed records of the victim have copies elsewhere.
+    /// Returns the span to persist before the victim is free. With `is_guess`, clients publish, and announced
+    /// publications are counted before they happen.
     fn renew_victim(
         &mut self,
         journal: &mut Journal,

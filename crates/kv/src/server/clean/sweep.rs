@@ -53,9 +53,9 @@ impl Sweeper {
         self.free_victim(state).await
     }
 
-    /// Persists the newest seal of the victim. The seal of the victim's next generation overwrites the seal before the newest
-    /// one. If the newest seal were not durable, a crash could lose it and keep the seal of the next generation, and the records
-    /// above the lost seal would look like damage.
+    /// Persists the newest seal of the victim. The seal of the victim's next generation overwrites the seal before the
+    /// newest one. If the newest seal were not durable, a crash could lose it and keep the seal of the next generation,
+    /// and the records above the lost seal would look like damage.
     async fn persist_seal_of_victim(&self, state: &RefCell<State>) -> Result<(), StoreError> {
         let _turn = self.committer.enter(state).await?;
         let underway = {
@@ -74,8 +74,8 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Copies the due bytes piece by piece. When a request arrives meanwhile, the rest is left for later, unless cleaning is
-    /// late: an operation waits for a piece and a persist, not for a whole step.
+    /// Copies the due bytes piece by piece. When a request arrives meanwhile, the rest is left for later, unless
+    /// cleaning is late: an operation waits for a piece and a persist, not for a whole step.
     async fn copy_due(&self, state: &RefCell<State>, due: &Due) -> Step {
         let mut step = Step::default();
         let piece = match due.is_late || self.committer.syncs_files() {

@@ -21,7 +21,8 @@ use crate::server::{ClientPolicy, ServerOptions};
 use crate::wire::limits::{IN_FLIGHT_MAX, STAGING_SIZE};
 use crate::wire::{Hello, KeyMap, Welcome};
 
-/// RNR retries of answers. The client posts a receive for each operation in flight, so an answer always finds a receive.
+/// RNR retries of answers. The client posts a receive for each operation in flight, so an answer always finds a
+/// receive.
 const RNR_RETRY_COUNT: u32 = 100;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 
@@ -32,8 +33,9 @@ pub(in crate::server) struct Admission {
     keys: KeyMap,
     opening: u32,
     secret: [u64; 2],
-    /// Whether a persist is a sync of a file. A sync write-protects each page that a client has written, with an interrupt of the
-    /// client's processor, and the client's next store to the page faults. That costs more than copying the client's records.
+    /// Whether a persist is a sync of a file. A sync write-protects each page that a client has written, with an
+    /// interrupt of the client's processor, and the client's next store to the page faults. That costs more than
+    /// copying the client's records.
     syncs_files: bool,
     receives: Receives,
     /// Connections accepted so far.

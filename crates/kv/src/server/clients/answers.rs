@@ -16,7 +16,8 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Bytes of memory for the answers: a line for each message in flight, since most answers are short, and room for a long one.
+    /// Bytes of memory for the answers: a line for each message in flight, since most answers are short, and room for a
+    /// long one.
     pub const SIZE: u64 = AnswerRing::size(SLOTS, LINE_SIZE as u64, ANSWER_SIZE_MAX as u64);
 
     pub fn new(region: MemoryRegion) -> Self {

@@ -1,8 +1,9 @@
 //! The end of connections, and of the leases and windows of clients.
 //!
-//! Memory that a client may write to goes to no other client before the fabric confirms that nothing more can arrive through the
-//! client's windows. If the fabric cannot confirm that (a stopped client may still be in the middle of a write), the segment is
-//! not used again: its records stay readable, and its rest is wasted until the pool is opened again.
+//! Memory that a client may write to goes to no other client before the fabric confirms that nothing more can arrive
+//! through the client's windows. If the fabric cannot confirm that (a stopped client may still be in the middle of a
+//! write), the segment is not used again: its records stay readable, and its rest is wasted until the pool is opened
+//! again.
 
 use std::rc::Rc;
 
@@ -15,8 +16,8 @@ use super::{Session, Sessions};
 use crate::server::State;
 use crate::wire::limits::SERVER_RECEIVES;
 
-/// Rounds in which the arrivals of a queue pair are taken over before it is destroyed: enough for all shared receive buffers, 64
-/// a round, and some to spare for the arrivals of other clients.
+/// Rounds in which the arrivals of a queue pair are taken over before it is destroyed: enough for all shared receive
+/// buffers, 64 a round, and some to spare for the arrivals of other clients.
 const PUMPS_MAX: u32 = SERVER_RECEIVES / 64 * 2;
 
 /// Memory that a client leases.
@@ -70,8 +71,8 @@ fn ending(
 pub(in crate::server) struct Departures {
     /// Memory that clients lose, until no key opens it.
     revocations: Revocations<Leased>,
-    /// Whether rights to publish were taken from a client that was stopped inside a publication, and may finish that publication
-    /// at any time.
+    /// Whether rights to publish were taken from a client that was stopped inside a publication, and may finish that
+    /// publication at any time.
     may_be_publishing: bool,
 }
 
@@ -128,8 +129,8 @@ impl Departures {
         self.revocations.begin(ending);
     }
 
-    /// Ends the connection with the number `id`, unless that is the connection of `qp` itself. The server takes no later message
-    /// from that connection.
+    /// Ends the connection with the number `id`, unless that is the connection of `qp` itself. The server takes no
+    /// later message from that connection.
     pub fn end_session_called(&self, sessions: &mut Sessions, id: u64, qp: QueuePair) {
         if let Some(named) = sessions.called(id).filter(|&named| named != qp) {
             self.end_session(sessions, named);
@@ -187,8 +188,8 @@ fn settle(state: &mut State, ended: Ended<Leased>) {
         revoked,
         unquiesced,
     } = ended;
-    // A client that was stopped in the middle of a publication may finish at any time, so memory lent to that client stays
-    // untouched.
+    // A client that was stopped in the middle of a publication may finish at any time, so memory lent to that client
+    // stays untouched.
     let may_publish = unquiesced.iter().any(|part| part.object().publishes());
     state.clients.departures.may_be_publishing |= may_publish;
     let (mut ended_ring, mut extents) = (None::<Rc<Ring>>, Vec::new());

@@ -1,7 +1,8 @@
 //! Extents of the log to which clients write.
 //!
-//! A lease opens the rest of one segment to one queue pair through a memory window. The lease ends when the client gives it back,
-//! leaves it unused while space is short, or is gone. [`end`](super::end) then decides about the segment.
+//! A lease opens the rest of one segment to one queue pair through a memory window. The lease ends when the client
+//! gives it back, leaves it unused while space is short, or is gone. [`end`](super::end) then decides about the
+//! segment.
 
 use std::rc::Rc;
 
@@ -72,8 +73,8 @@ pub(in crate::server) struct Lender {
     format: LogFormat,
     /// The epoch of all leases: the opening of the pool.
     epoch: u64,
-    /// Whether a client waits for room that is leased to others. The next client that writes to a lease is asked to return that
-    /// lease.
+    /// Whether a client waits for room that is leased to others. The next client that writes to a lease is asked to
+    /// return that lease.
     is_wanted: bool,
 }
 
@@ -134,8 +135,8 @@ impl Lender {
         leased.map_err(|(part, _)| part)
     }
 
-    /// The verdict on a write that is done, in a segment leased to the client of `qp`. The verdict recalls the lease if other
-    /// clients wait for room.
+    /// The verdict on a write that is done, in a segment leased to the client of `qp`. The verdict recalls the lease if
+    /// other clients wait for room.
     pub fn verdict_on_done(
         &mut self,
         sessions: &mut Sessions,
@@ -173,7 +174,8 @@ impl Lender {
             let unused = session.reclaim_unused(|segment| space.state(segment).end, now);
             if !unused.is_empty() {
                 count += unused.len();
-                // The leases of each client end separately, so that a client that was stopped in a write delays no other client.
+                // The leases of each client end separately, so that a client that was stopped in a write delays no
+                // other client.
                 departures.end_extents(unused);
             }
         }
@@ -182,9 +184,9 @@ impl Lender {
 }
 
 impl Sessions {
-    /// Whether extents leased to clients have room for `units`, or, if cleaning gains a segment in total (`is_gain`), dead
-    /// records to clean: clients use extents up, return them, or lose them after a while. The server does not know yet how much
-    /// of its extent a publishing client has used.
+    /// Whether extents leased to clients have room for `units`, or, if cleaning gains a segment in total (`is_gain`),
+    /// dead records to clean: clients use extents up, return them, or lose them after a while. The server does not know
+    /// yet how much of its extent a publishing client has used.
     pub fn lease_room(&self, space: &Space, units: u32, is_gain: bool) -> bool {
         self.leased().any(|extent| {
             space.has_worthwhile_room(extent.segment, units)
@@ -192,8 +194,8 @@ impl Sessions {
         })
     }
 
-    /// The answer to an invalid record, written to `slot`. A client is not at fault if its lease was taken back after a long time
-    /// without use: the time was measured by this machine's clock, and the client's clock may differ.
+    /// The answer to an invalid record, written to `slot`. A client is not at fault if its lease was taken back after a
+    /// long time without use: the time was measured by this machine's clock, and the client's clock may differ.
     pub fn verdict_on_stray(&self, qp: QueuePair, slot: u8) -> Verdict {
         let is_reclaimed = |session: &Session| session.leases.is_reclaimed(slot.into());
         match self.get(qp).is_some_and(is_reclaimed) {

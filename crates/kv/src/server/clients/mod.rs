@@ -11,8 +11,8 @@
 //!   end        all of it comes back, once nothing opens it               end.rs
 //! ```
 //!
-//! Every right of a client is a memory window of the client's own queue pair, so that the right ends with that client and with no
-//! other.
+//! Every right of a client is a memory window of the client's own queue pair, so that the right ends with that client
+//! and with no other.
 
 mod accept;
 mod answers;
@@ -94,9 +94,9 @@ pub(super) struct Sessions {
 }
 
 impl Clients {
-    /// Reclaims what clients did not use for long, because space is short: leases of extents, and rights to publish, which end
-    /// with the next `settle_returned`. The clients ask again when they write. Returns the number of extents; `None` if nothing
-    /// was reclaimed.
+    /// Reclaims what clients did not use for long, because space is short: leases of extents, and rights to publish,
+    /// which end with the next `settle_returned`. The clients ask again when they write. Returns the number of extents;
+    /// `None` if nothing was reclaimed.
     pub fn reclaim_unused(&mut self, space: &mut Space) -> Option<usize> {
         let unused = self
             .publishing

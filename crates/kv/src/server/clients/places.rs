@@ -1,8 +1,8 @@
 //! Places for clients: their number, and the shares of one user and one process.
 //!
-//! The bounds keep one client program, by accident or malice, from keeping all others out. The bounds do not protect against
-//! programs that have power over the server anyway: the bound of a user does not apply to the server's own user, and the bound of
-//! a process does not apply to the server's own process (its gateway).
+//! The bounds keep one client program, by accident or malice, from keeping all others out. The bounds do not protect
+//! against programs that have power over the server anyway: the bound of a user does not apply to the server's own
+//! user, and the bound of a process does not apply to the server's own process (its gateway).
 
 use stonecast_fabric::PeerIdentity;
 
@@ -20,8 +20,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// `clients` places: a quarter of them for one user, half of them for one process. It takes four users, or two programs that
-    /// leak connections, to fill all places.
+    /// `clients` places: a quarter of them for one user, half of them for one process. It takes four users, or two
+    /// programs that leak connections, to fill all places.
     pub fn of(clients: usize) -> Self {
         let clients = clients.clamp(1, CLIENTS_MAX);
         Self {
@@ -31,8 +31,8 @@ impl Places {
         }
     }
 
-    /// The reason why `newcomer` gets no place beside the clients that are `here`, for the answer. `own_process` is the process
-    /// of the server.
+    /// The reason why `newcomer` gets no place beside the clients that are `here`, for the answer. `own_process` is the
+    /// process of the server.
     pub(super) fn refusal<'a>(
         &self,
         here: impl Iterator<Item = &'a PeerIdentity> + Clone,

@@ -5,12 +5,12 @@
 //!   Own      each client's queue pair has IN_FLIGHT_MAX buffers, each posted again before its message is answered
 //! ```
 //!
-//! The shared queue needs less memory and fewer doorbells. A device that separates clients by protection domains cannot have a
-//! shared queue: a buffer belongs to one protection domain.
+//! The shared queue needs less memory and fewer doorbells. A device that separates clients by protection domains cannot
+//! have a shared queue: a buffer belongs to one protection domain.
 //!
-//! Invariant: a client that keeps to the limit of operations in flight finds a buffer. Own buffers suffice because a message
-//! without an answer holds at most one buffer. Shared buffers suffice because each buffer is posted again, even if its client is
-//! gone before the message is read.
+//! Invariant: a client that keeps to the limit of operations in flight finds a buffer. Own buffers suffice because a
+//! message without an answer holds at most one buffer. Shared buffers suffice because each buffer is posted again, even
+//! if its client is gone before the message is read.
 
 use stonecast_fabric::{
     Access, Device, DeviceError, ReceiveQueue, SharedReceiveQueue, SharedReceiveQueueOptions,

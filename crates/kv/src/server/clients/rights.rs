@@ -104,8 +104,8 @@ pub(in crate::server) fn publishing_refusal(
     }
 }
 
-/// Waits until no client of an earlier server can publish: a record published after the scan of the log would be acknowledged and
-/// lost. Clients notice the end of their server when they run next.
+/// Waits until no client of an earlier server can publish: a record published after the scan of the log would be
+/// acknowledged and lost. Clients notice the end of their server when they run next.
 pub(in crate::server) async fn wait_for_publishers(
     pool: &Pool,
     runtime: &Rc<dyn Runtime>,
@@ -152,8 +152,8 @@ impl Publishing {
         }
     }
 
-    /// Opens table, counter and a ring to the client of `qp`. An error holds the partial rights that have to end, or nothing if
-    /// the device has no memory.
+    /// Opens table, counter and a ring to the client of `qp`. An error holds the partial rights that have to end, or
+    /// nothing if the device has no memory.
     fn grant(
         &mut self,
         (qp, path): (QueuePair, ClientPath),
@@ -224,8 +224,8 @@ impl Publishing {
         self.rings.retain(|ring| !Rc::ptr_eq(ring, ended));
     }
 
-    /// Finds clients that did not use their rights for so long that they will ask again before the next use. Returns the number
-    /// of these clients, which lose their rights with the next `settle_returned`.
+    /// Finds clients that did not use their rights for so long that they will ask again before the next use. Returns
+    /// the number of these clients, which lose their rights with the next `settle_returned`.
     pub fn find_unused(&mut self, sessions: &mut Sessions, unused_ns: Nanoseconds) -> usize {
         let now = self.runtime.now();
         let before = self.unused.len();

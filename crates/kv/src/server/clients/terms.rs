@@ -6,8 +6,9 @@
 //!                         of term 3                                   of term 5
 //! ```
 //!
-//! The requests of a connection arrive in order, so a request is of the term that the client named last before it. No request
-//! has to name its term in its own bytes, and a request that was sent in an earlier term cannot pass for a later one.
+//! The requests of a connection arrive in order, so a request is of the term that the client named last before it. No
+//! request has to name its term in its own bytes, and a request that was sent in an earlier term cannot pass for a
+//! later one.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The memory that a client may access apart from its leases: index and log for reads, and staging memory for the writes of a
-//! copying client.
+//! The memory that a client may access apart from its leases: index and log for reads, and staging memory for the
+//! writes of a copying client.
 
 use std::rc::Rc;
 
@@ -30,8 +30,8 @@ impl Doors {
         Self { port, log }
     }
 
-    /// Opens the present index of a shard, the log and staging memory to the client of `qp`. The current `table` has 2^`bits`
-    /// buckets, and `version` is the latest version given.
+    /// Opens the present index of a shard, the log and staging memory to the client of `qp`. The current `table` has
+    /// 2^`bits` buckets, and `version` is the latest version given.
     pub fn open(
         &self,
         qp: QueuePair,

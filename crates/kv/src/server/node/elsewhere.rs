@@ -6,8 +6,9 @@
 //!   publish   after a persist                                          durable, then in the index
 //! ```
 //!
-//! Records wait in the order in which they have come, since a later record of a key replaces an earlier one. A crash before the
-//! persist leaves any part of these records. The records come again then: the floor of their shard has not risen.
+//! Records wait in the order in which they have come, since a later record of a key replaces an earlier one. A crash
+//! before the persist leaves any part of these records. The records come again then: the floor of their shard has not
+//! risen.
 
 use std::collections::VecDeque;
 
@@ -68,7 +69,8 @@ pub(super) fn arrive(state: &mut State, body: RecordBody) {
     write_waiting(state);
 }
 
-/// Writes the records that wait, in order, as far as there is room. Returns whether none is left. A record without room makes cleaning due.
+/// Writes the records that wait, in order, as far as there is room. Returns whether none is left. A record without room
+/// makes cleaning due.
 pub(super) fn write_waiting(state: &mut State) -> bool {
     while let Some(body) = state.node_mut().elsewhere.waiting.pop_front() {
         match write(state, &body) {

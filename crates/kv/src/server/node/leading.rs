@@ -75,7 +75,8 @@ impl Leading {
         }
     }
 
-    /// Stamps the write that `change` will publish with its version, which the log is about to give. Returns the slot of the call.
+    /// Stamps the write that `change` will publish with its version, which the log is about to give. Returns the slot
+    /// of the call.
     pub fn stamp(
         &self,
         state: &mut State,
@@ -96,8 +97,8 @@ impl Leading {
         Ok(slot)
     }
 
-    /// Keeps an answer about `shard` that appends nothing until everything that was stamped before is on all copies. Returns the slot of the call; `None`:
-    /// the node does not lead the shard.
+    /// Keeps an answer about `shard` that appends nothing until everything that was stamped before is on all copies.
+    /// Returns the slot of the call; `None`: the node does not lead the shard.
     pub fn refuse(&self, state: &mut State, shard: u32) -> Option<u64> {
         let slot = state.node_mut().calls.next_slot();
         let call = Call { slot, write: None };
@@ -149,8 +150,8 @@ impl Leading {
         Ok(())
     }
 
-    /// Waits until all calls have ended. Connections are served meanwhile, since copies connect again, and the cleaner goes on, since
-    /// copies need room.
+    /// Waits until all calls have ended. Connections are served meanwhile, since copies connect again, and the cleaner
+    /// goes on, since copies need room.
     pub async fn wait_for_copies(&self, state: &RefCell<State>) -> Result<(), StoreError> {
         loop {
             let ended = poll_fn(|context| {

@@ -18,14 +18,17 @@
 //! | `leading.rs` | the part of a batch that a node has a say in |
 //! | `start.rs` | a pool's content as a node finds it, and the node's start |
 //!
-//! The node calls the store while no component is borrowed, and the pipeline calls the node in the same way, so neither waits for the other.
+//! The node calls the store while no component is borrowed, and the pipeline calls the node in the same way, so neither
+//! waits for the other.
 //!
 //! Invariants:
 //! - A word names a record that is durable here. A word of an own record is stored when the record is on all copies.
-//! - A shard opens to clients when the ledger that has its term is durable, and everything that was digested is in the index.
+//! - A shard opens to clients when the ledger that has its term is durable, and everything that was digested is in the
+//!   index.
 //! - A batch, a commit of the node and a step of the cleaner persist in turns.
 //!
-//! A crash leaves the log and the newest ledger: records of other nodes that were durable, own records, and the histories that say which of them count.
+//! A crash leaves the log and the newest ledger: records of other nodes that were durable, own records, and the
+//! histories that say which of them count.
 
 mod calls;
 mod counts;

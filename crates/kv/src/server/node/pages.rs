@@ -7,8 +7,8 @@
 //!   bytes       1       8         4 or 8
 //! ```
 //!
-//! Keys come in the order of their hashes, and outcomes behind them. A page names the hash from which the next one goes on: a table that grows meanwhile
-//! changes the places of keys, and not their hashes. Numbers are little-endian.
+//! Keys come in the order of their hashes, and outcomes behind them. A page names the hash from which the next one goes
+//! on: a table that grows meanwhile changes the places of keys, and not their hashes. Numbers are little-endian.
 
 use stonecast_log::{BodyFault, RECORD_START_SIZE, Record, RecordBody, RecordHeader};
 use stonecast_media::Region;
@@ -42,7 +42,8 @@ pub(super) enum PageFault {
 
 /// The place at which a page begins.
 enum From {
-    /// The first bucket whose keys are in the page, as the least hash of a key there. A bucket takes the top bits of a hash, so the lowest bit of this number is 0.
+    /// The first bucket whose keys are in the page, as the least hash of a key there. A bucket takes the top bits of a
+    /// hash, so the lowest bit of this number is 0.
     Hash(u64),
     /// Behind the outcome of this version; the lowest bit is 1.
     Outcome(u64),

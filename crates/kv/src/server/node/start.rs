@@ -21,8 +21,8 @@ use super::{NodeStore, ServerNode};
 /// Options of a server that is a node of a cluster.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// Bytes of the longest message with which other nodes append. Longer records come in pieces. A device without multi-packet queues takes as much memory
-    /// for every message.
+    /// Bytes of the longest message with which other nodes append. Longer records come in pieces. A device without
+    /// multi-packet queues takes as much memory for every message.
     pub message_size_max: u32,
     /// The most nodes that append to this one at the same time, those whose sessions are ending
     /// included.
@@ -35,7 +35,8 @@ pub struct NodeOptions {
     pub pause_ns: Nanoseconds,
     /// Pause before an unanswered letter is repeated, and before a failed link is tried again.
     pub repeat_ns: Nanoseconds,
-    /// Longest time that the node waits for its own medium. A node that waits longer ends, so that others lead its shards.
+    /// Longest time that the node waits for its own medium. A node that waits longer ends, so that others lead its
+    /// shards.
     pub medium_patience_ns: Nanoseconds,
     /// Entries that are digested before the floor of a shard rises.
     pub floor_after: u64,
@@ -124,7 +125,8 @@ fn append_words(pool: &Pool) -> [u64; 2] {
     [b"append-1", b"append-2"].map(|purpose| hash::siphash24(pool.secret(), purpose))
 }
 
-/// The state of each shard that the pool has a copy of: the history that was kept last, and the own records above its floor.
+/// The state of each shard that the pool has a copy of: the history that was kept last, and the own records above its
+/// floor.
 pub(in crate::server) fn left_by(
     log: &dyn Region,
     ledger: &Ledger,

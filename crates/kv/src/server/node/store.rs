@@ -53,20 +53,20 @@ impl NodeStore {
         &self.ledger
     }
 
-    /// Makes everything durable that was digested, noted or stamped before the call, and stores the words of the digested
-    /// records.
+    /// Makes everything durable that was digested, noted or stamped before the call, and stores the words of the
+    /// digested records.
     async fn commit_all(&self) -> Result<(), NotDurable> {
         while !elsewhere::write_waiting(&mut self.state.borrow_mut()) {
-            // The cleaner, or a client that gives a lease back, makes room. The node's patience bounds the wait. Records
-            // that await their words hold their segments.
+            // The cleaner, or a client that gives a lease back, makes room. The node's patience bounds the wait.
+            // Records that await their words hold their segments.
             self.commit_log().await.map_err(broken)?;
             self.runtime.sleep(ROOM_LOOK_NS).await;
         }
         self.commit_written().await
     }
 
-    /// Makes everything durable that was written, noted or stamped before the call, and stores the words of the digested
-    /// records.
+    /// Makes everything durable that was written, noted or stamped before the call, and stores the words of the
+    /// digested records.
     async fn commit_written(&self) -> Result<(), NotDurable> {
         self.commit_log().await.map_err(broken)?;
         let settled = {
@@ -101,8 +101,8 @@ impl NodeStore {
     }
 
     /// Opens to clients the shards that the node has begun to serve since the last call. A shard stays for a later call
-    /// while records of other nodes wait for room: the task that calls runs the cleaner, and the growth of the index, so
-    /// it cannot wait itself.
+    /// while records of other nodes wait for room: the task that calls runs the cleaner, and the growth of the index,
+    /// so it cannot wait itself.
     ///
     /// # Errors
     /// The medium failed: the node ends.
@@ -236,8 +236,8 @@ impl Store for NodeStore {
                 && change.kind == Kind::Put
                 && !mutant!(UnsettledPutUncounted)
             {
-                // An heir may settle the write: the record then counts at the next start, and has no word here. A later tombstone of the key is needed as
-                // long as the record lies there.
+                // An heir may settle the write: the record then counts at the next start, and has no word here. A later
+                // tombstone of the key is needed as long as the record lies there.
                 let space = &mut journal.space;
                 space.note_useless_copy(change.segment, change.version);
             }

@@ -10,8 +10,8 @@ use crate::server::journal::Placed;
 use crate::server::shard::Change;
 use crate::wire::{Answer, Route, Verdict, Word};
 
-/// Requests in the order of their arrival. Records are checked and decided on a copy: memory that a client can still write is
-/// read only once.
+/// Requests in the order of their arrival. Records are checked and decided on a copy: memory that a client can still
+/// write is read only once.
 #[derive(Default)]
 pub(super) struct RequestBatch {
     pub items: Vec<Item>,
@@ -39,7 +39,8 @@ pub(super) enum Owed {
     Answer(Answer),
     /// The end of the lease in this slot, after all earlier writes.
     Release(u8),
-    /// The outcome of an earlier write, given by the shard of its key, its token, and the latest version that the client knew.
+    /// The outcome of an earlier write, given by the shard of its key, its token, and the latest version that the
+    /// client knew.
     Outcome(u32, u64, u64),
 }
 

@@ -6,11 +6,12 @@
 //!   stamp     all records one behind the other in one segment, with consecutive sequences: one persist has them
 //! ```
 //!
-//! A bundle waits until it can be stamped at once. No record of it is stamped before all are, so each persist has all of its records
-//! or none. The records say their places, and a recovery counts all of them or none (`recovery/batches.rs`).
+//! A bundle waits until it can be stamped at once. No record of it is stamped before all are, so each persist has all
+//! of its records or none. The records say their places, and a recovery counts all of them or none
+//! (`recovery/batches.rs`).
 //!
-//! The words of keys that the bundle only expects are claimed until the bundle is visible, so that no publishing client overwrites
-//! such a key in between.
+//! The words of keys that the bundle only expects are claimed until the bundle is visible, so that no publishing client
+//! overwrites such a key in between.
 
 use std::ops::Range;
 
@@ -240,7 +241,8 @@ impl Stamped {
         Ok(())
     }
 
-    /// Stamps all writes of a bundle, and returns the version of the first, or the reason why there is no room for them.
+    /// Stamps all writes of a bundle, and returns the version of the first, or the reason why there is no room for
+    /// them.
     fn stamp_bundle(
         &mut self,
         state: &mut State,

@@ -1,9 +1,9 @@
 //! The wait of a batch for more operations before a sync that many share.
 //!
-//! Clients that keep a number of writes in flight send the next writes when they have their answers. A write that is too late for
-//! this sync waits for two syncs. The server therefore waits while operations keep arriving, at most as long as the sync takes.
-//! The wait does not end once as many operations have arrived as last time: otherwise a pipeline that was once split in two would
-//! stay split forever.
+//! Clients that keep a number of writes in flight send the next writes when they have their answers. A write that is
+//! too late for this sync waits for two syncs. The server therefore waits while operations keep arriving, at most as
+//! long as the sync takes. The wait does not end once as many operations have arrived as last time: otherwise a
+//! pipeline that was once split in two would stay split forever.
 
 use stonecast_base::Nanoseconds;
 

@@ -20,12 +20,13 @@ use crate::wire::{Answer, Route, Verdict};
 
 /// Pause between two looks of a batch that waits for a segment that is being prepared.
 const SPACE_LOOK_NS: Nanoseconds = 50_000;
-/// Number of looks: 20 seconds in all, more than preparing takes on the slowest disk. The looks are counted because a clock
-/// advances while server and preparing thread are both stopped.
+/// Number of looks: 20 seconds in all, more than preparing takes on the slowest disk. The looks are counted because a
+/// clock advances while server and preparing thread are both stopped.
 const SPACE_LOOKS_MAX: u32 = 400_000;
 
-/// The records that the decisions on a batch have stamped: in the log, in the order of their sequences, neither durable nor visible.
-/// Each part that makes a batch durable takes this: the [`Committer`](crate::server::commit::Committer) for the log of this node.
+/// The records that the decisions on a batch have stamped: in the log, in the order of their sequences, neither durable
+/// nor visible. Each part that makes a batch durable takes this: the [`Committer`](crate::server::commit::Committer)
+/// for the log of this node.
 #[derive(Default)]
 pub(super) struct Stamped {
     /// Whether records await a persist.
@@ -78,15 +79,16 @@ impl Stamped {
         self.durable = self.decided;
     }
 
-    /// Decides the writes that are not decided yet, in order, and stamps those that are to be done. A record that finds no room
-    /// because a segment is still being prepared waits for that segment for a while, and all later writes wait with it: if the
-    /// record were sent back, later writes of its client would overtake it. No record waits here for a segment that has to be
-    /// cleaned first: segments are cleaned between batches.
+    /// Decides the writes that are not decided yet, in order, and stamps those that are to be done. A record that finds
+    /// no room because a segment is still being prepared waits for that segment for a while, and all later writes wait
+    /// with it: if the record were sent back, later writes of its client would overtake it. No record waits here for a
+    /// segment that has to be cleaned first: segments are cleaned between batches.
     ///
-    /// Returns how far the batch is decided. With [`Decided::UpToDurable`], the next write is done only because of a record that this batch has stamped: a
-    /// delete removes that record's key, or a condition names its version. The caller makes the record durable first. A crash may keep any
-    /// of the records that one persist covers: if it kept the second write alone, its client would be told *removed*, and the repeated
-    /// first write would take effect behind it.
+    /// Returns how far the batch is decided. With [`Decided::UpToDurable`], the next write is done only because of a
+    /// record that this batch has stamped: a delete removes that record's key, or a condition names its version. The
+    /// caller makes the record durable first. A crash may keep any of the records that one persist covers: if it kept
+    /// the second write alone, its client would be told *removed*, and the repeated first write would take effect
+    /// behind it.
     pub async fn decide(
         &mut self,
         state: &RefCell<State>,
@@ -145,8 +147,8 @@ impl Stamped {
         }
     }
 
-    /// Decides one write behind the batches in flight and the `earlier` ones of its own, or says why it waits. With `may_wait`, a record may wait for a segment that is being
-    /// prepared.
+    /// Decides one write behind the batches in flight and the `earlier` ones of its own, or says why it waits. With
+    /// `may_wait`, a record may wait for a segment that is being prepared.
     fn decide_write(
         &mut self,
         (state, leading): (&mut State, Option<&Leading>),
@@ -280,7 +282,8 @@ enum NotStamped {
     Hindered(Hindrance),
 }
 
-/// Stamps the record of `write`, which has the content of `draft`. On a node, the entry of the record is stamped with it.
+/// Stamps the record of `write`, which has the content of `draft`. On a node, the entry of the record is stamped with
+/// it.
 fn stamp(
     (state, leading): (&mut State, Option<&Leading>),
     write: &mut Write,
@@ -318,8 +321,8 @@ fn stamp(
     Ok(())
 }
 
-/// Lets a refusal that tells of the state of a key wait until everything that was stamped before is on all copies: the state may be that of a write that an heir
-/// cuts off.
+/// Lets a refusal that tells of the state of a key wait until everything that was stamped before is on all copies: the
+/// state may be that of a write that an heir cuts off.
 fn await_refusal(state: &mut State, leading: &Leading, write: &mut Write) {
     if !matches!(write.verdict, Verdict::Absent | Verdict::Conflict) {
         return;

@@ -1,8 +1,8 @@
 //! Batches that wait for copies. Each of them is durable on this node, and has the batches before it in front of it.
 //!
-//! The pipeline decides and stamps the next batch meanwhile. It decides against the newest write of a key, published or not
-//! ([`Flights::newest_of`]): the copies have the writes of a shard in the order of their stamps, so a write on all copies has
-//! everything that it rests on beside it. Batches are answered in their order.
+//! The pipeline decides and stamps the next batch meanwhile. It decides against the newest write of a key, published or
+//! not ([`Flights::newest_of`]): the copies have the writes of a shard in the order of their stamps, so a write on all
+//! copies has everything that it rests on beside it. Batches are answered in their order.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -100,7 +100,8 @@ impl Flights {
         has_ended.then(|| self.waiting.pop_front()).flatten()
     }
 
-    /// Whether the oldest batch can be answered; if not, the end of its calls wakes `context`. Without a batch, nothing does.
+    /// Whether the oldest batch can be answered; if not, the end of its calls wakes `context`. Without a batch, nothing
+    /// does.
     fn poll_ended(&self, state: &mut State, context: &mut Context<'_>) -> Poll<()> {
         let front = self.waiting.front();
         front.map_or(Poll::Pending, |flight| {
@@ -131,8 +132,8 @@ impl Flights {
 }
 
 impl Pipeline {
-    /// Lets the batch wait for copies behind the earlier ones, and answers those that wait no longer. Questions for outcomes wait like refusals: what
-    /// they see may be a write that an heir cuts off.
+    /// Lets the batch wait for copies behind the earlier ones, and answers those that wait no longer. Questions for
+    /// outcomes wait like refusals: what they see may be a write that an heir cuts off.
     pub(super) fn wait_in_flight(
         &mut self,
         state: &RefCell<State>,
@@ -189,8 +190,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Answers everything that waits, before the server ends because of `error`. The outcome of writes that are not on all copies is
-    /// unknown.
+    /// Answers everything that waits, before the server ends because of `error`. The outcome of writes that are not on
+    /// all copies is unknown.
     pub fn abandon(&mut self, state: &RefCell<State>, error: &StoreError) {
         if let Some(leading) = &self.leading {
             leading.fail(error);

@@ -80,8 +80,8 @@ impl Gather {
         !self.arrivals.is_empty()
     }
 
-    /// Prefetches a record. A record that a client has just written lies in the cache of the client's processor, or comes from a
-    /// NIC, so all records of a batch are prefetched before the first one is read.
+    /// Prefetches a record. A record that a client has just written lies in the cache of the client's processor, or
+    /// comes from a NIC, so all records of a batch are prefetched before the first one is read.
     fn prefetch_record(&self, state: &State, arrival: &Received) {
         if arrival.opcode != Opcode::ReceiveWriteWithImmediate {
             return;

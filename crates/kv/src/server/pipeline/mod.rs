@@ -8,18 +8,20 @@
 //!   answer    in the order of arrival
 //! ```
 //!
-//! Each step hands the next step a value, and nothing flows back. `persist` is the one place between stamped and visible records:
-//! the logs of other nodes take the same [`Stamped`] there. On a node, the batch then waits in flight (`flight.rs`), the node publishes
-//! each write that all logs have, and the next batch is gathered and decided meanwhile.
+//! Each step hands the next step a value, and nothing flows back. `persist` is the one place between stamped and
+//! visible records: the logs of other nodes take the same [`Stamped`] there. On a node, the batch then waits in flight
+//! (`flight.rs`), the node publishes each write that all logs have, and the next batch is gathered and decided
+//! meanwhile.
 //!
-//! A write that is done only because of another write of its batch, such as a delete of a key that the batch puts, is stamped
-//! after that write is durable: a crash may keep any part of the bytes of one persist.
+//! A write that is done only because of another write of its batch, such as a delete of a key that the batch puts, is
+//! stamped after that write is durable: a crash may keep any part of the bytes of one persist.
 //!
-//! While the server waits for more arrivals before a sync of a file, the server decides writes as they arrive. After the sync,
-//! the first operations are published and answered before the rest, so that their clients send while the server works.
+//! While the server waits for more arrivals before a sync of a file, the server decides writes as they arrive. After
+//! the sync, the first operations are published and answered before the rest, so that their clients send while the
+//! server works.
 //!
-//! A crash before the end of `persist` leaves records that were not acknowledged; recovery keeps the whole ones. A crash after
-//! `persist` leaves records that recovery finds.
+//! A crash before the end of `persist` leaves records that were not acknowledged; recovery keeps the whole ones. A
+//! crash after `persist` leaves records that recovery finds.
 
 mod answer;
 mod batch;
@@ -100,7 +102,8 @@ impl Pipeline {
         }
     }
 
-    /// Answers the batches that are on all copies, and serves all arrivals in one batch. Returns the number of operations.
+    /// Answers the batches that are on all copies, and serves all arrivals in one batch. Returns the number of
+    /// operations.
     pub async fn serve(&mut self, state: &RefCell<State>) -> Result<usize, StoreError> {
         self.conclude_ended(state);
         self.batch.clear();
@@ -150,8 +153,8 @@ impl Pipeline {
         self.gather.take_buffers_back(&untaken);
     }
 
-    /// Decides the batch, and makes the stamped records durable: with one persist, and with one more for each write that depends
-    /// on another write of the batch. `None`: nothing was stamped.
+    /// Decides the batch, and makes the stamped records durable: with one persist, and with one more for each write
+    /// that depends on another write of the batch. `None`: nothing was stamped.
     async fn decide_and_persist(
         &mut self,
         state: &RefCell<State>,
@@ -195,8 +198,8 @@ impl Pipeline {
         persisted
     }
 
-    /// Decides and stamps the gathered writes, and writes that arrive while the server waits before a sync of a file. Returns how far
-    /// they are decided.
+    /// Decides and stamps the gathered writes, and writes that arrive while the server waits before a sync of a file.
+    /// Returns how far they are decided.
     async fn decide_in_company(&mut self, state: &RefCell<State>) -> Decided {
         let decided = self.decide(state).await;
         let waits = self.committer.syncs_files() && self.stamped.awaits_persist;
@@ -311,8 +314,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Sends the answers, posts receive buffers again if there are enough for a doorbell, and ends clients that do not take their
-    /// answers.
+    /// Sends the answers, posts receive buffers again if there are enough for a doorbell, and ends clients that do not
+    /// take their answers.
     fn finish(&mut self, state: &RefCell<State>) -> Result<(), StoreError> {
         let Clients {
             sessions,

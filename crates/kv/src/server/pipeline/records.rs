@@ -128,8 +128,8 @@ fn checked<'b>(
         true => unchecked(bytes),
         false => check(format, spot.position, (generation, opening), bytes).ok(),
     };
-    // A record takes the units that its longest form would need, which may exceed the bytes written. A record that the server
-    // places begins behind the header of a segment at the earliest.
+    // A record takes the units that its longest form would need, which may exceed the bytes written. A record that the
+    // server places begins behind the header of a segment at the earliest.
     let start_max = match spot.segment {
         Some(_) => spot.position % format.segment_size,
         None => u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE,
@@ -137,8 +137,8 @@ fn checked<'b>(
     let fits = |header: &RecordHeader| {
         start_max + header.size() <= format.segment_size || mutant!(LongRecordTaken)
     };
-    // A record that claims to be moved is no put: only the server moves records, and the time of the move decides their order in
-    // the segment.
+    // A record that claims to be moved is no put: only the server moves records, and the time of the move decides their
+    // order in the segment.
     let is_put = |header: &RecordHeader| header.kind() == Kind::Put && header.moved_at().is_none();
     let allowed = |header: &RecordHeader| {
         header.whole_size() == bytes.len() as u64 && fits(header) && is_put(header)

@@ -1,5 +1,5 @@
-//! Requests that come as messages. Requests that write nothing are executed as they are gathered, except for two that wait for
-//! the writes before them: the return of an extent, and the question for an outcome.
+//! Requests that come as messages. Requests that write nothing are executed as they are gathered, except for two that
+//! wait for the writes before them: the return of an extent, and the question for an outcome.
 
 use stonecast_base::mutant;
 use stonecast_fabric::QueuePair;
@@ -94,7 +94,8 @@ fn take_report(state: &mut State, qp: QueuePair, bytes: &[u8]) -> Verdict {
     }
 }
 
-/// The term of the request for `shard` that the client of `qp` has just sent, or the reason why this node does not serve the request.
+/// The term of the request for `shard` that the client of `qp` has just sent, or the reason why this node does not
+/// serve the request.
 pub(super) fn refusal(state: &State, qp: QueuePair, shard: u32) -> Result<Term, Answer> {
     let session = state.clients.sessions.get(qp);
     let named = session.map_or_else(Term::default, |session| session.terms.of(shard));
@@ -104,7 +105,8 @@ pub(super) fn refusal(state: &State, qp: QueuePair, shard: u32) -> Result<Term, 
     }
 }
 
-/// The reason why a write with an expiry is refused, if it has one. The mark of the time is in the pool before the first such record.
+/// The reason why a write with an expiry is refused, if it has one. The mark of the time is in the pool before the
+/// first such record.
 pub(super) fn refusal_of_expiry(state: &State, write: &Write) -> Option<Answer> {
     write.expires?;
     match tell_time(state) {
@@ -162,8 +164,8 @@ fn tell_time(state: &State) -> Answer {
     }
 }
 
-/// Opens the present index of shard `number`, the log and staging memory to the client of `qp`, whose later requests for the
-/// shard are of `term`.
+/// Opens the present index of shard `number`, the log and staging memory to the client of `qp`, whose later requests
+/// for the shard are of `term`.
 fn open_doors(state: &mut State, qp: QueuePair, number: u32, term: Term) -> Answer {
     if let Some(refused) = state.shards.refusal(number, term) {
         return refused;

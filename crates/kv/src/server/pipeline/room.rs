@@ -22,7 +22,8 @@ struct Need {
     is_touched: bool,
     /// Writes of the batch, and puts before it that are not published.
     writes: u64,
-    /// Keys that these puts and the decided writes add to the index, less the keys that they remove; an upper bound while there is room for all.
+    /// Keys that these puts and the decided writes add to the index, less the keys that they remove; an upper bound
+    /// while there is room for all.
     inserted: i64,
     /// Whether the index has room for the keys of all counted writes, even if all of them are new.
     is_roomy: bool,
@@ -37,7 +38,8 @@ impl Room {
         self.counted = 0;
     }
 
-    /// Makes room for all `writes` of the batch, beside those that are stamped and not published, as far as there is memory.
+    /// Makes room for all `writes` of the batch, beside those that are stamped and not published, as far as there is
+    /// memory.
     pub fn make(&mut self, writes: &[Write], state: &mut State) {
         let State { shards, node, .. } = state;
         self.needs.resize_with(shards.iter().len(), Need::default);

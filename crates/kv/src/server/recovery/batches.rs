@@ -6,11 +6,12 @@
 //!          --a part of them----------------------------------> torn: made void before anything is sealed
 //! ```
 //!
-//! The records of a batch lie one behind the other in one segment, and one persist makes all of them durable. A part of a batch is
-//! therefore what a crash has left of a batch that was not acknowledged. A copy that the cleaner made has no place in a batch.
+//! The records of a batch lie one behind the other in one segment, and one persist makes all of them durable. A part of
+//! a batch is therefore what a crash has left of a batch that was not acknowledged. A copy that the cleaner made has no
+//! place in a batch.
 //!
-//! The rest of a torn batch is made void, as the records of a dead publishing client are. Otherwise a copy that the cleaner makes of
-//! one of its tombstones would count.
+//! The rest of a torn batch is made void, as the records of a dead publishing client are. Otherwise a copy that the
+//! cleaner makes of one of its tombstones would count.
 
 use std::rc::Rc;
 
@@ -135,7 +136,8 @@ impl<V: Visitor> Visitor for Batches<'_, V> {
     }
 }
 
-/// Makes the records of torn batches void. The caller persists the parts of `segments` that no seal covers before it seals anything.
+/// Makes the records of torn batches void. The caller persists the parts of `segments` that no seal covers before it
+/// seals anything.
 ///
 /// # Errors
 /// A record of a torn batch lies below a seal, which says that the record was durable with its batch: damage.

@@ -1,10 +1,10 @@
-//! The index of each shard, the state of all segments and the remembered tokens, written when a pool is closed, so that the next opening scans
-//! only later records.
+//! The index of each shard, the state of all segments and the remembered tokens, written when a pool is closed, so that
+//! the next opening scans only later records.
 //!
-//! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and if it is
-//! absent, damaged or does not fit, the log is scanned instead. A checkpoint stays useful after a crash as long as segments only
-//! grow: recovery continues from the end of each segment at the time of the checkpoint. Once a segment was freed since then,
-//! words may name records that are gone, and the checkpoint does not count.
+//! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and if
+//! it is absent, damaged or does not fit, the log is scanned instead. A checkpoint stays useful after a crash as long
+//! as segments only grow: recovery continues from the end of each segment at the time of the checkpoint. Once a segment
+//! was freed since then, words may name records that are gone, and the checkpoint does not count.
 
 use stonecast_base::{Corruption, hash, mutant};
 use stonecast_log::{Heritage, LogFormat, SegmentState};
@@ -297,8 +297,8 @@ impl<'a> Image<'a> {
                 "this pool".to_owned(),
             ));
         }
-        // The checksum is right, so `encode` wrote the rest. Lengths are still checked, because a bug must not cause a read out
-        // of bounds.
+        // The checksum is right, so `encode` wrote the rest. Lengths are still checked, because a bug must not cause a
+        // read out of bounds.
         let segment_count = header.segment_count.get();
         let parts = take::<Segment>(rest, segment_count)
             .and_then(|(segments, rest)| Some((segments, parts_of_shards(rest, shards)?)));

@@ -1,12 +1,13 @@
 //! Recovery turns the pool that a crash left into a state that can be served.
 //!
 //! 1. `survey.rs` reads checkpoint and log into the indexes, and changes nothing.
-//! 2. The rest of each torn batch is made void (`batches.rs`). The records found, and the whole copies of damaged headers, are persisted. Then the records are sealed and the headers
-//!    mended, and these changes are persisted, before there is any appender.
+//! 2. The rest of each torn batch is made void (`batches.rs`). The records found, and the whole copies of damaged
+//!    headers, are persisted. Then the records are sealed and the headers mended, and these changes are persisted,
+//!    before there is any appender.
 //! 3. The witness of each segment is stored in its neighbour (`space/witnesses.rs`) and persisted.
 //!
-//! A crash during recovery does no harm: seals only repeat the result of a scan, and a witness is true before it is stored. If
-//! the log may lack records that witnesses vouch for, no witness is believed until [`Pool::recovered`].
+//! A crash during recovery does no harm: seals only repeat the result of a scan, and a witness is true before it is
+//! stored. If the log may lack records that witnesses vouch for, no witness is believed until [`Pool::recovered`].
 
 mod batches;
 pub(crate) mod checkpoint;
@@ -162,7 +163,8 @@ pub(crate) async fn recover(
     }
     let given = own.as_ref().map_or(0, |own| own.history.given);
     let next_sequence = next_sequence(pool, sequence_max.max(given));
-    // The ledger says which records never count, and it is durable before a seal that has them: such a seal would prove that they were durable.
+    // The ledger says which records never count, and it is durable before a seal that has them: such a seal would prove
+    // that they were durable.
     let (keeper, history, home) = keep(
         pool,
         (commit, runtime),
@@ -240,8 +242,9 @@ fn refuse_lost_copy(pool: &Pool) -> Result<(), StoreError> {
     Err(StoreError::CopyLost { reason })
 }
 
-/// In a pool of a cluster, makes the next ledger durable: a server that is alone settles the records found, which are durable, and begins to lead all shards; a
-/// node notes where the history ends. Returns the segment of the ledger if the pool is new.
+/// In a pool of a cluster, makes the next ledger durable: a server that is alone settles the records found, which are
+/// durable, and begins to lead all shards; a node notes where the history ends. Returns the segment of the ledger if
+/// the pool is new.
 async fn keep(
     pool: &Pool,
     (commit, runtime): (&Commit, &Rc<dyn Runtime>),
@@ -278,8 +281,8 @@ async fn keep(
     Ok((Some(keeper), history, new))
 }
 
-/// Seals the records found, which are durable, and mends headers, then stores the witnesses. Each step begins when the step
-/// before is persisted. Returns the proof that everything is durable.
+/// Seals the records found, which are durable, and mends headers, then stores the witnesses. Each step begins when the
+/// step before is persisted. Returns the proof that everything is durable.
 async fn seal(
     pool: &Pool,
     commit: &Commit,
@@ -303,9 +306,9 @@ async fn seal(
     Ok((witnesses, sealed))
 }
 
-/// Marks bytes as changed that look durable although their sync may have failed after the death of the server that requested the
-/// sync. Bytes below a seal were synced before. Holes were never written, and are not touched: a store to a hole would end the
-/// server on a full disk.
+/// Marks bytes as changed that look durable although their sync may have failed after the death of the server that
+/// requested the sync. Bytes below a seal were synced before. Holes were never written, and are not touched: a store to
+/// a hole would end the server on a full disk.
 fn mark_doubtful(
     log: &dyn PersistentRegion,
     format: &LogFormat,
@@ -323,8 +326,8 @@ fn mark_doubtful(
     log.mark_changed(&doubtful.collect::<Vec<_>>());
 }
 
-/// Seals the records found, which are durable: a seal must not cover records that a later crash may take. Returns the spans to
-/// persist.
+/// Seals the records found, which are durable: a seal must not cover records that a later crash may take. Returns the
+/// spans to persist.
 fn settle(
     segments: &mut [SegmentState],
     log: &dyn Region,

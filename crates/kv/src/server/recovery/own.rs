@@ -1,4 +1,5 @@
-//! The records that count in a pool of a cluster: the ledger says which, together with the history of the records that this node stamped.
+//! The records that count in a pool of a cluster: the ledger says which, together with the history of the records that
+//! this node stamped.
 //!
 //! ```text
 //!   settled version |  41   42   43   --   45
@@ -64,8 +65,8 @@ pub(super) fn read_ledger(
     }
 }
 
-/// The damage of a pool with records and without a segment for its ledger, which is durable before the first record. With an empty ledger all of
-/// the records would be void.
+/// The damage of a pool with records and without a segment for its ledger, which is durable before the first record.
+/// With an empty ledger all of the records would be void.
 pub(super) fn without_home(pool: &Pool) -> Corruption {
     Corruption {
         what: "ledger".into(),
@@ -117,8 +118,8 @@ impl<'a> OwnVisitor<'a> {
         }
     }
 
-    /// Ends the scan, which found these `segments`. The records of the history above the floors of their shards count, too, if this server `is_alone`;
-    /// otherwise its node has a say in that. Messages call the log `file`.
+    /// Ends the scan, which found these `segments`. The records of the history above the floors of their shards count,
+    /// too, if this server `is_alone`; otherwise its node has a say in that. Messages call the log `file`.
     ///
     /// # Errors
     /// No node with this ledger stamps such records, and no crash leaves them.

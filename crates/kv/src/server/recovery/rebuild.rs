@@ -1,11 +1,11 @@
 //! Fills the indexes of all shards from records that a scan finds, in any order.
 //!
-//! For each key, the record with the highest sequence wins, and of several copies the one that was moved last. Until all records
-//! were seen, an index also contains words of deletes, because an older put of the same key may follow; then these words are
-//! removed.
+//! For each key, the record with the highest sequence wins, and of several copies the one that was moved last. Until
+//! all records were seen, an index also contains words of deletes, because an older put of the same key may follow;
+//! then these words are removed.
 //!
-//! Random memory accesses dominate, so each batch takes three passes: prefetch the buckets, prefetch the keys of their words,
-//! then decide.
+//! Random memory accesses dominate, so each batch takes three passes: prefetch the buckets, prefetch the keys of their
+//! words, then decide.
 
 use std::rc::Rc;
 
@@ -72,7 +72,8 @@ pub(crate) fn index_memory(
 }
 
 impl Keys {
-    /// No keys, for one of `shards` shards, in an index of 2^`bits` buckets. With `is_shared`, trusted clients may change words.
+    /// No keys, for one of `shards` shards, in an index of 2^`bits` buckets. With `is_shared`, trusted clients may
+    /// change words.
     pub fn empty(
         backing: &dyn Backing,
         (bits, is_shared): (u32, bool),
@@ -178,8 +179,8 @@ impl Rebuild {
         self.sequence_max = self.sequence_max.max(found.header.sequence());
         self.note_found(found);
         if found.header.kind() == Kind::Put {
-            // No word names the record, and its copy gets another place: a later tombstone of the key is needed as long as the
-            // record lies here.
+            // No word names the record, and its copy gets another place: a later tombstone of the key is needed as long
+            // as the record lies here.
             self.occupancy_at(found.position)
                 .note_death(0, found.header.sequence());
         }
@@ -252,8 +253,8 @@ impl Rebuild {
         }
     }
 
-    /// The occupancy of the segment at `position`. Words of the index point into the log: words of a checkpoint were checked, and
-    /// all others were found there.
+    /// The occupancy of the segment at `position`. Words of the index point into the log: words of a checkpoint were
+    /// checked, and all others were found there.
     fn occupancy_at(&mut self, position: u64) -> &mut Occupancy {
         &mut self.occupancy[self.format.locate(position).0 as usize]
     }
@@ -283,8 +284,8 @@ impl Rebuild {
     }
 }
 
-/// The order that decides between two records of a key: the later version wins, and of copies of one version the copy that was
-/// moved last, because the cleaner needs no more room for that copy.
+/// The order that decides between two records of a key: the later version wins, and of copies of one version the copy
+/// that was moved last, because the cleaner needs no more room for that copy.
 fn age(header: &RecordHeader) -> (u64, Option<u64>) {
     (header.sequence(), header.moved_at())
 }

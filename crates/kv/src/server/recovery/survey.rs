@@ -1,11 +1,14 @@
-//! The survey of a pool, which an opening makes before it changes anything: reads checkpoint and log into an index for each shard.
+//! The survey of a pool, which an opening makes before it changes anything: reads checkpoint and log into an index for
+//! each shard.
 //!
-//! 1. The checkpoint, if it is whole and no segment was freed since, gives the indexes and the ends of the segments as they were
-//!    when it was taken.
+//! 1. The checkpoint, if it is whole and no segment was freed since, gives the indexes and the ends of the segments as
+//!    they were when it was taken.
 //! 2. Each segment is scanned from there on; the records found go into the indexes.
-//! 3. The records found in a segment are compared with the word that its neighbour has of it: a segment can be lost whole.
+//! 3. The records found in a segment are compared with the word that its neighbour has of it: a segment can be lost
+//!    whole.
 //!
-//! Recovery continues from here, and a check of a pool that is not served ends here, so both read a pool by the same rules.
+//! Recovery continues from here, and a check of a pool that is not served ends here, so both read a pool by the same
+//! rules.
 
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{
@@ -138,8 +141,8 @@ impl Survey {
     }
 
     /// The spans that an opening persists before it changes anything. If only a process has died, records that no seal
-    /// covers may never have been persisted, nor the whole copy of a damaged header. A power cut during the repair would
-    /// then take this copy together with the one that is being written.
+    /// covers may never have been persisted, nor the whole copy of a damaged header. A power cut during the repair
+    /// would then take this copy together with the one that is being written.
     pub fn unsettled(&self, format: &LogFormat) -> Vec<Span> {
         let headers = self
             .damaged_headers()
@@ -164,14 +167,14 @@ fn was_unsynced(pool: &Pool) -> bool {
     pool.durability() == Durability::Process && !pool.same_power_cycle()
 }
 
-/// Whether the log may lack records that were acknowledged, with a checkpoint of another moment: after a power cycle of a pool
-/// that need only survive processes, or in a copy of a pool that was served meanwhile.
+/// Whether the log may lack records that were acknowledged, with a checkpoint of another moment: after a power cycle of
+/// a pool that need only survive processes, or in a copy of a pool that was served meanwhile.
 pub(crate) fn lacks_what_was_told(pool: &Pool) -> bool {
     was_unsynced(pool) || pool.was_copied()
 }
 
-/// Bytes of the log that a key takes at least, as a guess from which the index starts: if keys take more, its table is made
-/// again afterwards.
+/// Bytes of the log that a key takes at least, as a guess from which the index starts: if keys take more, its table is
+/// made again afterwards.
 const BYTES_PER_KEY: u64 = 256;
 
 /// log2 of the buckets from which the index of each of `shards` shards starts.
@@ -185,8 +188,8 @@ fn is_occupied(occupied: &[Span], part: Span) -> bool {
     occupied.iter().any(|span| span.overlap(part).is_some())
 }
 
-/// Whether no segment was freed since a checkpoint was taken that knows the segments `known`: otherwise its words may name
-/// records that are gone. The scan judges a header that is lost.
+/// Whether no segment was freed since a checkpoint was taken that knows the segments `known`: otherwise its words may
+/// name records that are gone. The scan judges a header that is lost.
 fn fits(log: &dyn Region, format: &LogFormat, known: &[SegmentState]) -> bool {
     let mut expected = vec![1; format.segment_count as usize];
     known
@@ -306,8 +309,8 @@ fn scan_own(
     let mut judged = OwnVisitor::new(&format, &ledger, &shard_of, rebuild);
     let mut scanned = scan_all(pool, left, &mut judged, surveyor)?;
     if ledger.home().is_none() && scanned.appended.is_empty() {
-        // The first opening makes the home of the ledger before anything is stamped. A crash in between leaves a blank segment, which that
-        // opening had begun to turn, and the next opening begins anew.
+        // The first opening makes the home of the ledger before anything is stamped. A crash in between leaves a blank
+        // segment, which that opening had begun to turn, and the next opening begins anew.
         scanned.segments.retain(|(state, _)| !state.is_blank());
         if !scanned.segments.is_empty() {
             surveyor.refuse(FIRST_HOME, without_home(pool))?;

@@ -1,8 +1,8 @@
 //! A full check of a pool without serving it, and without writing to it.
 //!
 //! 1. The check makes the survey that an opening makes: a server refuses the damage that it refuses.
-//! 2. If a checkpoint stood for a part of the log, the check also makes the survey of an opening without it, so that it looks at
-//!    each byte that a server may ever rely on: damage that only this survey refuses is *latent*.
+//! 2. If a checkpoint stood for a part of the log, the check also makes the survey of an opening without it, so that it
+//!    looks at each byte that a server may ever rely on: damage that only this survey refuses is *latent*.
 //! 3. The check walks each segment that either of them refuses to its end, to name all its damage.
 
 use stonecast_base::Corruption;
@@ -30,12 +30,13 @@ pub struct Verification {
     pub refusal: Option<MediaError>,
     /// Damage: a server refuses a pool with any of these.
     pub damage: Vec<Corruption>,
-    /// Damage in the part of the log that a checkpoint stands for: a server opens the pool with the checkpoint and refuses the
-    /// pool without it, and a reader of such a record is told that the record is damaged.
+    /// Damage in the part of the log that a checkpoint stands for: a server opens the pool with the checkpoint and
+    /// refuses the pool without it, and a reader of such a record is told that the record is damaged.
     pub latent: Vec<Corruption>,
     /// Byte positions in the log of the remains of writes that a crash interrupted before they were acknowledged.
     pub torn: Vec<u64>,
-    /// Damage that a server mends and reports: a checkpoint that does not check, a copy of a segment's header that is missing.
+    /// Damage that a server mends and reports: a checkpoint that does not check, a copy of a segment's header that is
+    /// missing.
     pub harmless: Vec<Corruption>,
 }
 

@@ -21,8 +21,8 @@ pub(in crate::server) fn note_expiries(shard: &Shard, number: u32, expiries: &mu
     });
 }
 
-/// Removes the keys with `hash` that have expired at `now_ms` from the index, and returns their number. Their records count as tombstones from
-/// now on.
+/// Removes the keys with `hash` that have expired at `now_ms` from the index, and returns their number. Their records
+/// count as tombstones from now on.
 pub(in crate::server) fn remove_expired(
     shard: &mut Shard,
     hash: KeyHash,

@@ -1,5 +1,5 @@
-//! The keys of one shard: their index with its tables, the outcomes of their latest writes, and the count of live bytes.
-//! `shards.rs` finds the shard of a key.
+//! The keys of one shard: their index with its tables, the outcomes of their latest writes, and the count of live
+//! bytes. `shards.rs` finds the shard of a key.
 //!
 //! ```text
 //!   mod.rs      versions, claims, room for more keys
@@ -109,7 +109,8 @@ impl Shard {
         self.index.len() as i64 + inserted < self.index.capacity() as i64
     }
 
-    /// The version of the record that the index names for a key, and the moment from which on the key is absent nevertheless.
+    /// The version of the record that the index names for a key, and the moment from which on the key is absent
+    /// nevertheless.
     pub fn version_of(&mut self, hash: KeyHash, key: &[u8]) -> Option<(u64, Option<Expiry>)> {
         let mut version = None;
         self.index.find(hash, |word| {
@@ -126,8 +127,8 @@ impl Shard {
         self.tables.is_shared()
     }
 
-    /// Claims the word of a key against publishing clients, if the key is present and no write has claimed the word yet. Returns
-    /// the claimed word.
+    /// Claims the word of a key against publishing clients, if the key is present and no write has claimed the word
+    /// yet. Returns the claimed word.
     pub fn claim(&mut self, hash: KeyHash, key: &[u8]) -> Option<Word> {
         if !self.tables.is_shared() {
             return None;
@@ -194,8 +195,8 @@ impl Shard {
         self.tables.note_step(&step);
     }
 
-    /// Removes all keys and outcomes: the node drops its copy. The records are dead, and no longer count once the ledger says
-    /// so.
+    /// Removes all keys and outcomes: the node drops its copy. The records are dead, and no longer count once the
+    /// ledger says so.
     pub fn clear(&mut self, journal: &mut Journal) {
         let space = &mut journal.space;
         self.index.clear(&*self.log, self.keys, |position, size| {
@@ -206,8 +207,8 @@ impl Shard {
         self.live_bytes = 0;
     }
 
-    /// Frees the tables that no client reads. The caller has checked that no right to read is being revoked: such a right may
-    /// still open one of these tables.
+    /// Frees the tables that no client reads. The caller has checked that no right to read is being revoked: such a
+    /// right may still open one of these tables.
     pub fn free_tables(&mut self, is_read: impl Fn(u32) -> bool) {
         if !self.index.is_growing() {
             self.tables.free_unread(is_read);

@@ -1,8 +1,8 @@
 //! The outcomes of the latest writes that carried tokens, so that a client can ask again if an answer was lost.
 //!
-//! Memory is bounded: the oldest outcomes are forgotten, up to the version of the horizon. A client that asks names the latest
-//! version that it knew when it first sent the write; the write, if done, has a later version. If that version is at or above the
-//! horizon, a write that is not remembered was therefore not done.
+//! Memory is bounded: the oldest outcomes are forgotten, up to the version of the horizon. A client that asks names the
+//! latest version that it knew when it first sent the write; the write, if done, has a later version. If that version
+//! is at or above the horizon, a write that is not remembered was therefore not done.
 //!
 //! Outcomes are not made durable: tokens lie in the records, and recovery finds them there.
 
@@ -51,8 +51,8 @@ impl Outcomes {
         self.horizon = self.horizon.max(horizon);
     }
 
-    /// Remembers that the write with `token` was done with version `sequence`. Calls may come in any order. Token 0 means no
-    /// token.
+    /// Remembers that the write with `token` was done with version `sequence`. Calls may come in any order. Token 0
+    /// means no token.
     pub fn note(&mut self, token: u64, sequence: u64) {
         if token == 0 {
             return;
@@ -106,7 +106,8 @@ impl Outcomes {
 mod tests {
     use super::*;
 
-    /// Fails without the bound and without the horizon: without the horizon, a write that was done long ago would be done again.
+    /// Fails without the bound and without the horizon: without the horizon, a write that was done long ago would be
+    /// done again.
     #[test]
     fn the_oldest_outcomes_are_forgotten_and_not_mistaken_for_writes_never_done() {
         let mut outcomes = Outcomes::forgotten_up_to(0, 1);

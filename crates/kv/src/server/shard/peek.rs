@@ -8,8 +8,9 @@ use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, WholeRecord};
 use crate::wire::limits::check_key;
 
 impl Shard {
-    /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent. The checks of the record are
-    /// those of a client. `file` names the log in the error for a damaged record. A key that has expired at `now_ms` is absent.
+    /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent. The checks of the
+    /// record are those of a client. `file` names the log in the error for a damaged record. A key that has expired at
+    /// `now_ms` is absent.
     pub fn peek(
         &self,
         key: &[u8],

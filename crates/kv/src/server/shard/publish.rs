@@ -52,7 +52,8 @@ impl Shard {
         }
     }
 
-    /// Stores the word of `change`. Returns whether the write is the newest of its key, and the record that the word named before.
+    /// Stores the word of `change`. Returns whether the write is the newest of its key, and the record that the word
+    /// named before.
     fn store(&mut self, change: &Change, key: &[u8]) -> (bool, Option<(Word, RecordHeader)>) {
         loop {
             let mut old = None;
@@ -63,8 +64,8 @@ impl Shard {
                     .map(|resident| (word, resident.header));
                 old.is_some()
             });
-            // A publishing client was faster: the client replaced the word that an earlier write of this batch had published. The
-            // client's record is later than this one, which no reader ever sees.
+            // A publishing client was faster: the client replaced the word that an earlier write of this batch had
+            // published. The client's record is later than this one, which no reader ever sees.
             if old.is_some_and(|(_, header)| header.sequence() > change.version) {
                 return (false, old);
             }
@@ -77,8 +78,8 @@ impl Shard {
                     true
                 }
                 (Kind::Delete, Some(found)) => self.index.remove(change.route.hash, found),
-                // The key was present when the delete was decided. Only a client that overwrites published records of the log,
-                // against the rules, makes the key vanish; the server survives that.
+                // The key was present when the delete was decided. Only a client that overwrites published records of
+                // the log, against the rules, makes the key vanish; the server survives that.
                 (Kind::Delete, None) => true,
             };
             if done {

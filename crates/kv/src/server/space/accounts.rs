@@ -67,7 +67,8 @@ impl Space {
         occupancy.note_tombstone(size, sequence);
     }
 
-    /// Notes a record of another node of `size` bytes that was stamped in a segment like a moved one. Its word comes later.
+    /// Notes a record of another node of `size` bytes that was stamped in a segment like a moved one. Its word comes
+    /// later.
     pub fn note_arrived(&mut self, number: u32, size: u64) {
         self.segments[number as usize].awaited_words += 1;
         self.flow.appended += size;
@@ -92,7 +93,8 @@ impl Space {
         }
     }
 
-    /// Notes that the record of `header` at `position` has expired, and counts as a tombstone of `size` bytes from now on.
+    /// Notes that the record of `header` at `position` has expired, and counts as a tombstone of `size` bytes from now
+    /// on.
     pub fn note_expired(&mut self, position: u64, header: &RecordHeader, size: u64) {
         let (number, _) = self.format.locate(position);
         if let Some(segment) = self.segments.get_mut(number as usize) {
@@ -102,8 +104,8 @@ impl Space {
         }
     }
 
-    /// Notes that the index named a record at `position` until the copy was published. The original is dead like any other dead
-    /// record, but the key has not changed.
+    /// Notes that the index named a record at `position` until the copy was published. The original is dead like any
+    /// other dead record, but the key has not changed.
     pub fn note_moved_away(&mut self, position: u64, size: u64, sequence: u64) {
         let (number, _) = self.format.locate(position);
         self.segments[number as usize]
@@ -117,7 +119,8 @@ impl Space {
         occupancy.first_death = occupancy.first_death.min(sequence);
     }
 
-    /// Notes that a client is about to publish as `sequence` the record of `new` in place of `old`, each given by word and size.
+    /// Notes that a client is about to publish as `sequence` the record of `new` in place of `old`, each given by word
+    /// and size.
     pub fn note_published(&mut self, old: (Word, u64), new: (Word, u64), sequence: u64) {
         if let Some(occupancy) = self.occupancy_of(old.0) {
             occupancy.note_death(old.1, sequence);
@@ -130,8 +133,8 @@ impl Space {
         self.flow.appended += new.1;
     }
 
-    /// Undoes `note_published`: the publication did not happen, the record of `new` is void, and the record of `old` lives or was
-    /// replaced by another one.
+    /// Undoes `note_published`: the publication did not happen, the record of `new` is void, and the record of `old`
+    /// lives or was replaced by another one.
     pub fn note_not_published(&mut self, old: (Word, u64), new: (Word, u64)) {
         for (word, change) in [(old.0, old.1 as i64), (new.0, -(new.1 as i64))] {
             if let Some(occupancy) = self.occupancy_of(word) {
@@ -140,13 +143,15 @@ impl Space {
         }
     }
 
-    /// Sets the first sequence from which stamped records may exist that no word names and that are not void; `u64::MAX` if there
-    /// are none. No tombstone above this sequence is dropped, since a scan would accept such a record.
+    /// Sets the first sequence from which stamped records may exist that no word names and that are not void;
+    /// `u64::MAX` if there are none. No tombstone above this sequence is dropped, since a scan would accept such a
+    /// record.
     pub fn set_unsettled(&mut self, sequence: u64) {
         self.unsettled.by_clients = sequence;
     }
 
-    /// Sets the version up to which the records of this node are settled, durably. Segments with later ones are not cleaned.
+    /// Sets the version up to which the records of this node are settled, durably. Segments with later ones are not
+    /// cleaned.
     pub fn set_settled(&mut self, version: u64) {
         self.unsettled.by_node = version + 1;
     }

@@ -8,14 +8,15 @@
 //!    '--------------------- free, in its next generation <--------- victim of the cleaner
 //! ```
 //!
-//! A segment has one appender at a time: a client's lease, or the server itself. The last free segments are reserved: for the
-//! cleaner, which needs room to make room, and for deletes, so that a full pool accepts deletes. Some reserved segments have
-//! their space on the medium before a put takes any other segment, so that a pool on a full file system accepts deletes, too.
+//! A segment has one appender at a time: a client's lease, or the server itself. The last free segments are reserved:
+//! for the cleaner, which needs room to make room, and for deletes, so that a full pool accepts deletes. Some reserved
+//! segments have their space on the medium before a put takes any other segment, so that a pool on a full file system
+//! accepts deletes, too.
 //!
-//! The first record of a segment decides its purpose ([`Purpose`]). The rest of the segment is used for the same purpose only,
-//! even after the next opening. No put therefore takes the rest of a reserve that is in use, and only the server writes to the
-//! segments of moved records and of tombstones. `docs/design/0014-cleaning.md`, *The reserve*, explains why a delete always finds
-//! room.
+//! The first record of a segment decides its purpose ([`Purpose`]). The rest of the segment is used for the same
+//! purpose only, even after the next opening. No put therefore takes the rest of a reserve that is in use, and only the
+//! server writes to the segments of moved records and of tombstones. `docs/design/0014-cleaning.md`, *The reserve*,
+//! explains why a delete always finds room.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -107,11 +108,12 @@ pub(crate) enum Taken {
 }
 
 impl Space {
-    /// The space of a pool with the segments `used`, each with its occupancy, and with the witness that its neighbour has.
+    /// The space of a pool with the segments `used`, each with its occupancy, and with the witness that its neighbour
+    /// has.
     ///
-    /// Clients of a killed server may outlive the server, with their mappings, and finish a store into leased memory. While any
-    /// such client exists, segments that it may have leased are neither appended to nor cleaned. Published records lie below the
-    /// stores of such a client. See [`Space::release_earlier_run`].
+    /// Clients of a killed server may outlive the server, with their mappings, and finish a store into leased memory.
+    /// While any such client exists, segments that it may have leased are neither appended to nor cleaned. Published
+    /// records lie below the stores of such a client. See [`Space::release_earlier_run`].
     pub fn new(
         backing: Rc<dyn Backing>,
         log: &dyn PersistentRegion,
@@ -189,8 +191,8 @@ impl Space {
         }
     }
 
-    /// Takes a free segment for the appends of other nodes, with its state if it was used before. `None`: the free segments are for writers, or the next one
-    /// has no space yet.
+    /// Takes a free segment for the appends of other nodes, with its state if it was used before. `None`: the free
+    /// segments are for writers, or the next one has no space yet.
     pub fn take_for_appends(&mut self) -> Option<(u32, Option<SegmentState>)> {
         let spare = self.usable_free() > self.reserve_for(Purpose::Put) + 1;
         let number = *self.shelves.free.front().filter(|_| spare)?;
@@ -206,9 +208,9 @@ impl Space {
         Some((number, before))
     }
 
-    /// Lets the segments of an earlier run be cleaned like all others, once the last writer of that run is gone. Called when
-    /// segments run short. The rests of these segments get no appender, since recovery cleared them before the last store of that
-    /// writer.
+    /// Lets the segments of an earlier run be cleaned like all others, once the last writer of that run is gone. Called
+    /// when segments run short. The rests of these segments get no appender, since recovery cleared them before the
+    /// last store of that writer.
     pub fn release_earlier_run(&mut self) {
         if self.is_short() && self.waits_for_earlier_run() && self.medium.earlier_writers_are_gone()
         {
@@ -257,9 +259,9 @@ impl Space {
         self.segments[number as usize].is_lent = true;
     }
 
-    /// Takes over the records that a client has stamped in a lent segment. The client cannot write to the segment any more.
-    /// `is_void` tells of each record whether it was taken back. Returns the span that the caller must persist before the next
-    /// record is stamped there.
+    /// Takes over the records that a client has stamped in a lent segment. The client cannot write to the segment any
+    /// more. `is_void` tells of each record whether it was taken back. Returns the span that the caller must persist
+    /// before the next record is stamped there.
     pub fn take_over(
         &mut self,
         number: u32,
@@ -285,7 +287,8 @@ impl Space {
         self.tell(number, log, Telling::Gained);
     }
 
-    /// Notes that a segment is persisted up to `end`, which it had in that generation. A segment that was freed since has no such record.
+    /// Notes that a segment is persisted up to `end`, which it had in that generation. A segment that was freed since
+    /// has no such record.
     pub fn note_durable_below(
         &mut self,
         number: u32,
@@ -349,8 +352,8 @@ impl Space {
         if !may_use_free {
             return Ok(Taken::NoSpace);
         }
-        // Puts leave the reserve alone and prepare its space. Other purposes take segments from the back of the reserve, and
-        // deletes leave the cleaner's part with its space.
+        // Puts leave the reserve alone and prepare its space. Other purposes take segments from the back of the
+        // reserve, and deletes leave the cleaner's part with its space.
         let (number, ready) = match purpose {
             Purpose::Put => (self.shelves.free.front(), self.prepare_reserve()),
             Purpose::Delete => (
@@ -440,8 +443,8 @@ impl Space {
         }
     }
 
-    /// Ends an appender's hold on a segment. A segment without room for another appender is sealed; the caller persists the
-    /// returned span with the next batch.
+    /// Ends an appender's hold on a segment. A segment without room for another appender is sealed; the caller persists
+    /// the returned span with the next batch.
     #[must_use = "a seal is to be persisted"]
     pub fn give_back(&mut self, number: u32, log: &dyn PersistentRegion) -> Option<Span> {
         self.taken -= 1;
@@ -476,8 +479,8 @@ impl Space {
         *self.state(number)
     }
 
-    /// Keeps a segment in which the cleaner found a record that it cannot move. The segment stays unchanged, so that the damage
-    /// is reported.
+    /// Keeps a segment in which the cleaner found a record that it cannot move. The segment stays unchanged, so that
+    /// the damage is reported.
     pub fn abandon(&mut self, number: u32) {
         self.victim = None;
         self.end_purpose(number);
@@ -535,8 +538,8 @@ impl Space {
         self.medium.prepare_all(last.copied())
     }
 
-    /// Seals every segment that has durable records above its seal, and stores the witness in its neighbour. Returns the spans
-    /// that the caller must persist.
+    /// Seals every segment that has durable records above its seal, and stores the witness in its neighbour. Returns
+    /// the spans that the caller must persist.
     pub fn seal_all(&mut self, log: &dyn PersistentRegion) -> Vec<Span> {
         for number in 0..self.format.segment_count {
             self.tell(number, log, Telling::Settled);

@@ -5,20 +5,22 @@
 //!                     ^ the index names it               end ^
 //! ```
 //!
-//! A record is *dead* when the index names another record for its key, or none. No word names a tombstone, which is needed until
-//! every older version of its key is gone. The older versions are dead, and died no later than the tombstone was written. A
-//! tombstone with a sequence below the first death of every other segment is therefore not needed.
+//! A record is *dead* when the index names another record for its key, or none. No word names a tombstone, which is
+//! needed until every older version of its key is gone. The older versions are dead, and died no later than the
+//! tombstone was written. A tombstone with a sequence below the first death of every other segment is therefore not
+//! needed.
 //!
-//! Each opening establishes the occupancy again, from a scan or a checkpoint. A first death that is noted too early only keeps
-//! tombstones longer.
+//! Each opening establishes the occupancy again, from a scan or a checkpoint. A first death that is noted too early
+//! only keeps tombstones longer.
 
 use stonecast_base::mutant;
 
 /// The needed bytes of a segment, and the moment of the first death among its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occupancy {
-    /// Bytes of the records that the index names. If clients publish, publications are announced before they happen, and deaths
-    /// may be announced before births. The number is then a guess that is rarely too high, and may be negative.
+    /// Bytes of the records that the index names. If clients publish, publications are announced before they happen,
+    /// and deaths may be announced before births. The number is then a guess that is rarely too high, and may be
+    /// negative.
     pub live: i64,
     /// Bytes of tombstones.
     pub tombstones: u64,

@@ -1,14 +1,14 @@
 //! The policy of cleaning: the time to clean, and the segment to clean next.
 //!
-//! Cleaning begins when free segments run short, and not before: the longer cleaning waits, the less is left to move. Of the
-//! segments without a holder, the one with the best ratio of benefit to cost goes first, weighted by age: old records rarely
-//! change, so room made among them lasts (the cost-benefit policy of Rosenblum and Ousterhout). If a writer waits, the segment
-//! with the greatest gain goes first.
+//! Cleaning begins when free segments run short, and not before: the longer cleaning waits, the less is left to move.
+//! Of the segments without a holder, the one with the best ratio of benefit to cost goes first, weighted by age: old
+//! records rarely change, so room made among them lasts (the cost-benefit policy of Rosenblum and Ousterhout). If a
+//! writer waits, the segment with the greatest gain goes first.
 //!
-//! Tombstones can be dropped below the *horizon*: the minimum of the first deaths of all other segments, and of the lowest
-//! sequence of a record that a publishing client may have stamped and that is neither published nor void. When tombstones take
-//! more than a share of the pool, or a delete waits for room, the segment with the first death is cleaned, however little that
-//! gains, so that the horizon rises.
+//! Tombstones can be dropped below the *horizon*: the minimum of the first deaths of all other segments, and of the
+//! lowest sequence of a record that a publishing client may have stamped and that is neither published nor void. When
+//! tombstones take more than a share of the pool, or a delete waits for room, the segment with the first death is
+//! cleaned, however little that gains, so that the horizon rises.
 
 use stonecast_base::mutant;
 use stonecast_log::{SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
@@ -61,8 +61,8 @@ impl Space {
 
     /// Whether cleaning can gain a free segment for puts.
     ///
-    /// Dead records in segments with an appender count, too: a client that has to wait gives its segments back, and a client that
-    /// does not use its segments loses them.
+    /// Dead records in segments with an appender count, too: a client that has to wait gives its segments back, and a
+    /// client that does not use its segments loses them.
     pub fn may_gain(&self) -> bool {
         let horizons = Horizons::of(self);
         let (mut whole, mut bytes) = (0, 0);
@@ -94,14 +94,15 @@ impl Space {
             && u64::from(self.usable_free()) + gained > u64::from(self.reserve_for(Purpose::Put))
     }
 
-    /// Whether a segment has tombstones and no other records. Such a segment is freed when all its tombstones can be dropped, and
-    /// no tombstone is moved before: otherwise a segment of the reserve would turn into a segment of live records.
+    /// Whether a segment has tombstones and no other records. Such a segment is freed when all its tombstones can be
+    /// dropped, and no tombstone is moved before: otherwise a segment of the reserve would turn into a segment of live
+    /// records.
     fn has_tombstones_alone(&self, number: u32) -> bool {
         self.segments[number as usize].purpose == Purpose::Delete
     }
 
-    /// Bytes at the end of a segment that a cleaning does not gain: the segment's records, by their average length, do not fit
-    /// there, nor at the end of another segment.
+    /// Bytes at the end of a segment that a cleaning does not gain: the segment's records, by their average length, do
+    /// not fit there, nor at the end of another segment.
     fn lost_end(&self, state: &SegmentState) -> u64 {
         let used = u64::from(state.end - SEGMENT_HEADER_UNITS) * UNIT_SIZE;
         let room = u64::from(self.room(state.number)) * UNIT_SIZE;
@@ -120,9 +121,10 @@ impl Space {
 
     /// The segment to clean next. `sequence` is the next sequence.
     ///
-    /// If a delete waits, each chosen segment has droppable tombstones, nothing that is needed, or dead records, and its copy has
-    /// none of these. Each segment is therefore chosen at most once, and then the tombstones can be dropped. Room at the ends of
-    /// full segments is no reason for a choice, since it could be moved from segment to segment forever.
+    /// If a delete waits, each chosen segment has droppable tombstones, nothing that is needed, or dead records, and
+    /// its copy has none of these. Each segment is therefore chosen at most once, and then the tombstones can be
+    /// dropped. Room at the ends of full segments is no reason for a choice, since it could be moved from segment to
+    /// segment forever.
     pub fn choose_victim(&self, need: Need, sequence: u64) -> Option<u32> {
         let horizons = Horizons::of(self);
         let has_free = self.has_free_for_moves();
@@ -239,9 +241,9 @@ impl Space {
             || self.free_that_had_space().is_some()
     }
 
-    /// Bytes of `victim` that the cleaner has room to move. While another segment is free, that is everything needed of the
-    /// victim. After a crash, or an end in the middle of a victim, no segment may be free; then one segment has room for the rest
-    /// of the interrupted victim. That segment offers no room for its own records.
+    /// Bytes of `victim` that the cleaner has room to move. While another segment is free, that is everything needed of
+    /// the victim. After a crash, or an end in the middle of a victim, no segment may be free; then one segment has
+    /// room for the rest of the interrupted victim. That segment offers no room for its own records.
     fn movable_out_of(&self, victim: u32, has_free: bool) -> u64 {
         if has_free {
             return self.format.segment_size;
@@ -271,15 +273,16 @@ impl Space {
                 cleaning_segments(count)
                     + reserved_segments(count).saturating_sub(self.of_tombstones)
             }
-            // The rest of the victim needs no further segment: once the victim is free, the number of free segments is as before.
+            // The rest of the victim needs no further segment: once the victim is free, the number of free segments is
+            // as before.
             Purpose::Delete => cleaning_segments(count) - u32::from(self.is_moving_on()),
             Purpose::Clean => 0,
         }
     }
 
-    /// Bytes of the segment `to` that a power cut may waste while its rest still has room for the rest of the victim; unlimited
-    /// as long as another segment is free. Records are moved to `to`. A power cut may lose any part of the bytes of one persist
-    /// in front of another part that survives. `copied` bytes are not published yet.
+    /// Bytes of the segment `to` that a power cut may waste while its rest still has room for the rest of the victim;
+    /// unlimited as long as another segment is free. Records are moved to `to`. A power cut may lose any part of the
+    /// bytes of one persist in front of another part that survives. `copied` bytes are not published yet.
     pub fn spare_for_gap(&self, to: u32, copied: u64) -> u64 {
         match self.victim {
             Some(victim) if !self.has_free_for_moves() => {
@@ -323,7 +326,8 @@ impl Space {
     }
 }
 
-/// The least first death with any one segment left out, and the first sequence that clients may have stamped and not published.
+/// The least first death with any one segment left out, and the first sequence that clients may have stamped and not
+/// published.
 struct Horizons {
     first: u64,
     in_segment: u32,
@@ -375,9 +379,9 @@ impl Horizons {
 mod tests {
     use super::Horizons;
 
-    /// Fails without the unsettled sequences in the horizon of every segment: a client that was stopped between stamp and CAS, or
-    /// between a lost CAS and the void, has a record in the log that a scan counts. Only the tombstone of a delete in between
-    /// outranks that record.
+    /// Fails without the unsettled sequences in the horizon of every segment: a client that was stopped between stamp
+    /// and CAS, or between a lost CAS and the void, has a record in the log that a scan counts. Only the tombstone of a
+    /// delete in between outranks that record.
     #[test]
     fn a_tombstone_stays_while_a_client_may_have_stamped_an_older_record() {
         let deaths = [(3, 50), (5, 40), (7, u64::MAX)];

@@ -21,8 +21,8 @@ impl Purpose {
     /// Number of purposes.
     pub const COUNT: usize = 3;
 
-    /// The purpose of the segment of `state`, by its first stamp: the stamp of the first record or, if a power cut took that, of
-    /// the next one. Only the server makes stamps, so other bytes that look like a record prove nothing.
+    /// The purpose of the segment of `state`, by its first stamp: the stamp of the first record or, if a power cut took
+    /// that, of the next one. Only the server makes stamps, so other bytes that look like a record prove nothing.
     pub(super) fn of(state: &SegmentState, log: &dyn PersistentRegion, format: &LogFormat) -> Self {
         let first = (SEGMENT_HEADER_UNITS..state.end)
             .find_map(|unit| stamped_header(log, format, state, unit));
@@ -68,8 +68,8 @@ mod tests {
     const FIRST: u32 = SEGMENT_HEADER_UNITS;
     const SECOND: u32 = FIRST + 1;
 
-    /// A segment in generation 2 with two records of one unit. `facts` gives the kind of each record and the generation in its
-    /// facts.
+    /// A segment in generation 2 with two records of one unit. `facts` gives the kind of each record and the generation
+    /// in its facts.
     fn segment(pool: &Pool, facts: [(Kind, u32); 2]) -> SegmentState {
         let (log, format) = (pool.log(), LogFormat::of(pool));
         let mut state = SegmentState::fresh(2, 2);
@@ -115,8 +115,8 @@ mod tests {
         Pool::create(Rc::new(backing), options).unwrap()
     }
 
-    /// Fails unless the search continues behind the first record, which a power cut may have taken, and looks at stamps: bytes
-    /// that a client left in front of the first stamp prove nothing.
+    /// Fails unless the search continues behind the first record, which a power cut may have taken, and looks at
+    /// stamps: bytes that a client left in front of the first stamp prove nothing.
     #[test]
     fn the_first_stamp_of_a_segment_decides_its_purpose() {
         let directory = tempfile::TempDir::new().unwrap();
@@ -140,8 +140,8 @@ mod tests {
         }
     }
 
-    /// Fails without the generation in the facts: a power cut may keep the stamp of a record and the facts of the record before
-    /// it at the same place, and the commit tag covers only the stamp.
+    /// Fails without the generation in the facts: a power cut may keep the stamp of a record and the facts of the
+    /// record before it at the same place, and the commit tag covers only the stamp.
     #[test]
     fn facts_of_an_earlier_generation_do_not_decide_the_purpose_of_a_segment() {
         let directory = tempfile::TempDir::new().unwrap();

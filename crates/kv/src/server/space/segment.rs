@@ -6,8 +6,8 @@ use stonecast_log::SegmentState;
 use super::Purpose;
 use super::occupancy::Occupancy;
 
-/// This number of generations of a segment takes at least `GENERATIONS_NS`. A word names a generation modulo 1024; a reader does
-/// not believe a word that it read longer ago than that time.
+/// This number of generations of a segment takes at least `GENERATIONS_NS`. A word names a generation modulo 1024; a
+/// reader does not believe a word that it read longer ago than that time.
 const GENERATIONS_PER_MARK: u32 = 256;
 /// The least time that [`GENERATIONS_PER_MARK`] generations of a segment take.
 const GENERATIONS_NS: Nanoseconds = 500_000_000;
@@ -36,8 +36,8 @@ pub(super) struct Segment {
     pub hold: Holder,
     /// The purpose of a segment in use.
     pub purpose: Purpose,
-    /// Whether a client stamps its own records in the segment. Until the segment is taken over, its content is unknown, and no
-    /// seal may cover it.
+    /// Whether a client stamps its own records in the segment. Until the segment is taken over, its content is unknown,
+    /// and no seal may cover it.
     pub is_lent: bool,
     /// The highest version that was stamped here in this run, in a pool with a ledger.
     pub newest_own: u64,

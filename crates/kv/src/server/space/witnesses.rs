@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! - A word is stored only after the bytes that it vouches for are durable.
-//! - A word is stored only where the medium has space for its line: elsewhere the store would allocate space, and end the server
-//!   on a full disk.
+//! - A word is stored only where the medium has space for its line: elsewhere the store would allocate space, and end
+//!   the server on a full disk.
 //! - No persist is made for the sake of a word, except once in an opening.
 
 use std::rc::Rc;
@@ -19,9 +19,9 @@ use stonecast_log::{LogFormat, SegmentState, UNIT_SIZE, Witness};
 use stonecast_media::{Backing, Means, PersistentRegion, Prepared};
 use stonecast_persist::Persisted;
 
-/// Bytes that a segment gains before its word is persisted and, if a persist has a cost, stored. A sync writes every changed
-/// page, so a word for each batch would cost a page for each batch; on persistent memory, it would cost 8 more bytes of the
-/// medium for each put.
+/// Bytes that a segment gains before its word is persisted and, if a persist has a cost, stored. A sync writes every
+/// changed page, so a word for each batch would cost a page for each batch; on persistent memory, it would cost 8 more
+/// bytes of the medium for each put.
 const WITNESS_STEP: u64 = 16 << 10;
 const STEP_UNITS: u32 = (WITNESS_STEP / UNIT_SIZE) as u32;
 
@@ -94,10 +94,10 @@ impl Witnesses {
         self.format
     }
 
-    /// Makes the words of a recovered log agree with the log: words of segments in `used` tell of these segments, and all other
-    /// words are zero. Takes the proof that the content of `used` is durable. A right word stays untouched. `occupied` are the
-    /// parts of the log that are not holes. Returns the spans that the caller must persist; a crash before that leaves older
-    /// words.
+    /// Makes the words of a recovered log agree with the log: words of segments in `used` tell of these segments, and
+    /// all other words are zero. Takes the proof that the content of `used` is durable. A right word stays untouched.
+    /// `occupied` are the parts of the log that are not holes. Returns the spans that the caller must persist; a crash
+    /// before that leaves older words.
     pub fn renew(
         &mut self,
         log: &dyn PersistentRegion,

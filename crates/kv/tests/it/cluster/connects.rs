@@ -1,4 +1,5 @@
-//! The connect of a client while the primaries change: a new program starts during a failover as often as at any other time.
+//! The connect of a client while the primaries change: a new program starts during a failover as often as at any other
+//! time.
 
 use futures_util::future::join;
 use stonecast_kv::{ClusterError, StoreError};

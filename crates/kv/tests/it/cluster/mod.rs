@@ -1,4 +1,5 @@
-//! A client of several nodes: it finds the node of a key, learns that a shard has moved, and reads only what a lease covers.
+//! A client of several nodes: it finds the node of a key, learns that a shard has moved, and reads only what a lease
+//! covers.
 
 mod connects;
 mod entries;

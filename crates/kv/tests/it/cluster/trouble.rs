@@ -1,4 +1,5 @@
-//! Trouble of a client of several nodes: nodes that are silent or damaged, shards without a lease, many calls that fail at once.
+//! Trouble of a client of several nodes: nodes that are silent or damaged, shards without a lease, many calls that fail
+//! at once.
 
 use std::rc::Weak;
 

@@ -1,5 +1,5 @@
-//! Three servers as stand-ins for the nodes of a cluster, in a simulated world with a configuration service. There are no copies:
-//! a shard that moves begins empty at its next node, or with what the story has stored there.
+//! Three servers as stand-ins for the nodes of a cluster, in a simulated world with a configuration service. There are
+//! no copies: a shard that moves begins empty at its next node, or with what the story has stored there.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};

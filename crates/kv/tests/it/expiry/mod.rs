@@ -50,7 +50,8 @@ pub fn an_expired_key_is_absent_on_every_path() {
     });
 }
 
-/// So many keys expire at once that the server decides on writes before it has removed them. The seeded bug `ExpiredIsPresent`.
+/// So many keys expire at once that the server decides on writes before it has removed them. The seeded bug
+/// `ExpiredIsPresent`.
 #[test]
 pub fn a_write_on_condition_of_absence_is_done_from_the_moment_on() {
     Stage::tell(16, async |stage| {
@@ -116,7 +117,8 @@ pub fn a_client_with_a_slow_clock_reads_no_expired_key() {
         while other.server_time_ms().await.unwrap() + 1000 < expires.ms() {
             stage.pass(100 * MS).await;
         }
-        // The server cannot remove the key. The client was last told the time ten minutes ago, and by its clock the key is present.
+        // The server cannot remove the key. The client was last told the time ten minutes ago, and by its clock the key
+        // is present.
         stage.pause(5 * SECOND);
         stage.pass(1100 * MS).await;
         assert!(!is_there(&client, b"key").await);

@@ -1,5 +1,5 @@
-//! The flaws R1 to R9 of Rowan-KV as published, under the schedules that show them there (`crates/published/tests/it/rowan_flaws.rs`): the store on
-//! several nodes holds.
+//! The flaws R1 to R9 of Rowan-KV as published, under the schedules that show them there
+//! (`crates/published/tests/it/rowan_flaws.rs`): the store on several nodes holds.
 
 use futures_util::future::{join, join_all};
 use rand::RngExt as _;
@@ -30,8 +30,8 @@ fn backups(cluster: &Cluster, primary: usize) -> Vec<usize> {
     all.filter(|&index| index != primary).collect()
 }
 
-/// The bytes of a node's memory after a power cut that keeps the lines of which something is undecided at the offsets for which
-/// `survives` returns true.
+/// The bytes of a node's memory after a power cut that keeps the lines of which something is undecided at the offsets
+/// for which `survives` returns true.
 fn survivor(cluster: &Cluster, place: &Place, survives: impl Fn(u64) -> bool) -> Survivor {
     let wreck = cluster.world.wreck(place.machine, &place.module);
     let fate = |unit: usize| Fate {
@@ -59,8 +59,8 @@ fn position(bytes: &[u8], sought: &[u8]) -> Option<usize> {
         .position(|found| found == sought)
 }
 
-/// Relaxed ordering at the root ports, and writes that wait there. The READ behind an entry would prove nothing: a node whose platform
-/// is declared so answers by its processor, after a write-back.
+/// Relaxed ordering at the root ports, and writes that wait there. The READ behind an entry would prove nothing: a node
+/// whose platform is declared so answers by its processor, after a write-back.
 #[test]
 pub fn r1_every_copy_holds_what_was_acknowledged_where_writes_may_pass_a_read() {
     let shape = Shape {
@@ -169,8 +169,9 @@ pub fn r4_two_writers_of_one_key_leave_the_same_value_to_an_heir() {
     });
 }
 
-/// The writer knows every byte of a record and of an entry of another key, which it has read from the memory of nodes, and stores them
-/// within a value of its own, at the beginning of a line. The power fails on all nodes while that write is under way, and takes its first line.
+/// The writer knows every byte of a record and of an entry of another key, which it has read from the memory of nodes,
+/// and stores them within a value of its own, at the beginning of a line. The power fails on all nodes while that write
+/// is under way, and takes its first line.
 #[test]
 pub fn r5_a_value_that_contains_a_record_never_becomes_one() {
     let mut torn = 0;
@@ -245,8 +246,9 @@ pub fn r6_no_node_waits_for_the_buffers_of_one_until_it_is_back() {
     });
 }
 
-/// A backup's NIC goes on to take entries. An acknowledgement means that they are durable, and never for longer than a lease that the
-/// software of backups grants. A client goes on to write beyond that lease, until the power fails on all nodes.
+/// A backup's NIC goes on to take entries. An acknowledgement means that they are durable, and never for longer than a
+/// lease that the software of backups grants. A client goes on to write beyond that lease, until the power fails on all
+/// nodes.
 #[test]
 pub fn r7_nodes_whose_software_is_dead_let_no_primary_acknowledge() {
     Cluster::tell(ONE.patient(), 47, async |cluster, client| {
@@ -317,8 +319,9 @@ fn offsets(cluster: &Cluster, place: &Place, sought: &[u8]) -> Vec<usize> {
     found.map(|(offset, _)| offset).collect()
 }
 
-/// The cleaner needs room, the segment of the deletion is full, and nothing but the older record of the key, which lies in a segment of live records, keeps it
-/// from being freed. Then the power fails on all nodes. Needs the horizon of tombstones: the cleaner would free that segment first.
+/// The cleaner needs room, the segment of the deletion is full, and nothing but the older record of the key, which lies
+/// in a segment of live records, keeps it from being freed. Then the power fails on all nodes. Needs the horizon of
+/// tombstones: the cleaner would free that segment first.
 #[test]
 pub fn r9_a_deleted_key_stays_away_after_a_recovery() {
     let shape = Shape {

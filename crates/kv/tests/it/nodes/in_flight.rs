@@ -15,8 +15,8 @@ const ONE: Shape = Shape {
 const PAUSES_NS: std::ops::Range<u64> = 0..60;
 const PAUSE_NS: u64 = 200;
 
-/// The second of two puts of an absent key comes at every part of the first one. Needs the look at batches in flight: the index has the key only when
-/// all copies do.
+/// The second of two puts of an absent key comes at every part of the first one. Needs the look at batches in flight:
+/// the index has the key only when all copies do.
 #[test]
 pub fn a_write_that_waits_for_copies_is_seen_by_the_next_condition() {
     Cluster::tell(ONE, 33, async |cluster, first| {
@@ -46,7 +46,8 @@ pub fn a_write_that_waits_for_copies_is_seen_by_the_next_condition() {
     });
 }
 
-/// A delete comes at every part of a put, and a put of the absent key behind both. A key that a delete in flight removes is absent.
+/// A delete comes at every part of a put, and a put of the absent key behind both. A key that a delete in flight
+/// removes is absent.
 #[test]
 fn a_delete_of_a_write_that_waits_for_copies_removes_it() {
     Cluster::tell(ONE, 34, async |cluster, first| {

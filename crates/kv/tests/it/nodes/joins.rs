@@ -7,8 +7,8 @@ use crate::world::key;
 /// Keys that are deleted while a node is filled.
 const DELETED: u64 = 300;
 
-/// A page with a value of a mebibyte is long on its way. The primary deletes keys of that page meanwhile: a joiner that has digested their
-/// tombstones would take the keys from the page afterwards.
+/// A page with a value of a mebibyte is long on its way. The primary deletes keys of that page meanwhile: a joiner that
+/// has digested their tombstones would take the keys from the page afterwards.
 #[test]
 pub fn a_key_that_is_deleted_while_its_page_is_on_its_way_stays_deleted() {
     let shape = Shape {

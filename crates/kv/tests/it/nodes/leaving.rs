@@ -8,8 +8,8 @@ use super::{has_all, put_all};
 /// Keys that the node takes as a primary of other shards, after it has dropped its copy.
 const LATE: u64 = 24;
 
-/// The drop takes a version of the node's counter, and later records have later versions. A record that is durable proves that
-/// all versions before its own were: without the drop in the ledger, the log would look damaged.
+/// The drop takes a version of the node's counter, and later records have later versions. A record that is durable
+/// proves that all versions before its own were: without the drop in the ledger, the log would look damaged.
 #[test]
 pub fn a_node_that_has_left_a_shard_starts_again_after_a_power_cut() {
     let shape = Shape {

@@ -246,7 +246,8 @@ fn a_condition_holds_for_one_writer_however_often_the_primary_changes() {
     });
 }
 
-/// Needs the pieces of records: no message is longer than 4 KiB, on devices that pack messages and on those that do not.
+/// Needs the pieces of records: no message is longer than 4 KiB, on devices that pack messages and on those that do
+/// not.
 #[test]
 fn values_of_a_mebibyte_survive_the_loss_of_a_node_in_the_middle_of_their_pieces() {
     for (packs, one_sided) in [(true, true), (false, true), (false, false)] {

@@ -14,8 +14,8 @@ const ONE: Shape = Shape {
     ..Shape::THREE
 };
 
-/// The writes are stamped, and an heir settles them. An attempt that is called *not done* would be made again as a first one, and
-/// would find its own key.
+/// The writes are stamped, and an heir settles them. An attempt that is called *not done* would be made again as a
+/// first one, and would find its own key.
 #[test]
 pub fn a_put_of_an_absent_key_that_an_heir_settles_has_no_conflict_with_itself() {
     Cluster::tell(ONE, 31, async |cluster, client| {

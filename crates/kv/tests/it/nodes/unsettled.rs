@@ -35,8 +35,8 @@ async fn put_while_the_primary_pauses(cluster: &Cluster, client: &ClusterClient)
     assert_ne!(cluster.leader(0), Some(primary), "an heir leads");
 }
 
-/// The record of the first attempt stays in the log of the old primary, and has no word there. Needs its version among the deaths of its segment: the cleaner
-/// would drop the tombstone, and a restart would find the key again.
+/// The record of the first attempt stays in the log of the old primary, and has no word there. Needs its version among
+/// the deaths of its segment: the cleaner would drop the tombstone, and a restart would find the key again.
 #[test]
 pub fn a_key_whose_put_an_heir_has_settled_stays_deleted() {
     let shape = Shape {

@@ -20,8 +20,8 @@ use selection::{Selection, names};
 
 /// Measures a figure of a paper again, all figures of a paper, or all, with all designs on the same simulated machines.
 ///
-/// A paper's name stands for all its figures, and "all" for all papers. Time is virtual: the same command gives the same
-/// numbers. erda-shm runs the designs of Erda's paper as processes of this machine, over shared memory.
+/// A paper's name stands for all its figures, and "all" for all papers. Time is virtual: the same command gives the
+/// same numbers. erda-shm runs the designs of Erda's paper as processes of this machine, over shared memory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: one figure as a table, one as JSON, a paper's page, and everything that the documents show

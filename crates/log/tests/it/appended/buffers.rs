@@ -93,7 +93,8 @@ fn a_segment_that_is_needed_is_not_released() {
     buffers.release(1, ledger.lineages());
 }
 
-/// Needs the end of the first segment: a message that died may have taken room there, after the last entry that was found.
+/// Needs the end of the first segment: a message that died may have taken room there, after the last entry that was
+/// found.
 #[test]
 fn all_open_units_before_an_entry_may_hold_something_and_none_behind_it() {
     let memory = log();

@@ -1,5 +1,5 @@
-//! Any history of appends, looks, takeovers, reuse and power cuts, even in the middle of a turn: a scan finds every entry
-//! that was persisted and is needed, and never reports a settled or void entry again.
+//! Any history of appends, looks, takeovers, reuse and power cuts, even in the middle of a turn: a scan finds every
+//! entry that was persisted and is needed, and never reports a settled or void entry again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -129,7 +129,8 @@ impl History {
         }
     }
 
-    /// Appends an entry that the primary has still to send, or a new one. The value of a new entry may hold an old entry.
+    /// Appends an entry that the primary has still to send, or a new one. The value of a new entry may hold an old
+    /// entry.
     fn append(&mut self) {
         if self.buffers.wanted() > 0 {
             self.post();
@@ -244,8 +245,8 @@ impl History {
         self.write_ledger();
     }
 
-    /// A new primary cuts the shard somewhere behind the settled part, or has the entries that an earlier heir, which never
-    /// served, has cut off.
+    /// A new primary cuts the shard somewhere behind the settled part, or has the entries that an earlier heir, which
+    /// never served, has cut off.
     fn take_over(&mut self) {
         self.look();
         if self.buffers.numbers().next().is_none() {

@@ -57,8 +57,8 @@ fn bytes_that_appends_put_into_a_segment_are_never_a_record() {
     assert_eq!(state_of(verdict(&memory, 1)), state);
 }
 
-/// The story tries each way in which a power cut leaves the words of the step that it interrupts, for the first use, a later use,
-/// and the way back.
+/// The story tries each way in which a power cut leaves the words of the step that it interrupts, for the first use, a
+/// later use, and the way back.
 #[test]
 fn a_turn_that_a_power_cut_interrupts_leaves_the_kind_before_or_after_it() {
     for stage in 0..5 {
@@ -129,8 +129,8 @@ fn a_segment_that_changes_its_kind_keeps_a_whole_header_and_its_heritage() {
     }
 }
 
-/// Needs the choice of the slot, and the next generation among those that count: the second turn tears the only ledger of the
-/// generation in the header.
+/// Needs the choice of the slot, and the next generation among those that count: the second turn tears the only ledger
+/// of the generation in the header.
 #[test]
 fn however_often_a_turn_is_interrupted_the_segment_keeps_a_ledger() {
     for stages in (0..4).flat_map(|first| (0..4).map(move |second| [first, second, 1, 3])) {

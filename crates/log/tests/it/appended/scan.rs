@@ -106,7 +106,8 @@ fn old_entries_of_a_segment_that_is_used_again_are_no_news_and_new_ones_among_th
     assert_eq!(scan.reach(), FIRST + 11);
 }
 
-/// Needs the memory of the old entries: by the floors alone an entry that arrives late looks like one of an earlier use.
+/// Needs the memory of the old entries: by the floors alone an entry that arrives late looks like one of an earlier
+/// use.
 #[test]
 fn an_entry_that_the_floors_settle_before_it_is_found_is_found_and_one_of_an_earlier_use_is_not() {
     let memory = log();
@@ -164,8 +165,8 @@ fn a_message_is_found_where_the_device_says_that_it_lies_even_where_the_same_ent
     assert_eq!(scan.reach(), FIRST + 6);
 }
 
-/// Needs the clearing: version 40 is not settled, so its copy inside a value would take the place of the entry that arrives
-/// there.
+/// Needs the clearing: version 40 is not settled, so its copy inside a value would take the place of the entry that
+/// arrives there.
 #[test]
 fn a_copy_of_an_entry_that_still_counts_is_cleared_before_its_segment_is_used_again() {
     let memory = log();
@@ -188,8 +189,8 @@ fn a_copy_of_an_entry_that_still_counts_is_cleared_before_its_segment_is_used_ag
     );
 }
 
-/// Needs the clearing of void entries: the next heir has version 12, whose copy inside a value would take the place of the
-/// entry that arrives there.
+/// Needs the clearing of void entries: the next heir has version 12, whose copy inside a value would take the place of
+/// the entry that arrives there.
 #[test]
 fn a_copy_of_an_entry_that_a_later_history_may_have_is_cleared_before_its_segment_is_used_again() {
     let memory = log();
@@ -281,7 +282,8 @@ fn a_step_reads_no_more_than_its_budget_and_one_entry_and_all_are_found_in_the_e
     let (mut scan, mut total, mut steps) = (scan(), 0, 0);
     while total < expected {
         let (read, found) = work(&memory, &mut scan, Bounds::even(16, 10));
-        // A line is read among its neighbours, and once more with its entry; those behind the reach are read before others.
+        // A line is read among its neighbours, and once more with its entry; those behind the reach are read before
+        // others.
         assert!(read <= (3 * 16 + 6) * 64, "{read} bytes");
         (total, steps) = (total + found, steps + 1);
         assert!(steps < 100, "{total} of {expected}");

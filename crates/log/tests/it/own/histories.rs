@@ -1,6 +1,6 @@
-//! Any history of stamps, takeovers, floors, reuse and power cuts: each acknowledged record is in the history of its shard,
-//! with its term and the version before it; the history has everything that was stamped up to some moment; and a record that
-//! once did not count never counts again.
+//! Any history of stamps, takeovers, floors, reuse and power cuts: each acknowledged record is in the history of its
+//! shard, with its term and the version before it; the history has everything that was stamped up to some moment; and a
+//! record that once did not count never counts again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -162,8 +162,8 @@ impl World {
         self.shards.get_mut(&number).unwrap().raise(floor);
     }
 
-    /// Another node takes a shard over, and may lack the last records of this node. That node stamps records of its own, or
-    /// dies before it serves: then the next heir has more records, or fewer.
+    /// Another node takes a shard over, and may lack the last records of this node. That node stamps records of its
+    /// own, or dies before it serves: then the next heir has more records, or fewer.
     fn cut(&mut self) {
         let (Some(number), Some(segment)) = (self.pick(true), self.segment()) else {
             return;
@@ -214,7 +214,8 @@ impl World {
         self.node.lead_in(number, shard.lineage(), shard.end());
     }
 
-    /// The node drops a shard that it does not lead, and joins the shard again with a copy that has everything up to now.
+    /// The node drops a shard that it does not lead, and joins the shard again with a copy that has everything up to
+    /// now.
     fn drop_shard(&mut self) {
         let Some(number) = self.pick(false) else {
             return;
@@ -271,8 +272,8 @@ impl World {
         self.node = node.recover(look);
     }
 
-    /// Damages an acknowledged record at the end of a segment. Later records in the other segments were durable, and stamps
-    /// say so.
+    /// Damages an acknowledged record at the end of a segment. Later records in the other segments were durable, and
+    /// stamps say so.
     fn damage(&mut self) {
         if self.pick(true).is_none() {
             self.lead();
@@ -355,8 +356,8 @@ impl World {
     }
 }
 
-/// Runs a history, and damages a record at its end. Returns the number of crashes after which a version was missing before a
-/// record.
+/// Runs a history, and damages a record at its end. Returns the number of crashes after which a version was missing
+/// before a record.
 pub fn run(seed: u64) -> u64 {
     let mut world = World::new(seed);
     for _ in 0..STEPS {

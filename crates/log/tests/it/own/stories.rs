@@ -130,8 +130,8 @@ fn a_term_begins_behind_what_other_nodes_stamped_before_it() {
     );
 }
 
-/// Needs the history of the last heir in place of the one before: the heir of term 70,001 never served, and the heir of term
-/// 70,002 has fewer records.
+/// Needs the history of the last heir in place of the one before: the heir of term 70,001 never served, and the heir of
+/// term 70,002 has fewer records.
 #[test]
 fn a_record_is_stamped_behind_the_last_cut_even_where_an_earlier_one_was_higher() {
     let mut node = leader();

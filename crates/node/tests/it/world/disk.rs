@@ -1,5 +1,5 @@
-//! The durable part of the minimal store: records and histories. A power cut loses the changes that were not committed, from some
-//! change on.
+//! The durable part of the minimal store: records and histories. A power cut loses the changes that were not committed,
+//! from some change on.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -102,7 +102,8 @@ impl Disk {
         self.0.borrow().pending.len()
     }
 
-    /// Makes the first `mark` changes durable. Returns the histories among them. A shard that was dropped has one that needs no entry.
+    /// Makes the first `mark` changes durable. Returns the histories among them. A shard that was dropped has one that
+    /// needs no entry.
     pub fn commit(&self, mark: usize) -> Vec<(u32, Lineage)> {
         let parts = &mut *self.0.borrow_mut();
         let mut histories = Vec::new();

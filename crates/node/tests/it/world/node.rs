@@ -319,7 +319,8 @@ impl Place {
         self.lost_power.set(true);
     }
 
-    /// Ends the process. The pool loses the entries of other nodes that were not digested, and forgets that it had them.
+    /// Ends the process. The pool loses the entries of other nodes that were not digested, and forgets that it had
+    /// them.
     pub fn lose_entries(&self) {
         self.kill();
         self.has_lost.set(true);

@@ -19,7 +19,8 @@ pub enum Answer {
 /// The answers that clients heard, and the calls that wait for one.
 #[derive(Default)]
 pub struct Oracle {
-    /// The last attempt of each call that waits for an answer, with the newest word of its key that was told before the call.
+    /// The last attempt of each call that waits for an answer, with the newest word of its key that was told before the
+    /// call.
     open: BTreeMap<u64, (Call, Option<Point>)>,
     /// The place of each write that was answered: shard, key, point.
     done: BTreeMap<u64, (u32, u8, Point)>,

@@ -22,8 +22,8 @@ use crate::scenario::{Operation, Update};
 /// Bytes of a receiver's description.
 pub const RECEIVING_SIZE: usize = 36;
 
-/// The facts about a receiver of appends that its appenders must know. The store sends them when it connects, behind its own
-/// greeting or in a message.
+/// The facts about a receiver of appends that its appenders must know. The store sends them when it connects, behind
+/// its own greeting or in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiving {
     /// The declared platform of the memory that entries land in.
@@ -32,21 +32,21 @@ pub struct Receiving {
     pub durability: Durability,
     /// The cost of entries.
     pub terms: AppendTerms,
-    /// 8 bytes of the memory in which the receive buffers lie, readable by the appender. A READ of them pushes everything
-    /// that the appender has sent before: the path of the READ matters, not the bytes.
+    /// 8 bytes of the memory in which the receive buffers lie, readable by the appender. A READ of them pushes
+    /// everything that the appender has sent before: the path of the READ matters, not the bytes.
     pub flush: RemoteAddress,
 }
 
 impl Receiving {
     /// The description, as bytes. `means` are those of the memory that entries land in
-    /// ([`PersistentRegion::means`](stonecast_media::PersistentRegion::means)): appenders believe the platform, and if the
-    /// plan is one-sided, no code looks at the memory later. `placing` is that of the device of the receive buffers
+    /// ([`PersistentRegion::means`](stonecast_media::PersistentRegion::means)): appenders believe the platform, and if
+    /// the plan is one-sided, no code looks at the memory later. `placing` is that of the device of the receive buffers
     /// ([`Device::placing`](stonecast_fabric::Device::placing)).
     ///
     /// # Errors
-    /// No peer can append durably here. [`ExecuteError::NoPlan`]: nothing survives on this platform, or it contradicts itself;
-    /// [`ExecuteError::Medium`]: the memory is not as declared; [`ExecuteError::Placing`]: entries end in a cache, and the platform
-    /// says that they do not.
+    /// No peer can append durably here. [`ExecuteError::NoPlan`]: nothing survives on this platform, or it contradicts
+    /// itself; [`ExecuteError::Medium`]: the memory is not as declared; [`ExecuteError::Placing`]: entries end in a
+    /// cache, and the platform says that they do not.
     pub fn say(
         &self,
         means: Means,
@@ -153,8 +153,8 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// The agreement with the receiver whose description is `said`. Entries have to outlive the failure `wanted`: a receiver
-    /// whose entries outlive only processes is of no use to a store that promises to survive power cuts.
+    /// The agreement with the receiver whose description is `said`. Entries have to outlive the failure `wanted`: a
+    /// receiver whose entries outlive only processes is of no use to a store that promises to survive power cuts.
     ///
     /// # Errors
     /// [`NoAgreement`] names the receiver's platform and the remedy.

@@ -78,20 +78,21 @@ impl Entries {
 /// Appends to one receiver, durably, any number at a time: entries are gathered, go out together with
 /// [`flush`](Appender::flush), and are concluded in their order, each once.
 ///
-/// Entries belong to the device from [`Appender::append`] until they are concluded, or until the queue pair is destroyed, even if
-/// this value is dropped earlier.
+/// Entries belong to the device from [`Appender::append`] until they are concluded, or until the queue pair is
+/// destroyed, even if this value is dropped earlier.
 pub struct Appender {
     entries: Entries,
     planned: Planned,
 }
 
 impl Appender {
-    /// Appends through `qp` of `port`, as agreed. A new appender has no credit. `scratch` is 8 bytes of registered memory for the
-    /// bytes that READs bring. The queue pair takes the requests of all batches under way, one for each message and one for each
-    /// flush.
+    /// Appends through `qp` of `port`, as agreed. A new appender has no credit. `scratch` is 8 bytes of registered
+    /// memory for the bytes that READs bring. The queue pair takes the requests of all batches under way, one for each
+    /// message and one for each flush.
     ///
     /// # Errors
-    /// [`NoAgreement::Placing`]: the device of `port` leaves entries in a cache, and the receiver declared that they go to memory.
+    /// [`NoAgreement::Placing`]: the device of `port` leaves entries in a cache, and the receiver declared that they go
+    /// to memory.
     pub fn new(
         port: Rc<Port>,
         qp: QueuePair,
@@ -128,8 +129,8 @@ impl Appender {
         self.entries.sender.cost(size)
     }
 
-    /// Takes an entry, and returns its number: 1 for the first entry of this connection. The next [`Appender::flush`] sends the
-    /// entry, with one doorbell for all entries since the last flush.
+    /// Takes an entry, and returns its number: 1 for the first entry of this connection. The next [`Appender::flush`]
+    /// sends the entry, with one doorbell for all entries since the last flush.
     ///
     /// # Errors
     /// Nothing was taken; [`NotAppended`] says why.
@@ -137,12 +138,12 @@ impl Appender {
         self.entries.append(entry)
     }
 
-    /// Sends all entries that were taken, and behind them the requests that make them durable. The call waits for nothing; the
-    /// caller may append and flush more at once.
+    /// Sends all entries that were taken, and behind them the requests that make them durable. The call waits for
+    /// nothing; the caller may append and flush more at once.
     ///
     /// # Errors
-    /// [`NotAppended::Refused`]: nothing was sent, and the entries wait for the next call. A batch that does not fit the empty queue
-    /// pair never goes: a store flushes before it has taken so many.
+    /// [`NotAppended::Refused`]: nothing was sent, and the entries wait for the next call. A batch that does not fit
+    /// the empty queue pair never goes: a store flushes before it has taken so many.
     pub fn flush(&mut self) -> Result<(), NotAppended> {
         self.entries.flush()
     }

@@ -180,8 +180,9 @@ pub struct Piece {
     pub remote: RemoteAddress,
 }
 
-/// Adds a piece to a batch. A piece that goes on where the one before it ends is a part of its WRITE. Entries of a batch become durable together, and an owner believes no entry before
-/// the ones in front of it, so nothing rests on the order of their bytes.
+/// Adds a piece to a batch. A piece that goes on where the one before it ends is a part of its WRITE. Entries of a
+/// batch become durable together, and an owner believes no entry before the ones in front of it, so nothing rests on
+/// the order of their bytes.
 fn gather(batch: &mut Vec<Operation>, piece: Piece) {
     if let Some(Operation::Write { local, remote }) = batch.last_mut() {
         let size = u64::from(local.size);
@@ -200,11 +201,11 @@ fn gather(batch: &mut Vec<Operation>, piece: Piece) {
     });
 }
 
-/// Appends to lent memory, durably, any number of entries at a time: entries are gathered, go out together, and are concluded in their order, each
-/// once.
+/// Appends to lent memory, durably, any number of entries at a time: entries are gathered, go out together, and are
+/// concluded in their order, each once.
 ///
-/// Entries belong to the device from [`LentAppender::append`] until they are concluded, or until the queue pair is destroyed, even if this value is
-/// dropped earlier.
+/// Entries belong to the device from [`LentAppender::append`] until they are concluded, or until the queue pair is
+/// destroyed, even if this value is dropped earlier.
 pub struct LentAppender {
     route: Route,
     pipeline: Pipeline,
@@ -214,7 +215,8 @@ pub struct LentAppender {
 }
 
 impl LentAppender {
-    /// Appends by `route`, as agreed. [`Route::flush`] is the word that each batch without an answer reads into [`Route::scratch`].
+    /// Appends by `route`, as agreed. [`Route::flush`] is the word that each batch without an answer reads into
+    /// [`Route::scratch`].
     ///
     /// If the appender's own processor places bytes in caches, and the plan counts on a NIC that writes past them, all
     /// entries are answered.
@@ -256,7 +258,8 @@ impl LentAppender {
         self.pipeline.has_gathered()
     }
 
-    /// Sends all entries that were taken, and a READ of the word behind them, with one doorbell. The call waits for nothing.
+    /// Sends all entries that were taken, and a READ of the word behind them, with one doorbell. The call waits for
+    /// nothing.
     ///
     /// # Errors
     /// [`NotAppended::Refused`]: nothing was sent, and the entries wait for the next call.
@@ -273,8 +276,8 @@ impl LentAppender {
     }
 
     /// Sends all entries that were taken, and `notice` behind them, with one doorbell. They are durable when the owner
-    /// has answered with their number or a later number ([`LentAppender::answered`]). The bytes of `notice` belong to the
-    /// device as entries do.
+    /// has answered with their number or a later number ([`LentAppender::answered`]). The bytes of `notice` belong to
+    /// the device as entries do.
     ///
     /// # Errors
     /// As [`LentAppender::flush`].

@@ -40,8 +40,9 @@ pub enum NotAppended {
 pub struct Standing {
     /// All entries up to this number are persisted.
     pub persisted: u64,
-    /// These entries were handed to the device and are not known to be persisted. While the connection lives, they are under way.
-    /// After it has failed, each of them may be persisted, or may become so until the receiver has quiesced this sender.
+    /// These entries were handed to the device and are not known to be persisted. While the connection lives, they are
+    /// under way. After it has failed, each of them may be persisted, or may become so until the receiver has quiesced
+    /// this sender.
     pub unknown: RangeInclusive<u64>,
     /// These entries were never sent.
     pub never_sent: RangeInclusive<u64>,
@@ -189,8 +190,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Takes the receiver's answer that all entries up to `number` are durable. After a failure, whether it was reported
-    /// or not, the answer is ignored.
+    /// Takes the receiver's answer that all entries up to `number` are durable. After a failure, whether it was
+    /// reported or not, the answer is ignored.
     pub fn answered(&mut self, number: u64) -> Result<(), WrongAnswer> {
         if self.failure.is_some() {
             return Ok(());

@@ -13,12 +13,13 @@ use crate::execute::error::ExecuteError;
 use crate::platform::Platform;
 use crate::program::Program;
 
-/// The receiver's part of the plan, for any number of senders. If the plan is one-sided, there is nothing to do, and a store need
-/// not look for arrivals for its senders' sake.
+/// The receiver's part of the plan, for any number of senders. If the plan is one-sided, there is nothing to do, and a
+/// store need not look for arrivals for its senders' sake.
 ///
 /// A store calls it in its loop:
 ///
-/// 1. [`AppendReceiver::arrived`] for each entry that it has found whole, by its tag or by the completion of its receive.
+/// 1. [`AppendReceiver::arrived`] for each entry that it has found whole, by its tag or by the completion of its
+///    receive.
 /// 2. [`AppendReceiver::persist`] once for all of them: one write-back and fence, or one sync.
 /// 3. [`AppendReceiver::take_answers`], and sends each number to its sender, which hands it to
 ///    [`Appender::answered`](super::Appender::answered).
@@ -54,8 +55,8 @@ pub struct OutOfOrder {
 }
 
 impl AppendReceiver {
-    /// The receiver of entries that land in `region`, which is declared to be `platform`. The entries have to outlive the failure
-    /// `durability`. [`Receiving`](super::Receiving) tells appenders the same.
+    /// The receiver of entries that land in `region`, which is declared to be `platform`. The entries have to outlive
+    /// the failure `durability`. [`Receiving`](super::Receiving) tells appenders the same.
     ///
     /// # Errors
     /// [`ExecuteError::NoPlan`] if no entry survives; [`ExecuteError::Medium`] if `region` is not as declared.
@@ -85,13 +86,14 @@ impl AppendReceiver {
         self.steps.answers
     }
 
-    /// Notes that entry `number` of `sender` lies whole in `places` of the region: one place for each of its messages, as
-    /// messages of other senders may lie between them. Numbers count the entries of one connection, from 1. The caller
-    /// has read all bytes of the entry, or has seen the completions of its receives: either shows that the whole entry is
-    /// visible.
+    /// Notes that entry `number` of `sender` lies whole in `places` of the region: one place for each of its messages,
+    /// as messages of other senders may lie between them. Numbers count the entries of one connection, from 1. The
+    /// caller has read all bytes of the entry, or has seen the completions of its receives: either shows that the whole
+    /// entry is visible.
     ///
     /// # Errors
-    /// [`OutOfOrder`], and nothing has changed: an answer is about all entries up to a number, so no entry may be left out.
+    /// [`OutOfOrder`], and nothing has changed: an answer is about all entries up to a number, so no entry may be left
+    /// out.
     pub fn arrived(
         &mut self,
         sender: QueuePair,
@@ -125,12 +127,12 @@ impl AppendReceiver {
         }
     }
 
-    /// Makes all arrived entries durable, as the plan says. A crash in the middle leaves any part of them. A future that is
-    /// dropped half-way leaves the entries to the next call.
+    /// Makes all arrived entries durable, as the plan says. A crash in the middle leaves any part of them. A future
+    /// that is dropped half-way leaves the entries to the next call.
     ///
     /// # Errors
-    /// The medium failed, and each of the entries may be durable or not. No answer covers them, and none may be persisted
-    /// after: a second sync says nothing about the bytes that the first one lost.
+    /// The medium failed, and each of the entries may be durable or not. No answer covers them, and none may be
+    /// persisted after: a second sync says nothing about the bytes that the first one lost.
     ///
     /// # Panics
     /// After a failure.
@@ -148,9 +150,9 @@ impl AppendReceiver {
         Ok(())
     }
 
-    /// The answers that are new since the last call: for each sender, the number up to which all its entries are durable.
-    /// Each answer is given once. If the caller cannot send an answer, the connection has to end, because the sender
-    /// would wait forever.
+    /// The answers that are new since the last call: for each sender, the number up to which all its entries are
+    /// durable. Each answer is given once. If the caller cannot send an answer, the connection has to end, because the
+    /// sender would wait forever.
     pub fn take_answers(&mut self) -> impl Iterator<Item = (QueuePair, u64)> {
         let news = |sender: &mut Sender| {
             let is_new = sender.durable > sender.answered;

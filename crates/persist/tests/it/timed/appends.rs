@@ -262,8 +262,9 @@ fn every_seeded_bug_of_durable_appends_is_found() {
     }
 }
 
-/// Whether the simulated world shows the purpose of a step. The world does not if it is kinder than the litmus model: its NIC
-/// forgets bytes only in a power cut, and without DDIO its I/O controller holds visible bytes for less time than an answer takes.
+/// Whether the simulated world shows the purpose of a step. The world does not if it is kinder than the litmus model:
+/// its NIC forgets bytes only in a power cut, and without DDIO its I/O controller holds visible bytes for less time
+/// than an answer takes.
 fn is_shown(platform: &Platform, step: Step) -> bool {
     let resets = platform.persistence == PersistenceDomain::Wsp && !platform.trusted_nic_buffers;
     let drains = platform.ddio == Ddio::Off && platform.persistence == PersistenceDomain::Dmp;
@@ -274,8 +275,8 @@ fn is_shown(platform: &Platform, step: Step) -> bool {
     }
 }
 
-/// Without the append no entry is there; without the READ, the write-back, or a wait, a power cut takes concluded entries. An
-/// answer that is never sent, or is for an entry that was never sent, leaves the appender waiting forever.
+/// Without the append no entry is there; without the READ, the write-back, or a wait, a power cut takes concluded
+/// entries. An answer that is never sent, or is for an entry that was never sent, leaves the appender waiting forever.
 #[test]
 fn a_plan_of_appends_without_any_one_of_its_steps_loses_an_entry_or_never_ends() {
     let mut lost = BTreeSet::new();

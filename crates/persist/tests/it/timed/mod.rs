@@ -114,8 +114,8 @@ fn without_effect(scenario: &Scenario, seeds: u64, stall_ns_max: u64) -> Vec<Ste
         .collect()
 }
 
-/// Scenarios of the simulated world beyond the taxonomy: iWARP, native flushes, relaxed ordering, a page-granular file, a `b`
-/// that is too long for an ATOMIC_WRITE.
+/// Scenarios of the simulated world beyond the taxonomy: iWARP, native flushes, relaxed ordering, a page-granular file,
+/// a `b` that is too long for an ATOMIC_WRITE.
 fn extended() -> Vec<Scenario> {
     use PersistenceDomain::{Dmp, PageFile, Wsp};
     let mut platforms = published_platforms();
@@ -214,9 +214,9 @@ fn every_published_plan_that_lacks_a_step_loses_something() {
     }
 }
 
-/// Without traffic, a write is in memory before its completion is at the requester, so that a flush, or the answer of the
-/// responder, seems to prove no more than a completion. An idle machine does not show their purpose. It does show the
-/// absence of every other step.
+/// Without traffic, a write is in memory before its completion is at the requester, so that a flush, or the answer of
+/// the responder, seems to prove no more than a completion. An idle machine does not show their purpose. It does show
+/// the absence of every other step.
 #[test]
 fn without_traffic_flushes_and_answers_seem_to_be_useless() {
     let mut seem_idle = Vec::new();
@@ -277,8 +277,8 @@ fn committed_data_of_a_server_survive_on_every_platform_that_permits_a_choice() 
     }
 }
 
-/// Needs the order in `replay::finish` and the clearing after it: a recovery that is also cut off begins again, and never
-/// leaves a second part without the first.
+/// Needs the order in `replay::finish` and the clearing after it: a recovery that is also cut off begins again, and
+/// never leaves a second part without the first.
 #[test]
 fn a_recovery_that_is_interrupted_leaves_everything_to_the_next_one() {
     let mut replayed = 0;
@@ -308,8 +308,8 @@ fn a_recovery_that_is_interrupted_leaves_everything_to_the_next_one() {
     );
 }
 
-/// Needs the arm that makes a failed completion *unknown*: the power fails during the flush, and the requester learns that
-/// its peer is gone, not the fate of the update.
+/// Needs the arm that makes a failed completion *unknown*: the power fails during the flush, and the requester learns
+/// that its peer is gone, not the fate of the update.
 #[test]
 fn a_flush_without_an_answer_is_neither_done_nor_not_done() {
     for scenario in scenarios()

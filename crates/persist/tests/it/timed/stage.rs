@@ -1,5 +1,5 @@
-//! A requester and a responder on two simulated machines, with a log in the responder's persistent memory, and the images
-//! that a power cut after every event would leave.
+//! A requester and a responder on two simulated machines, with a log in the responder's persistent memory, and the
+//! images that a power cut after every event would leave.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -114,8 +114,8 @@ pub fn run(run: &Run<'_>) -> Outcome {
     panic!("{run:?} does not come to rest");
 }
 
-/// Runs the steps, cuts the power after every event once something was acknowledged, and cuts each recovery after each of
-/// its own events. Returns the number of messages that recoveries finished.
+/// Runs the steps, cuts the power after every event once something was acknowledged, and cuts each recovery after each
+/// of its own events. Returns the number of messages that recoveries finished.
 pub fn cut_recoveries(run: &Run<'_>) -> Result<u64, Broken> {
     let stage = Stage::new(run);
     let log = Log {
@@ -192,7 +192,8 @@ fn cut_recovery(
     Ok(messages.get())
 }
 
-/// Runs the plan of a scenario, cuts the power of the responder during the first update, and returns the requester's error.
+/// Runs the plan of a scenario, cuts the power of the responder during the first update, and returns the requester's
+/// error.
 pub fn cut_during_the_update(scenario: &Scenario) -> ExecuteError {
     let plan = plan_for(&scenario.platform, scenario.operation, scenario.update)
         .expect("the scenario has a plan");
@@ -328,8 +329,8 @@ impl Stage {
     }
 }
 
-/// Fates of the undecided lines: every combination of none and all of their stores, and for each line alone every number of
-/// them and a torn one.
+/// Fates of the undecided lines: every combination of none and all of their stores, and for each line alone every
+/// number of them and a torn one.
 pub fn choices(wreck: &Wreck) -> Vec<Vec<Fate>> {
     let count = wreck.undecided();
     let all = |unit: usize| Fate {

@@ -1,4 +1,5 @@
-//! The way of an entry to the backups, one file for each design. Everything else of Rowan-KV and its rivals is the same.
+//! The way of an entry to the backups, one file for each design. Everything else of Rowan-KV and its rivals is the
+//! same.
 //!
 //! ```text
 //!   append.rs   SEND, READ                       one log of all servers      Rowan-KV
@@ -9,8 +10,8 @@
 //!   share.rs    FETCH_AND_ADD, then WRITE, READ  one log of all servers      Share-KV
 //! ```
 //!
-//! A READ of one byte follows each SEND or WRITE, with the same doorbell: with DDIO off, its answer means that the entry is
-//! persisted.
+//! A READ of one byte follows each SEND or WRITE, with the same doorbell: with DDIO off, its answer means that the
+//! entry is persisted.
 
 mod append;
 mod batch;

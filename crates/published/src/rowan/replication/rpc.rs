@@ -1,5 +1,5 @@
-//! RPC-KV: a worker thread of the backup copies an entry into its log, persists it, and answers. The same code serves the
-//! store like HermesKV, in which the other thread also invalidates the key, and is told when all copies are made.
+//! RPC-KV: a worker thread of the backup copies an entry into its log, persists it, and answers. The same code serves
+//! the store like HermesKV, in which the other thread also invalidates the key, and is told when all copies are made.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

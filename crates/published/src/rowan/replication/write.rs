@@ -113,7 +113,8 @@ impl RemoteLog {
         Some(tail.place + tail.taken)
     }
 
-    /// Asks for the next segment. The segment before the one that is full now is given back: no WRITE is under way there.
+    /// Asks for the next segment. The segment before the one that is full now is given back: no WRITE is under way
+    /// there.
     async fn ask(&self) -> Result<(), PublishedError> {
         let [current, before] = self.tail.get().segments;
         let mut answer = Vec::new();

@@ -24,8 +24,8 @@ use part::{Hashing, NamedPart, PARTITIONS_MAX, State, check_name, judge};
 pub use reader::PartitionedReader;
 pub use writer::{KeyOnce, PartitionedTransaction, PartitionedWriter};
 
-/// Connects to several back-ends, for structures whose entries are spread over them. All back-ends are named, in the order of the partitions: the
-/// first one has partition 1.
+/// Connects to several back-ends, for structures whose entries are spread over them. All back-ends are named, in the
+/// order of the partitions: the first one has partition 1.
 ///
 /// ```
 /// use stonecast::Durability;
@@ -55,14 +55,16 @@ pub use writer::{KeyOnce, PartitionedTransaction, PartitionedWriter};
 ///
 /// # Errors
 ///
-/// [`Error::Connect`]: a back-end does not accept the connection, an address is none, or there are none or more than 256.
+/// [`Error::Connect`]: a back-end does not accept the connection, an address is none, or there are none or more than
+/// 256.
 pub fn connect_all<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Connections, Error> {
     let connectors = urls.into_iter().map(Connector::new);
     let connectors = connectors.collect::<Result<Vec<_>, _>>()?;
     Connections::open(&connectors)
 }
 
-/// Connections to several back-ends, and the loop that drives them. All of it belongs to one thread. Futures of its [`Sessions`] get on inside [`Connections::run`].
+/// Connections to several back-ends, and the loop that drives them. All of it belongs to one thread. Futures of its
+/// [`Sessions`] get on inside [`Connections::run`].
 pub struct Connections {
     executor: BusyPoll,
     sessions: Sessions,
@@ -112,15 +114,16 @@ impl Sessions {
         &self.sessions
     }
 
-    /// Becomes the writer of all partitions of the structure `name`, which is made if it does not exist: each partition has a lease of its own. A structure with partitions
-    /// has a name of at most 32 bytes, beside that of its lock domain. Its number of partitions never changes.
+    /// Becomes the writer of all partitions of the structure `name`, which is made if it does not exist: each partition
+    /// has a lease of its own. A structure with partitions has a name of at most 32 bytes, beside that of its lock
+    /// domain. Its number of partitions never changes.
     ///
     /// A structure that is made while the client dies is finished by the next writer, with the same back-ends.
     ///
     /// # Errors
     ///
-    /// [`Error::Partition`]: the structure has other back-ends, or another order of them. [`Error::Held`]: another front-end writes a partition; those that were taken are given
-    /// back. The same as [`Session::writer`].
+    /// [`Error::Partition`]: the structure has other back-ends, or another order of them. [`Error::Held`]: another
+    /// front-end writes a partition; those that were taken are given back. The same as [`Session::writer`].
     pub async fn writer<S: Keyed>(&self, name: &str) -> Result<PartitionedWriter<S>, Error> {
         let parsed = Name::parse(name)?;
         check_name(name, parsed.structure)?;
@@ -151,7 +154,8 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`]: no writer has made the structure. [`Error::Partition`]: it has other back-ends, or another order of them. The same as [`Session::reader`].
+    /// [`Error::NotFound`]: no writer has made the structure. [`Error::Partition`]: it has other back-ends, or another
+    /// order of them. The same as [`Session::reader`].
     pub async fn reader<S: Keyed>(&self, name: &str) -> Result<PartitionedReader<S>, Error> {
         let parsed = Name::parse(name)?;
         let mut found = Vec::with_capacity(self.sessions.len());

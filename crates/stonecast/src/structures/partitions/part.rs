@@ -5,8 +5,9 @@
 //!   orders.2-of-3.0123456789abcdef.new    the same while the structure is being made: it holds nothing
 //! ```
 //!
-//! The name is given by the operation that makes the structure, so no part is without these facts. All parts are made under their new names before the first one is renamed, and an entry is
-//! written when all of them are renamed. So if any part has its last name, each back-end of the structure has one.
+//! The name is given by the operation that makes the structure, so no part is without these facts. All parts are made
+//! under their new names before the first one is renamed, and an entry is written when all of them are renamed. So if
+//! any part has its last name, each back-end of the structure has one.
 
 use stonecast_base::hash::xxh3_64;
 

@@ -46,8 +46,8 @@ impl<S: Keyed> PartitionedReader<S> {
         self.partitions[partition].get(key).await
     }
 
-    /// The values of several keys, in the order of the keys. Each is one that its key had at a moment of the call. The keys of each partition are looked up together, and all partitions at
-    /// once.
+    /// The values of several keys, in the order of the keys. Each is one that its key had at a moment of the call. The
+    /// keys of each partition are looked up together, and all partitions at once.
     ///
     /// # Errors
     ///

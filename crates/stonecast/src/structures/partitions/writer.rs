@@ -14,8 +14,9 @@ use crate::structures::types::Keyed;
 use crate::structures::update::Update;
 use crate::structures::writer::{Ticket, Writer};
 
-/// The writer of all partitions of a structure of type `S`. [`Sessions::writer`](super::Sessions::writer) makes it. Each partition has a tenure of its own: one
-/// that is over ([`Error::TenureOver`]) refuses its updates, and those of other partitions go on. Calls as those of [`Writer`] mean the same.
+/// The writer of all partitions of a structure of type `S`. [`Sessions::writer`](super::Sessions::writer) makes it.
+/// Each partition has a tenure of its own: one that is over ([`Error::TenureOver`]) refuses its updates, and those of
+/// other partitions go on. Calls as those of [`Writer`] mean the same.
 /// ```
 /// use stonecast::structures::{self, HashTable, Server};
 ///
@@ -106,8 +107,8 @@ impl<S: Keyed> PartitionedWriter<S> {
     ///
     /// # Errors
     ///
-    /// The same as [`Writer::insert_all`] for the partition that fails, and [`Error::effect`] tells the effect there. Entries
-    /// of other partitions may be done or not.
+    /// The same as [`Writer::insert_all`] for the partition that fails, and [`Error::effect`] tells the effect there.
+    /// Entries of other partitions may be done or not.
     pub async fn insert_all<'a>(
         &mut self,
         entries: impl IntoIterator<Item = (&'a S::Key, &'a S::Value)>,
@@ -127,7 +128,8 @@ impl<S: Keyed> PartitionedWriter<S> {
         try_join_all(inserts).await.map(drop)
     }
 
-    /// Makes everything staged durable, and visible to all readers, partition by partition: a reader may see the updates of one of them first.
+    /// Makes everything staged durable, and visible to all readers, partition by partition: a reader may see the
+    /// updates of one of them first.
     ///
     /// # Errors
     ///
@@ -182,7 +184,8 @@ impl<S: Keyed> PartitionedWriter<S> {
         self.partitions[partition].attempt(token)
     }
 
-    /// Updates `key` with an attempt that was begun for this key, as [`Writer::once`]. The partition of the key keeps the result.
+    /// Updates `key` with an attempt that was begun for this key, as [`Writer::once`]. The partition of the key keeps
+    /// the result.
     pub fn once<'a>(&'a mut self, key: &'a S::Key, attempt: Attempt) -> KeyOnce<'a, S> {
         KeyOnce {
             once: self.partition(key).once(attempt),
@@ -203,7 +206,8 @@ impl<S: Keyed> PartitionedWriter<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::AcrossPartitions`]: it has keys of several partitions, and nothing was done. As [`Domain::commit`](crate::structures::Domain::commit).
+    /// [`Error::AcrossPartitions`]: it has keys of several partitions, and nothing was done. As
+    /// [`Domain::commit`](crate::structures::Domain::commit).
     pub async fn commit(
         &mut self,
         transaction: PartitionedTransaction<S>,

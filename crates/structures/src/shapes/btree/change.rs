@@ -132,7 +132,8 @@ impl Traversal for Change {
 }
 
 impl ChangePlan {
-    /// Writes the change. The entries are in such an order that a reader never finds a node before it is written, and never misses a key.
+    /// Writes the change. The entries are in such an order that a reader never finds a node before it is written, and
+    /// never misses a key.
     ///
     /// # Errors
     /// [`SpaceFault`]: the draft has to be dropped.
@@ -197,8 +198,8 @@ impl ChangePlan {
         unreachable!("the topmost node has room or is split")
     }
 
-    /// Moves the upper half of a full node to a new one, with another key. The new node is written first: a reader that finds the old one without these keys follows
-    /// its link.
+    /// Moves the upper half of a full node to a new one, with another key. The new node is written first: a reader that
+    /// finds the old one without these keys follows its link.
     fn split(
         &self,
         draft: &mut Draft<'_>,

@@ -23,8 +23,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// A tree whose encoded keys have at most `key_size_max` bytes. Values of up to `value_size` bytes lie in the leaf, if there is room for enough of
-    /// them; longer ones have blocks of their own.
+    /// A tree whose encoded keys have at most `key_size_max` bytes. Values of up to `value_size` bytes lie in the leaf,
+    /// if there is room for enough of them; longer ones have blocks of their own.
     ///
     /// # Panics
     /// If keys are longer than 256 bytes.

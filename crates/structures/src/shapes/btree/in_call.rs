@@ -7,8 +7,9 @@
 //!   anything else no answer: the traversals `Find` and `PageOf` read the tree anew
 //! ```
 //!
-//! A leaf of 2 KiB spans 32 lines, of which a look-up needs about five: the head names the slot, and the slot has a tag of its own. A READ in the call costs less than these
-//! lines. Over a network it costs a round trip, so the traversals read whole leaves.
+//! A leaf of 2 KiB spans 32 lines, of which a look-up needs about five: the head names the slot, and the slot has a tag
+//! of its own. A READ in the call costs less than these lines. Over a network it costs a round trip, so the traversals
+//! read whole leaves.
 //!
 //! Both ways check the same: heads, slots, fences.
 
@@ -27,7 +28,8 @@ use super::seek::{HOPS_MAX, Page, Seek};
 use super::{BTree, LEVEL_MAX, TreePlace};
 
 impl BTree {
-    /// Looks an encoded key up, and leaves its value in `value`; `Some(false)`: the key has none. `None`: [`BTree::find`] has to answer.
+    /// Looks an encoded key up, and leaves its value in `value`; `Some(false)`: the key has none. `None`:
+    /// [`BTree::find`] has to answer.
     pub fn find_in_call(
         &self,
         key: &[u8],
@@ -121,7 +123,8 @@ impl BTree {
         None
     }
 
-    /// The way to the leaf of `aim` over inner nodes that may be old. Returns the pointer to the leaf, and that to its parent, if it has one.
+    /// The way to the leaf of `aim` over inner nodes that may be old. Returns the pointer to the leaf, and that to its
+    /// parent, if it has one.
     fn way_in_call(
         &self,
         aim: Aim<'_>,

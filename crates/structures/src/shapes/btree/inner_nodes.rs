@@ -1,7 +1,7 @@
 //! Inner nodes that a reader remembers, checked as a whole and decoded for searches.
 //!
-//! A node is searched by the first eight bytes of its separators, which lie side by side: a search of 62 separators touches three or four lines instead of two lines for each
-//! separator on its way.
+//! A node is searched by the first eight bytes of its separators, which lie side by side: a search of 62 separators
+//! touches three or four lines instead of two lines for each separator on its way.
 
 use std::hash::BuildHasherDefault;
 

@@ -7,23 +7,24 @@
 //!                                                              word: tag of a slot, its number, a fingerprint of the key
 //! ```
 //!
-//! The tag of a node covers everything before its slots, and a word covers its slot. A reader therefore notices whether one
-//! READ of a node returned a state that the node had at one moment. A slot is written before its word, and the words before
-//! the tag, so an insert is three small entries. Words are in the order of their keys, and slots in no order: a look-up
-//! halves the words of an inner node, and an insert moves words and no slot.
+//! The tag of a node covers everything before its slots, and a word covers its slot. A reader therefore notices whether
+//! one READ of a node returned a state that the node had at one moment. A slot is written before its word, and the
+//! words before the tag, so an insert is three small entries. Words are in the order of their keys, and slots in no
+//! order: a look-up halves the words of an inner node, and an insert moves words and no slot.
 //!
-//! On the way down, a reader checks the head of each node and the slot of each child. It does not check the separators that
-//! lead there: the fences of the next node reveal a wrong way.
+//! On the way down, a reader checks the head of each node and the slot of each child. It does not check the separators
+//! that lead there: the fences of the next node reveal a wrong way.
 //!
-//! A split writes the right half as a new node, then the left node without that half, then the parent. A reader that arrives
-//! through an old parent, old inner nodes or an old root line sees by the fences that its key has moved, and follows the
-//! right link. Inner nodes can therefore stay in a cache forever, and only the leaf is read each time.
+//! A split writes the right half as a new node, then the left node without that half, then the parent. A reader that
+//! arrives through an old parent, old inner nodes or an old root line sees by the fences that its key has moved, and
+//! follows the right link. Inner nodes can therefore stay in a cache forever, and only the leaf is read each time.
 //!
-//! The multi-version tree has the same nodes without right links, and never changes a node that a reader may have: a change
-//! copies the path from the leaf to the root, and the root stands in the table of structures. Within one transaction a node
-//! is copied once.
+//! The multi-version tree has the same nodes without right links, and never changes a node that a reader may have: a
+//! change copies the path from the leaf to the root, and the root stands in the table of structures. Within one
+//! transaction a node is copied once.
 //!
-//! Removals leave empty slots. A leaf without keys stays, since a node that moves keys to the left would make readers miss them.
+//! Removals leave empty slots. A leaf without keys stays, since a node that moves keys to the left would make readers
+//! miss them.
 
 mod aim;
 mod change;
@@ -66,7 +67,8 @@ pub struct BTree {
 enum TreePlace {
     /// At the root line behind this anchor, which changes.
     Line(Pointer),
-    /// At this root, whose nodes never change. No node of the version is younger than the number, which is that of a record.
+    /// At this root, whose nodes never change. No node of the version is younger than the number, which is that of a
+    /// record.
     Version(Root, u64),
 }
 

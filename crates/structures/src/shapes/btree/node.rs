@@ -125,7 +125,8 @@ impl<'a> Slots<'a> {
         words.take_while(|word| *word != 0)
     }
 
-    /// The number of keys: of the words before the first one without a slot. A hostile writer may leave others behind it.
+    /// The number of keys: of the words before the first one without a slot. A hostile writer may leave others behind
+    /// it.
     pub fn count(&self) -> usize {
         self.words().count()
     }
@@ -228,8 +229,8 @@ impl<'a> Slots<'a> {
         Ok(None)
     }
 
-    /// The child of an inner node with the highest separator that `is_low_enough`. The separators that lead to it were not checked: the fences of the child
-    /// show whether it is the right one.
+    /// The child of an inner node with the highest separator that `is_low_enough`. The separators that lead to it were
+    /// not checked: the fences of the child show whether it is the right one.
     pub fn child(
         &self,
         tags: TagKey,
@@ -254,8 +255,8 @@ fn stale_node(pointer: Pointer) -> Stale {
     }
 }
 
-/// The first of `count` indices for which `is_below` does not hold, if it holds for no later index. Otherwise the answer is
-/// some index.
+/// The first of `count` indices for which `is_below` does not hold, if it holds for no later index. Otherwise the
+/// answer is some index.
 fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -584,7 +585,8 @@ mod tests {
     use super::*;
     use crate::wire::LogKey;
 
-    /// Needs the one meaning of the number of keys: a back-end executes operations of a hostile writer on nodes of that writer.
+    /// Needs the one meaning of the number of keys: a back-end executes operations of a hostile writer on nodes of that
+    /// writer.
     #[test]
     fn a_node_with_a_hole_in_its_words_is_changed_without_a_panic() {
         let tags = TagKey::of(LogKey(1), 0, 1);

@@ -233,7 +233,8 @@ pub struct Page {
     /// The bytes of keys and values.
     bytes: Vec<u8>,
     items: Vec<PageItem>,
-    /// The lowest key that the leaf may hold. The range goes on below it with [`Seek::Below`]; empty: it is the first leaf.
+    /// The lowest key that the leaf may hold. The range goes on below it with [`Seek::Below`]; empty: it is the first
+    /// leaf.
     pub low: Vec<u8>,
     /// Above all keys that the leaf may hold. The range goes on there with [`Seek::At`]; `None`: it is the last leaf.
     pub high: Option<Vec<u8>>,
@@ -276,7 +277,8 @@ impl Page {
         (0..self.len()).map(|index| self.item(index))
     }
 
-    /// The number of items whose keys are below a bound. `is_below` holds for no key behind one for which it does not hold.
+    /// The number of items whose keys are below a bound. `is_below` holds for no key behind one for which it does not
+    /// hold.
     pub fn partition_point(&self, is_below: impl Fn(&[u8]) -> bool) -> usize {
         let key = |item: &PageItem| is_below(&self.bytes[item.key.clone()]);
         self.items.partition_point(key)

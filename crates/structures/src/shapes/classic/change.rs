@@ -65,7 +65,8 @@ pub struct ChangePlan {
     path: Path,
     /// The value of the key, if the change depends on it.
     current: Vec<u8>,
-    /// Of a removal: the nodes on the seam, from the topmost one down, each with the side on which the seam goes on; and the subtree below the last one.
+    /// Of a removal: the nodes on the seam, from the topmost one down, each with the side on which the seam goes on;
+    /// and the subtree below the last one.
     seam: (Vec<Way>, Pointer),
 }
 
@@ -185,7 +186,8 @@ impl Traversal for Change {
 }
 
 impl ChangePlan {
-    /// Writes the change: new nodes, and then the one pointer that leads to them. Returns the root of the new version of a multi-version tree, if there is one.
+    /// Writes the change: new nodes, and then the one pointer that leads to them. Returns the root of the new version
+    /// of a multi-version tree, if there is one.
     ///
     /// # Errors
     /// [`SpaceFault`]: the draft has to be dropped.
@@ -239,8 +241,9 @@ impl ChangePlan {
         self.free(draft, block, item_size(0, value_size))
     }
 
-    /// Writes a node in the place of one. A reader that has found the old one goes on from it as it was, so a node of a tree without versions gets another block even
-    /// if the open transaction has made it. Nobody has a version before it is whole.
+    /// Writes a node in the place of one. A reader that has found the old one goes on from it as it was, so a node of a
+    /// tree without versions gets another block even if the open transaction has made it. Nobody has a version before
+    /// it is whole.
     fn copied(&self, draft: &mut Draft<'_>, mut node: Node) -> Result<Pointer, SpaceFault> {
         let may_change = self.tree.is_version() || mutant!(NodeRotatedInPlace);
         if !may_change || !draft.is_fresh(node.pointer) {

@@ -7,17 +7,20 @@
 //!                  └────▶ node ─▶ item         item: the value
 //! ```
 //!
-//! A change writes fresh copies of the nodes that it rotates, and then stores *one* pointer, in a node that stays or in the root line. Nodes change in nothing but their
-//! links, so a node that a reader has found holds what it held when the node left the tree.
+//! A change writes fresh copies of the nodes that it rotates, and then stores *one* pointer, in a node that stays or in
+//! the root line. Nodes change in nothing but their links, so a node that a reader has found holds what it held when
+//! the node left the tree.
 //!
-//! - A node that stays has the same keys below it, but for the key of the operation. A reader on it misses no other key.
-//! - A node that left the tree did so while the reader was on its way, and led to everything that the tree held at that moment.
+//! - A node that stays has the same keys below it, but for the key of the operation. A reader on it misses no other
+//!   key.
+//! - A node that left the tree did so while the reader was on its way, and led to everything that the tree held at that
+//!   moment.
 //!
-//! So a look-up that checks each node by itself is linearizable, although nodes have no fences. A node below a cached one proves nothing, so a reader reads
-//! the whole way each time.
+//! So a look-up that checks each node by itself is linearizable, although nodes have no fences. A node below a cached
+//! one proves nothing, so a reader reads the whole way each time.
 //!
-//! The multi-version tree has the same nodes. A change copies the rest of the way up, too, and the root stands in the table of structures. Nodes of the open transaction
-//! change in place.
+//! The multi-version tree has the same nodes. A change copies the rest of the way up, too, and the root stands in the
+//! table of structures. Nodes of the open transaction change in place.
 //!
 //! A [`SkipList`] is in a folder of its own.
 
@@ -103,7 +106,8 @@ impl BinaryTree {
         Self { place, tags, sizes }
     }
 
-    /// The version with this root, none of whose nodes is younger than the record `youngest`. The root of an empty tree names no node.
+    /// The version with this root, none of whose nodes is younger than the record `youngest`. The root of an empty tree
+    /// names no node.
     pub(crate) fn version(root: Root, youngest: u64, tags: TagKey, sizes: Sizes) -> Self {
         let place = TreePlace::Version(root, youngest);
         Self { place, tags, sizes }

@@ -47,7 +47,8 @@ impl<W: Traversal<End = Option<Pointer>>> Traversal for FindValue<W> {
     }
 }
 
-/// The reading of one key of a range: the first one at or above a bound, or the last one below it. `W` is the way to the key and its item.
+/// The reading of one key of a range: the first one at or above a bound, or the last one below it. `W` is the way to
+/// the key and its item.
 #[derive(Clone, Debug)]
 pub struct OnePage<W> {
     way: W,

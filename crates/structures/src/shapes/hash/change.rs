@@ -37,7 +37,8 @@ enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Split {
     items: Vec<(KeyHash, Pointer)>,
-    /// Bits of the hash that the new segment with the key's bucket has in common, and its width: one of them is larger than before.
+    /// Bits of the hash that the new segment with the key's bucket has in common, and its width: one of them is larger
+    /// than before.
     depth: u32,
     width: u32,
     /// All words of the directory; empty unless the directory grows.
@@ -136,7 +137,8 @@ impl Change {
                 self.stage = Stage::Keys(found, words);
                 return Step::Read(places);
             };
-            // The tag covers the value, too, which is not read. Bucket, fingerprint and prefix have to agree with the hash instead.
+            // The tag covers the value, too, which is not read. Bucket, fingerprint and prefix have to agree with the
+            // hash instead.
             let hash = self.table.hash_of(key);
             let is_here = hash.bucket(width) == bucket && hash.may_be(word);
             if !is_here || !found.home.bucket.is_home_of(hash) {
@@ -166,7 +168,8 @@ impl Change {
     }
 }
 
-/// Depth and width of the first segment, deeper or wider than that of the items, in which the bucket of `hash` has a free slot. While the directory can grow, it grows.
+/// Depth and width of the first segment, deeper or wider than that of the items, in which the bucket of `hash` has a
+/// free slot. While the directory can grow, it grows.
 fn part_with_room(
     items: &[(KeyHash, Pointer)],
     hash: KeyHash,
@@ -284,8 +287,8 @@ impl ChangePlan {
         home.bucket.write_slot(draft, tags, place, slot, word);
     }
 
-    /// Splits the segment until the key's bucket has room, and adds the item. New segments are written first, then the directory, then the old
-    /// segment is marked as dead.
+    /// Splits the segment until the key's bucket has room, and adds the item. New segments are written first, then the
+    /// directory, then the old segment is marked as dead.
     fn split(
         &self,
         draft: &mut Draft<'_>,

@@ -80,7 +80,8 @@ impl Directory {
 }
 
 impl HashTable {
-    /// Looks an encoded key up, and leaves its value in `value`; `Some(false)`: the key has none. `None`: [`HashTable::find`] has to answer.
+    /// Looks an encoded key up, and leaves its value in `value`; `Some(false)`: the key has none. `None`:
+    /// [`HashTable::find`] has to answer.
     pub fn find_in_call(
         &self,
         key: &[u8],

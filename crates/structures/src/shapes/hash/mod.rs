@@ -8,11 +8,13 @@
 //!               0b11 ─▶ segment of depth 2
 //! ```
 //!
-//! The top bits of a key's hash choose the segment, the low bits the bucket. A bucket without room splits its segment: two new segments take its items, the
-//! directory is changed, and the buckets of the old segment are marked as dead. A reader that comes through an old directory finds a dead bucket, or one of another
-//! part of the hashes, and begins again from the root.
+//! The top bits of a key's hash choose the segment, the low bits the bucket. A bucket without room splits its segment:
+//! two new segments take its items, the directory is changed, and the buckets of the old segment are marked as dead. A
+//! reader that comes through an old directory finds a dead bucket, or one of another part of the hashes, and begins
+//! again from the root.
 //!
-//! A directory that has its largest size grows no more. Then a segment without room is replaced by one of twice as many buckets.
+//! A directory that has its largest size grows no more. Then a segment without room is replaced by one of twice as many
+//! buckets.
 //!
 //! A tag covers the whole bucket, so *no such key* is as certain as a word that was found.
 
@@ -38,7 +40,8 @@ use bucket::{BUCKET_SIZE, BUCKETS};
 
 /// The largest number of bits by which the directory chooses. A transaction holds a directory of this size.
 const DEPTH_MAX: u32 = 16;
-/// The width of the widest segment: it has 2^width times the buckets of the narrowest. A transaction holds two of them, and marks one as dead.
+/// The width of the widest segment: it has 2^width times the buckets of the narrowest. A transaction holds two of them,
+/// and marks one as dead.
 const WIDTH_MAX: u32 = 5;
 /// The lowest bit of a hash that belongs to the fingerprint: the bits below choose a bucket of the widest segment.
 const FINGERPRINT_BIT: u32 = BUCKETS.ilog2() + WIDTH_MAX;
@@ -90,7 +93,8 @@ impl HashTable {
     }
 }
 
-/// The hash of a key: the top bits choose the segment, the lowest 5 to 10 bits the bucket, the 8 above these 10 are the fingerprint.
+/// The hash of a key: the top bits choose the segment, the lowest 5 to 10 bits the bucket, the 8 above these 10 are the
+/// fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct KeyHash(u64);
 
@@ -110,7 +114,8 @@ impl KeyHash {
         self.0 >> FINGERPRINT_BIT & 0xff
     }
 
-    /// The pointer to the item of this key at a block that was taken: the high byte of its generation is the fingerprint.
+    /// The pointer to the item of this key at a block that was taken: the high byte of its generation is the
+    /// fingerprint.
     fn item_pointer(self, block: Pointer) -> Pointer {
         let generation = self.fingerprint() << 16 | block.generation() & 0xffff;
         Pointer::new(block.unit(), generation)
@@ -135,7 +140,8 @@ mod tests {
     const SLAB_SIZE: u64 = 1 << 20;
     const SLABS: u64 = 3;
 
-    /// Needs segments that grow wider: a directory of 2^2 words alone has room for 1,792 items, and for fewer with hashes as they come.
+    /// Needs segments that grow wider: a directory of 2^2 words alone has room for 1,792 items, and for fewer with
+    /// hashes as they come.
     #[test]
     fn a_table_whose_directory_is_full_grows_by_wider_segments() {
         let geometry = SlabGeometry::new(SLAB_SIZE, SLAB_SIZE);

@@ -5,8 +5,9 @@
 //!   consumer's domain   cursor:     floor 4     next 7               takes 7 next; taken and not done: 4 and 6
 //! ```
 //!
-//! A consumer reads an item of the queue as any reader does, and *takes* it by its number and a token: the cursor goes on, and token and number stay in its record until the item is
-//! *done*. The next owner of the cursor finds them there. The producer removes items below the floor, and no others.
+//! A consumer reads an item of the queue as any reader does, and *takes* it by its number and a token: the cursor goes
+//! on, and token and number stay in its record until the item is *done*. The next owner of the cursor finds them there.
+//! The producer removes items below the floor, and no others.
 
 use stonecast_base::mutant;
 

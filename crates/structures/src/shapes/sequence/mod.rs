@@ -6,8 +6,9 @@
 //!   queue   line ─▶ item 7             head chunk: link, items 0 to 126     tail chunk: link, items 127 to ...
 //! ```
 //!
-//! The line holds everything that changes, under one tag: the number of items, the item that comes next, and the chunks of a queue. A reader reads the line and
-//! the item. Chunks are for writers alone, which read memory that nobody else changes, so their words need no tags; each item of a queue says which one it is.
+//! The line holds everything that changes, under one tag: the number of items, the item that comes next, and the chunks
+//! of a queue. A reader reads the line and the item. Chunks are for writers alone, which read memory that nobody else
+//! changes, so their words need no tags; each item of a queue says which one it is.
 
 mod cursor;
 mod line;

@@ -55,7 +55,8 @@ fn is_last_of_chunk(number: u64) -> bool {
     number % CHUNK_ITEMS == CHUNK_ITEMS - 1
 }
 
-/// The items of a chunk of a queue that has ended, from the one with this index on, and the next chunk. All items from there on are `count`.
+/// The items of a chunk of a queue that has ended, from the one with this index on, and the next chunk. All items from
+/// there on are `count`.
 pub(in crate::shapes) fn parts_of_chunk(bytes: &[u8], index: u32, count: u32) -> Vec<Scrap> {
     let here = count.min((CHUNK_ITEMS as u32).saturating_sub(index));
     let pointer = |word: u32| Pointer::from_word(word_at(bytes, word as usize));

@@ -1,5 +1,5 @@
-//! Random histories of writers, back-ends and crashes: after each hand-over the registers hold the result of a prefix of the steps, with everything in
-//! it that a writer was told or a reader saw.
+//! Random histories of writers, back-ends and crashes: after each hand-over the registers hold the result of a prefix
+//! of the steps, with everything in it that a writer was told or a reader saw.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,7 +22,8 @@ struct History {
     /// Steps of ended tenures, which nothing can change any more.
     decided: Vec<Step>,
     writer: Option<Rc<RefCell<Writer>>>,
-    /// A writer that could not be stopped for certain: its window may still be open. The state of its tickets when its tenure ended.
+    /// A writer that could not be stopped for certain: its window may still be open. The state of its tickets when its
+    /// tenure ended.
     late: Option<(Rc<RefCell<Writer>>, usize)>,
     /// Steps of the writer that a reader has seen.
     seen: usize,
@@ -244,7 +245,8 @@ fn any_step(random: &mut Random) -> Step {
     }
 }
 
-/// A writer that was stopped wakes up: it stages, makes its records durable, reads the tenure word, and completes its tickets.
+/// A writer that was stopped wakes up: it stages, makes its records durable, reads the tenure word, and completes its
+/// tickets.
 fn go_on(late: &mut Writer, memory: &Memory, random: &mut Random) {
     for _ in 0..random.random_range(0..3) {
         if !late.stage(memory, any_step(random)) {

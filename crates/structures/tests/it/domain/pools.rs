@@ -307,7 +307,8 @@ pub fn a_slab_changes_hands_only_without_a_tenure() {
     assert!(!now(pool.take_slab(owner.number, slab)).unwrap());
 }
 
-/// Needs the question after earlier writers: over shared memory, a front-end that was stopped in a store outlives the back-end.
+/// Needs the question after earlier writers: over shared memory, a front-end that was stopped in a store outlives the
+/// back-end.
 pub fn a_log_of_an_earlier_run_is_given_to_nobody_until_its_owner_is_gone() {
     let (memory, mut pool) = new_pool();
     let owner = Owner::new(&memory, &mut pool);

@@ -239,7 +239,8 @@ impl Writer {
         self.durable = self.staged.len();
     }
 
-    /// Completes the tickets of durable steps, if the tenure lasts. The tenure word is read after the records are durable.
+    /// Completes the tickets of durable steps, if the tenure lasts. The tenure word is read after the records are
+    /// durable.
     pub fn complete(&mut self, memory: &dyn Region) {
         let word = memory.load(PLACE.tenure_word().offset);
         if word == u64::from(self.grant.tenure) {

@@ -82,7 +82,8 @@ pub fn a_log_ends_before_a_torn_record() {
     assert!(matches!(read, Err(RecordFault::Tag { .. })), "{read:?}");
 }
 
-/// Needs the check that the first covered operation follows the last one. The hostile writer makes the record of a chain in which the first operation was covered.
+/// Needs the check that the first covered operation follows the last one. The hostile writer makes the record of a
+/// chain in which the first operation was covered.
 pub fn a_transaction_that_leaves_an_operation_out_ends_the_log() {
     let memory = log_of(3, &[b"first", b"second"]);
     let mut scan = LogScan::new(KEY, area(0), start(3));
@@ -158,7 +159,8 @@ pub fn a_record_that_changes_after_it_was_checked_counts_as_it_was() {
         let mut entries = Entries::default();
         entries.push_word(super::rig::register_offset(0), 7);
         writer.append_transaction(&*pool, 0, &entries);
-        // The target of the entry stands behind the header of the record. The new one is the writer's, too, and no tag covers it.
+        // The target of the entry stands behind the header of the record. The new one is the writer's, too, and no tag
+        // covers it.
         let mut other = Entries::default();
         other.push_word(super::rig::register_offset(1), 7);
         let word = u64::from_le_bytes(other.body()[..8].try_into().unwrap());

@@ -1,5 +1,6 @@
-//! A structure of each kind in one domain, under crashes: after each hand-over they hold the result of a prefix of the operations, with everything acknowledged, a
-//! retried operation gives its first answer, and every unit of the slabs is free or belongs to one block.
+//! A structure of each kind in one domain, under crashes: after each hand-over they hold the result of a prefix of the
+//! operations, with everything acknowledged, a retried operation gives its first answer, and every unit of the slabs is
+//! free or belongs to one block.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;

@@ -25,7 +25,8 @@ fn a_back_end_that_restarts_finds_its_mirror_again_and_loses_nothing() {
             let work = Work::begin(&process, &front_end, StructureKind::BTree).await;
             for round in 0..3 {
                 pair.rest(random.random_range(0..600_000)).await;
-                // A writer of an open transaction, or of operations that are staged and not published, is in the middle of its work.
+                // A writer of an open transaction, or of operations that are staged and not published, is in the middle
+                // of its work.
                 match random.random_range(0..4) {
                     0 => pair.kill(&pair.first),
                     1 => pair.cut_power(&pair.first),

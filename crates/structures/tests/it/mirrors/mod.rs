@@ -13,7 +13,8 @@ use stonecast_structures::{BackEnd, Key as _, Verb, Writer};
 
 use crate::sessions::{create, operation};
 
-/// A writer of one structure that works until its back-end is gone, and the number of keys that it was told to be durable.
+/// A writer of one structure that works until its back-end is gone, and the number of keys that it was told to be
+/// durable.
 pub struct Work {
     pub domain: u32,
     pub structure: u32,

@@ -162,7 +162,8 @@ fn a_forgotten_back_end_serves_nobody_after_its_mirror_was_promoted() {
     });
 }
 
-/// Needs the lease of the source: until it is over, a reader of the old back-end may still take what it reads for the latest.
+/// Needs the lease of the source: until it is over, a reader of the old back-end may still take what it reads for the
+/// latest.
 #[test]
 pub fn a_mirror_becomes_no_back_end_while_its_back_end_lives_or_its_lease_lasts() {
     let pair = Pair::new([ANSWERED; 2], 2);
@@ -210,7 +211,8 @@ pub fn a_back_end_that_does_not_notice_its_end_acknowledges_nothing_more() {
     }
 }
 
-/// Needs readers to ask the back-end again when its word is over: the processor of the old back-end stands still, its NIC serves READs, and its memory stays as it was.
+/// Needs readers to ask the back-end again when its word is over: the processor of the old back-end stands still, its
+/// NIC serves READs, and its memory stays as it was.
 #[test]
 pub fn a_reader_of_a_back_end_that_stands_still_takes_no_old_value_for_the_latest() {
     for seed in 0..3 {

@@ -35,7 +35,8 @@ fn both_sides_agree_on_the_plan_of_the_declared_platform() {
     }
 }
 
-/// The costs of calls as facts: of a writer that knows its way and of one that does not, of a reader with a cache and of one without.
+/// The costs of calls as facts: of a writer that knows its way and of one that does not, of a reader with a cache and
+/// of one without.
 #[test]
 fn each_call_takes_as_many_round_trips_as_its_walk_has_levels() {
     for platform in [ANSWERED, platform(PersistenceDomain::Mhp, Ddio::On)] {
@@ -90,7 +91,8 @@ fn costs_on(platform: DeclaredPlatform) {
         let (_, _ticket) = writer.stage(&change).await.expect("there is room");
         let (_, ticket) = writer.stage(&change).await.expect("there is room");
         assert_eq!(cost(), (0, 0, 0, 0));
-        // Two records and the transaction, which lie side by side, and the notice, whatever the number of operations: one doorbell and one round trip.
+        // Two records and the transaction, which lie side by side, and the notice, whatever the number of operations:
+        // one doorbell and one round trip.
         writer.publish().await.expect("the tenure lasts");
         assert_eq!(cost(), (0, 1, 1, 1));
         ticket.await.expect("what is visible is durable");
@@ -100,7 +102,8 @@ fn costs_on(platform: DeclaredPlatform) {
         let found = writer.get(&structure, &key).await.expect("it is whole");
         assert_eq!((found, cost()), (Some(value.to_vec()), (1, 0, 0, 1)));
 
-        // A new tenure knows nothing: root line, word of the directory, bucket and item; root line, inner node and leaf. Then a leaf that it does not know.
+        // A new tenure knows nothing: root line, word of the directory, bucket and item; root line, inner node and
+        // leaf. Then a leaf that it does not know.
         writer.release().await.expect("the tenure lasts");
         let mut writer = scene.writer(&back_end, domain).await;
         let other = 90_u64.encoded();

@@ -62,7 +62,8 @@ fn a_domain_gets_no_more_memory_than_its_quota_and_its_state_shows_its_lags() {
     });
 }
 
-/// Needs each count where its event happens, and the age of a snapshot to go on between two reports and to end with the front-end.
+/// Needs each count where its event happens, and the age of a snapshot to go on between two reports and to end with the
+/// front-end.
 #[test]
 fn a_back_end_counts_tenures_slabs_and_what_readers_tell() {
     let scene = Scene::new(13);

@@ -12,7 +12,8 @@ use stonecast_structures::{FrontEndError, Key as _, PoolGeometry, Verb};
 
 use super::scene::{PLATFORMS, Scene, create, insert, keys, operation};
 
-/// Needs every persist of the back-end, and each step of the plan by which records become durable: any part of the other words may be gone.
+/// Needs every persist of the back-end, and each step of the plan by which records become durable: any part of the
+/// other words may be gone.
 #[test]
 pub fn a_power_cut_at_any_moment_loses_no_acknowledged_operation() {
     for platform in PLATFORMS {
@@ -82,8 +83,8 @@ fn cut_power(platform: DeclaredPlatform, seed: u64) -> u64 {
     })
 }
 
-/// Needs the look at the tenure word behind each append: a writer that could not be stopped for certain still writes to its log, and a hand-over that has
-/// seen the end of the log does not count it.
+/// Needs the look at the tenure word behind each append: a writer that could not be stopped for certain still writes to
+/// its log, and a hand-over that has seen the end of the log does not count it.
 #[test]
 pub fn a_ticket_is_not_told_once_the_tenure_word_was_raised_though_the_window_is_open() {
     for platform in PLATFORMS {

@@ -5,7 +5,8 @@ use stonecast_structures::{FrontEndError, Key as _, StructureReader, Verb};
 
 use super::scene::{Scene, create, insert, operation};
 
-/// Needs the reclaiming that a publication brings along, and the root word among the reads of a reader that has found a structure.
+/// Needs the reclaiming that a publication brings along, and the root word among the reads of a reader that has found a
+/// structure.
 #[test]
 fn a_structure_that_was_made_empty_gives_its_blocks_back_and_keeps_its_readers() {
     let scene = Scene::new(10);
@@ -54,7 +55,8 @@ fn a_structure_that_was_made_empty_gives_its_blocks_back_and_keeps_its_readers()
     });
 }
 
-/// Needs the look at the table of structures behind a stale read: trying again would find no node of the version for ever.
+/// Needs the look at the table of structures behind a stale read: trying again would find no node of the version for
+/// ever.
 #[test]
 pub fn a_reader_is_told_at_once_that_its_version_is_too_old() {
     for kind in [StructureKind::MvBTree, StructureKind::MvBst] {

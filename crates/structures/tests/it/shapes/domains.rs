@@ -47,8 +47,9 @@ fn items(store: &Store, tree: &MvBTree) -> Result<Items, Stale> {
     Ok(contents.items)
 }
 
-/// Needs the retire chain: a snapshot lasts as long as nothing is reclaimed, and then ends as too old or shows the same. Needs the root word at the end of a
-/// transaction: two trees that change in groups are the same in every snapshot.
+/// Needs the retire chain: a snapshot lasts as long as nothing is reclaimed, and then ends as too old or shows the
+/// same. Needs the root word at the end of a transaction: two trees that change in groups are the same in every
+/// snapshot.
 pub fn a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old() {
     for seed in 0..4 {
         let mut random = random_from_seed(seed);
@@ -111,7 +112,8 @@ pub fn a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old() {
     }
 }
 
-/// Needs the birth in the head of a node: the block of the old leaf is used again under the same 24 bits of a generation.
+/// Needs the birth in the head of a node: the block of the old leaf is used again under the same 24 bits of a
+/// generation.
 pub fn a_snapshot_takes_no_younger_node_for_its_own() {
     let mut store = Store::new(2, description(StructureKind::MvBTree));
     let insert = |store: &mut Store, value: &[u8]| {
@@ -184,8 +186,9 @@ pub fn a_reader_notices_that_a_structure_was_made_empty() {
     }
 }
 
-/// A producer and a consumer, each with a domain and a writer of its own. The consumer dies at any moment, and so does the producer. Needs the record of what
-/// was taken, and a floor below it: every item is done once, in order, and was there to be read until then.
+/// A producer and a consumer, each with a domain and a writer of its own. The consumer dies at any moment, and so does
+/// the producer. Needs the record of what was taken, and a floor below it: every item is done once, in order, and was
+/// there to be read until then.
 pub fn a_queue_goes_from_its_producer_to_its_consumer_through_the_deaths_of_both() {
     for seed in 0..10 {
         let mut random = random_from_seed(seed);
@@ -304,7 +307,8 @@ fn a_consumer_that_ends_nothing_takes_no_more() {
     assert_eq!(fault.to_string(), "key or value of a Take are none");
 }
 
-/// Needs the look at everything else that the transaction changes: with an insert before the pair, the transaction is not empty.
+/// Needs the look at everything else that the transaction changes: with an insert before the pair, the transaction is
+/// not empty.
 pub fn a_push_and_its_pop_leave_an_empty_transaction_unless_something_stands_before_them() {
     for kind in [StructureKind::Stack, StructureKind::Queue] {
         for (is_alone, has_others) in [(true, false), (true, true), (false, false)] {

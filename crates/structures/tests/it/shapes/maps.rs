@@ -274,7 +274,8 @@ impl Reader {
         self.read(store, random, &mut |bytes| find.step(bytes))
     }
 
-    /// Drives a traversal whose READs are torn: words are read in any order, and the back-end stores words in between. Inner places come from the cache.
+    /// Drives a traversal whose READs are torn: words are read in any order, and the back-end stores words in between.
+    /// Inner places come from the cache.
     fn read<T>(
         &mut self,
         store: &mut Store,
@@ -473,7 +474,8 @@ fn a_batch_of_look_ups_takes_as_many_steps_as_the_longest_of_them() {
     }
 }
 
-/// Needs the generation: the block of the first value is used again for the third one, and the reader has the word of the first.
+/// Needs the generation: the block of the first value is used again for the third one, and the reader has the word of
+/// the first.
 pub fn a_reader_with_an_old_word_sees_no_value_before_it_is_published() {
     let mut store = store_of(StructureKind::HashTable, 2);
     let Structure::HashTable(table) = store.structure() else {
@@ -590,8 +592,8 @@ fn find_of(structure: &Structure, key: &[u8]) -> Lookup {
     structure.find(key).expect("the structure has keys")
 }
 
-/// Damaged words: a find gives the right value, or says that something is stale, and a change is done or refused. Neither panics, whatever a tag would say.
-/// Returns the reads that gave another value.
+/// Damaged words: a find gives the right value, or says that something is stale, and a change is done or refused.
+/// Neither panics, whatever a tag would say. Returns the reads that gave another value.
 pub fn run_damaged(kind: StructureKind, seed: u64) -> usize {
     let mut random = random_from_seed(seed);
     let mut store = store_of(kind, 12);
@@ -657,7 +659,8 @@ fn no_bytes_under_a_right_tag_make_a_traversal_panic() {
     }
 }
 
-/// Needs the copies of nodes that the open transaction has made: with its last content, a node is visible before the entries that lead around it.
+/// Needs the copies of nodes that the open transaction has made: with its last content, a node is visible before the
+/// entries that lead around it.
 #[test]
 pub fn a_transaction_that_is_applied_a_word_at_a_time_hides_no_other_key_of_a_binary_tree() {
     for seed in 0..6 {
@@ -693,8 +696,8 @@ pub fn a_transaction_that_is_applied_a_word_at_a_time_hides_no_other_key_of_a_bi
     }
 }
 
-/// Whether a look-up finds the key, and whether a range that begins at the key does: a look-up may end on a higher level, and a range ends on level 0. Without those that met a missing
-/// word.
+/// Whether a look-up finds the key, and whether a range that begins at the key does: a look-up may end on a higher
+/// level, and a range ends on level 0. Without those that met a missing word.
 fn sightings(store: &Store, structure: &Structure, key: &[u8]) -> Vec<bool> {
     let page = structure.page(Seek::At(key.to_vec()));
     let page = drive(page.expect("a list has an order"), |span| store.read(span));
@@ -704,8 +707,8 @@ fn sightings(store: &Store, structure: &Structure, key: &[u8]) -> Vec<bool> {
     [page.map(is_first), found].into_iter().flatten().collect()
 }
 
-/// Needs the order of links in towers that the open transaction has made: merged into the first content of a tower, they take a key out of level 0 before the higher
-/// levels pass it.
+/// Needs the order of links in towers that the open transaction has made: merged into the first content of a tower,
+/// they take a key out of level 0 before the higher levels pass it.
 #[test]
 pub fn a_transaction_that_is_applied_a_word_at_a_time_takes_no_change_of_a_skip_list_back() {
     for seed in 0..3 {

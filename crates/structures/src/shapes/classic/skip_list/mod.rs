@@ -7,17 +7,20 @@
 //!                     ─0▶ tower ▶ tower ▶ ... tower ─▶
 //! ```
 //!
-//! The height of a tower is a hash of its key, as the shape of a binary search tree is: a hostile program cannot choose it, and the back-end makes the same tower
-//! as the writer when it executes an operation again. A quarter of the towers of one level reach the next one.
+//! The height of a tower is a hash of its key, as the shape of a binary search tree is: a hostile program cannot choose
+//! it, and the back-end makes the same tower as the writer when it executes an operation again. A quarter of the towers
+//! of one level reach the next one.
 //!
-//! A key is in the list while level 0 links its tower. An insert links the tower at level 0 first and then upwards; a removal unlinks it from the top down. So a tower
-//! that a higher level links is in the list, and a reader that checks each tower by itself is linearizable:
+//! A key is in the list while level 0 links its tower. An insert links the tower at level 0 first and then upwards; a
+//! removal unlinks it from the top down. So a tower that a higher level links is in the list, and a reader that checks
+//! each tower by itself is linearizable:
 //!
-//! - A tower that a reader has found is in the list, or left it while the reader was on its way and links everything that followed it at that moment.
+//! - A tower that a reader has found is in the list, or left it while the reader was on its way and links everything
+//!   that followed it at that moment.
 //! - Keys grow along the way. The absence of a key rests on one link of level 0, which was read at one moment.
 //!
-//! Links are stored in the order in which they change, also those of a tower that the open transaction has made ([`Draft::write_in_order`]): a reader may have reached
-//! that tower by the first link to it.
+//! Links are stored in the order in which they change, also those of a tower that the open transaction has made
+//! ([`Draft::write_in_order`]): a reader may have reached that tower by the first link to it.
 
 mod change;
 mod node;
