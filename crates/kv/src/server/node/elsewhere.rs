@@ -6,6 +6,9 @@
 //!   publish   after a persist                                          durable, then in the index
 //! ```
 //!
+//! A record stays here until it is in the index: a page of its shard waits for it, and a drop of its shard forgets it,
+//! also while the persist is under way.
+//!
 //! Records wait in the order in which they have come, since a later record of a key replaces an earlier one. A crash
 //! before the persist leaves any part of these records. The records come again then: the floor of their shard has not
 //! risen.
@@ -25,13 +28,17 @@ use crate::wire::Route;
 #[derive(Default)]
 pub(in crate::server) struct Elsewhere {
     waiting: VecDeque<RecordBody>,
-    written: Vec<WrittenRecord>,
+    written: VecDeque<WrittenRecord>,
+    /// Records that were written so far.
+    count: u64,
     /// Bytes of all records that were written.
     digested_bytes: u64,
 }
 
 /// A record that lies in the log.
 pub(in crate::server) struct WrittenRecord {
+    /// Records that were written before.
+    number: u64,
     change: Change,
     key: Vec<u8>,
     token: u64,
@@ -57,9 +64,44 @@ impl Elsewhere {
         self.digested_bytes
     }
 
-    /// Takes the records that lie in the log. The caller persists them, and publishes them.
-    pub fn take_written(&mut self) -> Vec<WrittenRecord> {
-        std::mem::take(&mut self.written)
+    /// The records that were written so far, by the end of their numbers. A persist that begins now makes them durable.
+    pub fn written_end(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether records lie in the log and are in no index yet.
+    pub fn has_written(&self) -> bool {
+        !self.written.is_empty()
+    }
+
+    /// Takes the records with numbers below `end`, which are durable. The caller publishes them in the same step.
+    pub fn take_below(&mut self, end: u64) -> Vec<WrittenRecord> {
+        let count = self.written.partition_point(|written| written.number < end);
+        self.written.drain(..count).collect()
+    }
+
+    /// Forgets the records of `shard`. Returns the segment of each that lies in the log.
+    fn forget(&mut self, shard: u32, shard_of: impl Fn(&[u8]) -> u32) -> Vec<u32> {
+        self.waiting
+            .retain(|body| shard_of(body.record().key) != shard);
+        let mut segments = Vec::new();
+        self.written.retain(|written| {
+            let stays = written.change.route.shard != shard;
+            segments.extend((!stays).then_some(written.change.segment));
+            stays
+        });
+        segments
+    }
+
+    fn push(&mut self, change: Change, key: Vec<u8>, token: u64) {
+        self.digested_bytes += change.size;
+        self.written.push_back(WrittenRecord {
+            number: self.count,
+            change,
+            key,
+            token,
+        });
+        self.count += 1;
     }
 }
 
@@ -73,23 +115,16 @@ pub(super) fn arrive(state: &mut State, body: RecordBody) {
 /// makes cleaning due.
 pub(super) fn write_waiting(state: &mut State) -> bool {
     while let Some(body) = state.node_mut().elsewhere.waiting.pop_front() {
-        match write(state, &body) {
-            Some(written) => {
-                let elsewhere = &mut state.node_mut().elsewhere;
-                elsewhere.digested_bytes += written.change.size;
-                elsewhere.written.push(written);
-            }
-            None => {
-                state.node_mut().elsewhere.waiting.push_front(body);
-                return false;
-            }
+        if !write(state, &body) {
+            state.node_mut().elsewhere.waiting.push_front(body);
+            return false;
         }
     }
     true
 }
 
-/// Writes a record into the server's own segment for it. `None`: there is no room in log or index.
-fn write(state: &mut State, body: &RecordBody) -> Option<WrittenRecord> {
+/// Writes a record into the server's own segment for it. Returns whether there was room in log and index.
+fn write(state: &mut State, body: &RecordBody) -> bool {
     let record = body.record();
     let header = record.header;
     let route = state.shards.route(record.key);
@@ -98,7 +133,7 @@ fn write(state: &mut State, body: &RecordBody) -> Option<WrittenRecord> {
         Kind::Delete => Purpose::Delete,
     };
     if header.kind() == Kind::Put && !has_place(state, route) {
-        return None;
+        return false;
     }
     let units = (header.size() / UNIT_SIZE) as u32;
     if !state.journal.has_room(units, purpose) {
@@ -108,7 +143,7 @@ fn write(state: &mut State, body: &RecordBody) -> Option<WrittenRecord> {
                 // Only the effect of the call counts here: cleaning is due, or leases are recalled. The answer
                 // would be for a writer.
                 let _refusal = no_place(state, none, units, purpose);
-                return None;
+                return false;
             }
         }
     }
@@ -122,11 +157,9 @@ fn write(state: &mut State, body: &RecordBody) -> Option<WrittenRecord> {
         segment: placed.segment,
         size: placed.size,
     };
-    Some(WrittenRecord {
-        change,
-        key,
-        token: header.token(),
-    })
+    let elsewhere = &mut state.node_mut().elsewhere;
+    elsewhere.push(change, key, header.token());
+    true
 }
 
 /// Whether the index of a key has room for one key more than are on their way.
@@ -144,7 +177,10 @@ pub(super) fn publish(state: &mut State, written: Vec<WrittenRecord>, persisted:
     } = state;
     let keys = written.iter();
     shards.prefetch(keys.map(|written| (written.change.route, written.key.len())));
-    for WrittenRecord { change, key, token } in written {
+    for written in written {
+        let WrittenRecord {
+            change, key, token, ..
+        } = written;
         shards.publish(&change, &key, journal, persisted);
         journal.space.note_word(change.segment);
         let outcomes = &mut shards.of_mut(change.route.shard).outcomes;
@@ -155,18 +191,70 @@ pub(super) fn publish(state: &mut State, written: Vec<WrittenRecord>, persisted:
 /// Forgets the records of `shard`, which the node drops. Records that are in the log never get a
 /// word.
 pub(super) fn forget(state: &mut State, shard: u32) {
-    let mut elsewhere = std::mem::take(&mut state.node_mut().elsewhere);
-    let shards = &state.shards;
-    elsewhere
-        .waiting
-        .retain(|body| shards.route(body.record().key).shard != shard);
-    let space = &mut state.journal.space;
-    elsewhere.written.retain(|written| {
-        let stays = written.change.route.shard != shard;
-        if !stays {
-            space.note_word(written.change.segment);
+    let State {
+        shards,
+        journal,
+        node,
+        ..
+    } = state;
+    let elsewhere = &mut node.as_mut().expect("this server is a node").elsewhere;
+    let segments = elsewhere.forget(shard, |key| shards.route(key).shard);
+    for segment in segments {
+        journal.space.note_word(segment);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{KeyHash, Word};
+
+    /// Writes a record of `shard`, whose number is also that of its segment.
+    fn write_one(elsewhere: &mut Elsewhere, shard: u32) {
+        let change = Change {
+            kind: Kind::Put,
+            route: Route {
+                shard,
+                hash: KeyHash(0),
+            },
+            version: 1,
+            word: Word::EMPTY,
+            segment: shard,
+            size: 64,
+        };
+        elsewhere.push(change, b"key".to_vec(), 0);
+    }
+
+    fn is_pending(elsewhere: &Elsewhere, shard: u32) -> bool {
+        elsewhere.is_pending(shard, |_| unreachable!("no record waits for room"))
+    }
+
+    /// A page that misses a record on its way to the index leaves a joiner without that record.
+    #[test]
+    fn a_record_is_pending_while_its_persist_is_under_way_and_a_later_one_stays() {
+        let mut elsewhere = Elsewhere::default();
+        write_one(&mut elsewhere, 3);
+        let end = elsewhere.written_end();
+        write_one(&mut elsewhere, 5);
+        assert!(is_pending(&elsewhere, 3) && is_pending(&elsewhere, 5));
+        assert_eq!(elsewhere.take_below(end).len(), 1);
+        assert!(!is_pending(&elsewhere, 3) && is_pending(&elsewhere, 5));
+        assert!(elsewhere.has_written());
+    }
+
+    /// The index of a dropped shard is empty, and stays so when the persist has ended.
+    #[test]
+    fn a_drop_forgets_the_records_of_a_persist_that_is_under_way() {
+        let mut elsewhere = Elsewhere::default();
+        for shard in [3, 5, 3] {
+            write_one(&mut elsewhere, shard);
         }
-        stays
-    });
-    state.node_mut().elsewhere = elsewhere;
+        let end = elsewhere.written_end();
+        assert_eq!(elsewhere.forget(3, |_| unreachable!()), [3, 3]);
+        write_one(&mut elsewhere, 3);
+        let durable = elsewhere.take_below(end);
+        let shards: Vec<_> = durable.iter().map(|it| it.change.route.shard).collect();
+        assert_eq!(shards, [5]);
+        assert!(is_pending(&elsewhere, 3), "the shard is filled anew");
+    }
 }

@@ -85,18 +85,20 @@ impl NodeStore {
 
     async fn commit_log(&self) -> Result<(), StoreError> {
         let _turn = self.committer.enter(&self.state).await?;
-        let (underway, written) = {
+        let (underway, end, is_due) = {
             let state = &mut *self.state.borrow_mut();
-            let written = state.node_mut().elsewhere.take_written();
-            (state.journal.begin_persist(), written)
+            let elsewhere = &state.node_mut().elsewhere;
+            let (end, is_due) = (elsewhere.written_end(), elsewhere.has_written());
+            (state.journal.begin_persist(), end, is_due)
         };
-        if underway.spans.is_empty() && written.is_empty() {
+        if underway.spans.is_empty() && !is_due {
             return Ok(());
         }
         let persisted = self.committer.persist(&underway.spans).await?;
         let state = &mut *self.state.borrow_mut();
         state.journal.note_persisted(underway, &persisted);
-        elsewhere::publish(state, written, &persisted);
+        let durable = state.node_mut().elsewhere.take_below(end);
+        elsewhere::publish(state, durable, &persisted);
         Ok(())
     }
 
