@@ -21,9 +21,14 @@ def test_ctrl_c_ends_the_wait_of_a_write_and_tells_that_its_outcome_is_unknown(
         client = stonecast.connect(server.url)
         client["a"] = "1"
         server.stop()
+        # A shell starts background jobs with this signal ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT)).start()
-        with pytest.raises(KeyboardInterrupt) as interrupted:
-            client["a"] = "2"
+        try:
+            with pytest.raises(KeyboardInterrupt) as interrupted:
+                client["a"] = "2"
+        finally:
+            signal.signal(signal.SIGINT, before)
         cause = interrupted.value.__cause__
         assert isinstance(cause, errors.InterruptedWriteError)
         assert cause.effect is Effect.UNKNOWN

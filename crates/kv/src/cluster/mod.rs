@@ -99,7 +99,8 @@ pub struct ClusterClient {
 
 impl ClusterClient {
     /// Reads the configuration in `store`, and opens a session with the first primary that answers. If none does, the
-    /// client reads the configuration again, because an heir may lead soon. Ends within [`ClusterOptions::connect_ns`].
+    /// client reads the configuration again, because an heir may lead soon. Ends within
+    /// [`ClusterOptions::connect_ns`](field@ClusterOptions::connect_ns).
     pub fn connect(
         store: Rc<dyn ConfigStore>,
         dial: Dial,

@@ -10,9 +10,9 @@
 //!     '--no word left, and no later bucket holds words of this one----------> Absent
 //! ```
 //!
-//! A driver has access to the memory: the driver reads the place that a [`Step`] names and hands the bytes over, until
-//! the step is an end. The drivers of a client read in the call, with posted READs, and for many keys in one batch; the
-//! driver of the server reads its own memory.
+//! A driver has access to the memory: the driver reads the place that a [`LookUpStep`] names and hands the bytes over,
+//! until the step is an end. The drivers of a client read in the call, with posted READs, and for many keys in one
+//! batch; the driver of the server reads its own memory.
 //!
 //! A key's *remembered* location names a record that is read together with its bucket. The bucket alone says whether
 //! the record is the key's; otherwise the look-up continues from that bucket as if it had begun there.
