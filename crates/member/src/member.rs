@@ -170,7 +170,7 @@ impl Member {
     }
 
     /// Ends the membership, as dropping does: the node leads nothing, asks for no lease and grants none from here on.
-    /// What it granted before holds until it runs out.
+    /// Leases that the node granted before hold until they run out.
     pub fn stop(&self) {
         self.shared.end(MemberError::Stopped);
     }

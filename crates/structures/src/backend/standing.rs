@@ -1,5 +1,4 @@
-//! The standing of a pool among its copies: whether it is the back-end's or a mirror, in which generation, and who the
-//! other one is.
+//! The standing of a pool among its copies: back-end or mirror, the generation, and the pools that belong together.
 //!
 //! ```text
 //!   back-end, alone  --bind-->  back-end with a mirror  --detach-->  back-end of the next generation, alone
