@@ -23,6 +23,26 @@ pub fn code_only(source: &str) -> String {
     String::from_utf8(code).expect("whole characters were replaced by spaces, byte by byte")
 }
 
+/// The code of `source` that is not of its tests; line breaks stay.
+pub fn product_code(source: &str) -> String {
+    without_tests(&code_only(source))
+}
+
+/// The word at the start of `text`.
+pub fn word(text: &str) -> &str {
+    let end = text.find(is_between_words);
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The words of `text`: names and keywords.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(is_between_words).filter(|word| !word.is_empty())
+}
+
+fn is_between_words(letter: char) -> bool {
+    !letter.is_alphanumeric() && letter != '_'
+}
+
 /// `code` (see [`code_only`]) without the items under `#[cfg(test)]`; line breaks stay.
 pub fn without_tests(code: &str) -> String {
     let mut rest = code.as_bytes().to_vec();
@@ -223,7 +243,7 @@ mod tests {
     #[test]
     fn items_under_a_test_attribute_are_cut_and_lines_keep_their_number() {
         let source = "fn a() { one }\n#[cfg(test)]\nmod tests {\n fn b() { two }\n}\nfn c() { three }\n#[cfg(test)]\nmod far;\nfour";
-        let rest = without_tests(&code_only(source));
+        let rest = product_code(source);
         assert!(rest.contains("one") && rest.contains("three") && rest.contains("four"));
         assert!(!rest.contains("two") && !rest.contains("far"));
         assert_eq!(rest.matches('\n').count(), source.matches('\n').count());

@@ -5,13 +5,12 @@
 //! calls it: all of these are compiled by the whole test command.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::lexer::{code_only, without_tests};
-use crate::source_rules::rust_files;
+use crate::lexer::{product_code, words};
+use crate::source_rules::sources_in;
 use crate::types::behind_generics;
 
 /// Returns every public function of the library that no program calls, as `file:line: sentence`.
@@ -33,21 +32,10 @@ pub fn findings(root: &Path) -> Result<Vec<String>> {
     Ok(not_shown(&sources, &programs))
 }
 
-fn sources_in(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
-    let files = rust_files(folder)?.into_iter();
-    let read = |file: PathBuf| {
-        let source =
-            fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-        Ok((file, source))
-    };
-    files.map(read).collect()
-}
-
 /// The public functions in `sources` that none of `programs` calls.
 fn not_shown(sources: &[(PathBuf, String)], programs: &[String]) -> Vec<String> {
     let called: BTreeSet<&str> = programs.iter().flat_map(|program| calls(program)).collect();
-    let code =
-        |(file, source): &(PathBuf, String)| (file.clone(), without_tests(&code_only(source)));
+    let code = |(file, source): &(PathBuf, String)| (file.clone(), product_code(source));
     let library: Vec<_> = sources.iter().map(code).collect();
     let exported: Vec<_> = library
         .iter()
@@ -149,11 +137,6 @@ fn calls(program: &str) -> impl Iterator<Item = &str> {
         program[end..].starts_with('(') || program[end..].starts_with("::<")
     };
     words(program).filter(is_called)
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let between = |letter: char| !letter.is_alphanumeric() && letter != '_';
-    text.split(between).filter(|word| !word.is_empty())
 }
 
 /// The lines of the code blocks in the documentation of `source` that are Rust.

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 
 use crate::comments;
 use crate::layers::role;
-use crate::lexer::{code_only, without_tests};
+use crate::lexer::{code_only, product_code, without_tests};
 use crate::metadata::{Metadata, Package};
 use crate::{type_names, types};
 
@@ -70,7 +70,7 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
     let sources_of_all = metadata
         .packages
         .iter()
-        .map(|package| Ok((package, sources_of(package)?)))
+        .map(|package| Ok((package, sources_in(&package.folder())?)))
         .collect::<Result<Vec<_>>>()?;
     let shared: Vec<PathBuf> = sources_of_all
         .iter()
@@ -80,7 +80,8 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
     for (package, sources) in &sources_of_all {
         findings.extend(unforbidden_roots(package, &metadata.workspace_root)?);
         let compiled = sources.iter().filter(|(file, _)| !is_test(file));
-        let compiled: Vec<_> = compiled.cloned().collect();
+        let code_of = |(file, source): &(PathBuf, String)| (file.clone(), product_code(source));
+        let compiled: Vec<_> = compiled.map(code_of).collect();
         let role_of_package = role(&package.name).unwrap_or(&package.name);
         findings.extend(types::findings(role_of_package, &compiled));
         findings.extend(type_names::findings(role_of_package, &compiled));
@@ -108,9 +109,9 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Every source file of a package, with its text.
-fn sources_of(package: &Package) -> Result<Vec<(PathBuf, String)>> {
-    let files = rust_files(&package.folder())?.into_iter();
+/// Every source file under `folder`, with its text.
+pub fn sources_in(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let files = rust_files(folder)?.into_iter();
     files
         .map(|file| {
             let source =
@@ -252,7 +253,7 @@ fn lines_with_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usi
 }
 
 /// Every `.rs` file under `folder`.
-pub fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::lexer::{code_only, without_tests};
+use crate::lexer::word;
 
 /// Names that stand for several types: the crate, and the names.
 const FAMILIES: &[(&str, &[&str])] = &[
@@ -71,11 +71,12 @@ const FAMILIES: &[(&str, &[&str])] = &[
 ];
 
 /// Returns every name that stands for several types of the crate with the name `role`, as `file:1: sentence`, and every
-/// exception that the crate no longer needs. `sources` are the files of the crate, with their text.
+/// exception that the crate no longer needs. `sources` are the files of the crate, with the code of the product in
+/// each.
 pub fn findings(role: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
     let mut defined: BTreeMap<String, BTreeSet<&Path>> = BTreeMap::new();
-    for (file, source) in sources {
-        for name in visible_types(&without_tests(&code_only(source))) {
+    for (file, code) in sources {
+        for name in visible_types(code) {
             defined.entry(name).or_default().insert(file);
         }
     }
@@ -115,8 +116,7 @@ fn visible_types(code: &str) -> Vec<String> {
             "struct" | "enum" | "trait" | "type" | "union"
         );
         let name = words.next().filter(|_| is_type)?;
-        let end = name.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
-        Some(name[..end.unwrap_or(name.len())].to_owned())
+        Some(word(name).to_owned())
     });
     named.collect()
 }
@@ -124,11 +124,12 @@ fn visible_types(code: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lexer::product_code;
 
     fn found(role: &str, sources: &[(&str, &str)]) -> Vec<String> {
         let sources = sources.iter();
         let sources: Vec<_> = sources
-            .map(|(file, source)| (PathBuf::from(file), (*source).to_owned()))
+            .map(|(file, source)| (PathBuf::from(file), product_code(source)))
             .collect();
         findings(role, &sources)
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::lexer::{code_only, without_tests};
+use crate::lexer::word;
 
 /// The most files with an `impl` of one type.
 const FILES_MAX: usize = 3;
@@ -55,11 +55,11 @@ const MORE_FIELDS: &[(&str, &str)] = &[
 ];
 
 /// Returns every type of the crate with the name `role` that is too large, as `file:1: sentence`, and every exception
-/// that the crate no longer needs. `sources` are the files of the crate, with their text.
+/// that the crate no longer needs. `sources` are the files of the crate, with the code of the product in each.
 pub fn findings(role: &str, sources: &[(PathBuf, String)]) -> Vec<String> {
     let mut types = Types::default();
-    for (file, source) in sources {
-        types.read(file, &without_tests(&code_only(source)));
+    for (file, code) in sources {
+        types.read(file, code);
     }
     let mut findings = types.spread(role);
     findings.extend(types.wide(role));
@@ -172,12 +172,6 @@ fn nearest<'d>(definitions: &'d BTreeSet<PathBuf>, file: &Path) -> &'d PathBuf {
     nearest.expect("a defined type has a definition")
 }
 
-/// The word at the start of `text`.
-fn word(text: &str) -> &str {
-    let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
-    &text[..end.unwrap_or(text.len())]
-}
-
 /// The names of the types that `code` has an `impl` of.
 fn implemented(code: &str) -> Vec<String> {
     let mut names = Vec::new();
@@ -250,11 +244,12 @@ fn fields(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lexer::product_code;
 
     fn found(sources: &[(&str, &str)]) -> Vec<String> {
         let sources = sources.iter();
         let sources: Vec<_> = sources
-            .map(|(file, source)| (PathBuf::from(file), (*source).to_owned()))
+            .map(|(file, source)| (PathBuf::from(file), product_code(source)))
             .collect();
         findings("node", &sources)
     }
