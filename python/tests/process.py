@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -31,6 +32,8 @@ class Process:
     def stop(self) -> None:
         """Lets the server neither answer nor end, like a machine that hangs."""
         self.child.send_signal(signal.SIGSTOP)
+        # The signal returns before the last thread of the server has stopped.
+        os.waitpid(self.child.pid, os.WUNTRACED)
 
     def go_on(self) -> None:
         self.child.send_signal(signal.SIGCONT)

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// The time limit of a process, which only a hang exceeds.
 const TIME_MAX: Duration = Duration::from_secs(240);
@@ -309,10 +309,15 @@ impl Server {
         run(command, input)
     }
 
-    /// Sends the server a signal.
+    /// Sends the server a signal. A server that is told to stop has stopped when the call returns.
     pub fn signal(&self, signal: Signal) {
         let process = Pid::from_child(&self.child);
         kill_process(process, signal).expect("a child can be sent signals");
+        if signal == Signal::STOP {
+            // The signal is sent before the last thread has stopped.
+            let stopped = waitpid(Some(process), WaitOptions::UNTRACED);
+            stopped.expect("a child can be waited for");
+        }
     }
 
     /// Waits for the server's end.
