@@ -39,7 +39,7 @@ pub use device::{
 pub use executor::{BusyPoll, Park};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};
 pub use port::{Inbox, Port, Received, Soon};
-pub use runtime::{Boxed, Elapsed, Runtime, Selected, Sleep, Timer, select};
+pub use runtime::{Boxed, Elapsed, Runtime, Selected, Sleep, Timer, give_way, select};
 pub use turnstile::{Turnstile, Within};
 pub use work::{
     Appended, Fenceable, FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest,

@@ -123,6 +123,31 @@ pub async fn select<A, B>(
     .await
 }
 
+/// Lets the other tasks of the thread run once.
+///
+/// # Example
+///
+/// ```
+/// # use std::{pin::pin, task::{Context, Waker}};
+/// # let mut context = Context::from_waker(Waker::noop());
+/// let mut giving_way = pin!(stonecast_fabric::give_way());
+/// assert!(giving_way.as_mut().poll(&mut context).is_pending(), "the other tasks run");
+/// assert!(giving_way.as_mut().poll(&mut context).is_ready());
+/// ```
+pub async fn give_way() {
+    let mut has_given_way = false;
+    poll_fn(
+        |context| match std::mem::replace(&mut has_given_way, true) {
+            true => Poll::Ready(()),
+            false => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        },
+    )
+    .await;
+}
+
 /// Work that [`Runtime::within`](trait.Runtime.html#method.within) abandoned because its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the time is over")]

@@ -16,6 +16,7 @@ use std::task::{Context, Poll};
 
 use stonecast_backup::{Attention, Intake};
 use stonecast_base::{Nanoseconds, mutant};
+use stonecast_fabric::give_way;
 
 use crate::error::NodeError;
 use crate::node::Shared;
@@ -170,21 +171,6 @@ async fn rest<S: Store>(
         Pin::new(&mut next_look).poll(context).map(|()| Ok(None))
     })
     .await
-}
-
-/// Lets the other tasks run once.
-async fn give_way() {
-    let mut has_given_way = false;
-    poll_fn(
-        |context| match std::mem::replace(&mut has_given_way, true) {
-            true => Poll::Ready(()),
-            false => {
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-        },
-    )
-    .await;
 }
 
 impl<S: Store> Shared<S> {

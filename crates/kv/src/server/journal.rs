@@ -101,6 +101,8 @@ pub(super) struct Underway {
     pub spans: Vec<Span>,
     /// Segments with records in these spans: number, generation, and end at the begin of the persist.
     ends: Vec<(u32, u32, u32)>,
+    /// Records of other nodes that were appended before the persist began.
+    pub arrived: u64,
 }
 
 /// The log as the server appends to it.
@@ -114,6 +116,7 @@ pub(super) struct Journal {
     pub kept: Kept,
     own: Own,
     awaiting: Awaiting,
+    arrived: Arrived,
     /// The reasons why the medium gave no space.
     pub trouble: Noted<MediaError>,
     failures: u64,
@@ -129,6 +132,14 @@ struct Awaiting {
     segments: Vec<u32>,
     /// Memory for the ends of segments in the next persist.
     ends: Vec<(u32, u32, u32)>,
+}
+
+/// Records of other nodes in the log, in the order in which they were appended.
+#[derive(Default)]
+struct Arrived {
+    count: u64,
+    /// The durable ones, from the first one on, and the proof of the persist that covered the last one.
+    durable: Option<(u64, Rc<Persisted>)>,
 }
 
 /// The segments to which the server itself appends.
@@ -157,6 +168,7 @@ impl Journal {
             kept: Kept::default(),
             own: Own::default(),
             awaiting: Awaiting::default(),
+            arrived: Arrived::default(),
             trouble: Noted::new(runtime),
             failures: 0,
             record: Vec::new(),
@@ -290,9 +302,20 @@ impl Journal {
         let placed = self.write_moved(segment, record, next_sequence);
         self.stamp_moved(&placed, &header, next_sequence);
         self.space.note_arrived(segment, placed.size);
+        self.arrived.count += 1;
         self.await_persist(&placed);
         self.prefetch_behind(&placed);
         placed
+    }
+
+    /// The records of other nodes that were appended so far.
+    pub fn arrived(&self) -> u64 {
+        self.arrived.count
+    }
+
+    /// The durable records of other nodes, from the first one on, with the proof; `None`: no persist has ended.
+    pub fn durable_arrived(&self) -> Option<(u64, Rc<Persisted>)> {
+        self.arrived.durable.clone()
     }
 
     /// Brings in the lines behind a record: the next record mostly goes there.
@@ -454,11 +477,16 @@ impl Journal {
             let state = self.space.state(number);
             ends.push((number, state.generation, state.end));
         }
-        Underway { spans, ends }
+        Underway {
+            spans,
+            ends,
+            arrived: self.arrived.count,
+        }
     }
 
     /// Notes that a persist has ended. Takes the proof.
-    pub fn note_persisted(&mut self, underway: Underway, _: &Persisted) {
+    pub fn note_persisted(&mut self, underway: Underway, persisted: &Rc<Persisted>) {
+        self.arrived.durable = Some((underway.arrived, persisted.clone()));
         for &(number, generation, end) in &underway.ends {
             self.space
                 .note_durable_below(number, (generation, end), &*self.log);
@@ -467,6 +495,7 @@ impl Journal {
         let Underway {
             mut spans,
             mut ends,
+            arrived: _,
         } = underway;
         if self.awaiting.spans.capacity() == 0 {
             spans.clear();

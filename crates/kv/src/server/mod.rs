@@ -80,7 +80,7 @@ use journal::{Journal, Sequences};
 use keeper::Keeper;
 pub use leads::Offers;
 pub use node::NodeOptions;
-use node::{Leading, NodeState, NodeStore, ServerNode};
+use node::{Leading, NodeState, NodeStore, ServerNode, publish_some};
 use pipeline::Pipeline;
 pub use recovery::RecoveryReport;
 use recovery::checkpoint;
@@ -423,6 +423,9 @@ impl Server {
             leading.tend().await?;
         }
         let operations = pipeline.serve(&self.state).await?;
+        if leading.is_some() {
+            publish_some(&mut self.state.borrow_mut());
+        }
         remove_expired(&mut self.state.borrow_mut())?;
         self.attendant.tend_log(&self.state).await?;
         Ok(operations)

@@ -2,10 +2,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::Poll;
 
 use stonecast_base::{Span, mutant};
-use stonecast_fabric::{Port, Runtime};
+use stonecast_fabric::{Port, Runtime, give_way};
 
 use super::copy::Needs;
 use super::due::Due;
@@ -67,7 +66,7 @@ impl Sweeper {
             awaits.then(|| journal.begin_persist())
         };
         if let Some(underway) = underway {
-            let durable = self.committer.persist(&underway.spans).await?;
+            let durable = Rc::new(self.committer.persist(&underway.spans).await?);
             let journal = &mut state.borrow_mut().journal;
             journal.note_persisted(underway, &durable);
         }
@@ -105,6 +104,7 @@ impl Sweeper {
             if copied.is_last {
                 break;
             }
+            // The server notices arrivals.
             give_way().await;
             if self.port.has_activity() {
                 break;
@@ -131,7 +131,7 @@ impl Sweeper {
             true => &[],
             false => &underway.spans,
         };
-        let persisted = self.committer.persist(spans).await?;
+        let persisted = Rc::new(self.committer.persist(spans).await?);
         let State {
             cleaner,
             journal,
@@ -165,17 +165,4 @@ impl Sweeper {
         cleaner.free_victim(journal, self.runtime.now(), &renewed);
         Ok(())
     }
-}
-
-/// Lets the server notice arrivals.
-async fn give_way() {
-    let mut gave = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut gave, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

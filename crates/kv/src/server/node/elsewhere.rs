@@ -16,7 +16,6 @@
 use std::collections::VecDeque;
 
 use stonecast_log::{Kind, RecordBody, UNIT_SIZE};
-use stonecast_persist::Persisted;
 
 use crate::server::State;
 use crate::server::shard::Change;
@@ -24,20 +23,23 @@ use crate::server::shortage::no_place;
 use crate::server::space::Purpose;
 use crate::wire::Route;
 
+/// Records whose words are stored in one step: about 5 us, in which clients wait.
+const PIECE: usize = 16;
+/// The part of all durable records whose words a step stores behind a batch, if these are more.
+const PARTS: usize = 8;
+
 /// Records of other nodes that are in no index yet.
 #[derive(Default)]
 pub(in crate::server) struct Elsewhere {
     waiting: VecDeque<RecordBody>,
     written: VecDeque<WrittenRecord>,
-    /// Records that were written so far.
-    count: u64,
     /// Bytes of all records that were written.
     digested_bytes: u64,
 }
 
 /// A record that lies in the log.
 pub(in crate::server) struct WrittenRecord {
-    /// Records that were written before.
+    /// Records of other nodes that were appended before.
     number: u64,
     change: Change,
     key: Vec<u8>,
@@ -64,19 +66,13 @@ impl Elsewhere {
         self.digested_bytes
     }
 
-    /// The records that were written so far, by the end of their numbers. A persist that begins now makes them durable.
-    pub fn written_end(&self) -> u64 {
-        self.count
+    /// The records with numbers below `end` that are in no index yet.
+    fn count_below(&self, end: u64) -> usize {
+        self.written.partition_point(|written| written.number < end)
     }
 
-    /// Whether records lie in the log and are in no index yet.
-    pub fn has_written(&self) -> bool {
-        !self.written.is_empty()
-    }
-
-    /// Takes the records with numbers below `end`, which are durable. The caller publishes them in the same step.
-    pub fn take_below(&mut self, end: u64) -> Vec<WrittenRecord> {
-        let count = self.written.partition_point(|written| written.number < end);
+    /// Takes the first `count` records, which are durable. The caller publishes them in the same step.
+    fn take(&mut self, count: usize) -> Vec<WrittenRecord> {
         self.written.drain(..count).collect()
     }
 
@@ -93,15 +89,9 @@ impl Elsewhere {
         segments
     }
 
-    fn push(&mut self, change: Change, key: Vec<u8>, token: u64) {
-        self.digested_bytes += change.size;
-        self.written.push_back(WrittenRecord {
-            number: self.count,
-            change,
-            key,
-            token,
-        });
-        self.count += 1;
+    fn push(&mut self, written: WrittenRecord) {
+        self.digested_bytes += written.change.size;
+        self.written.push_back(written);
     }
 }
 
@@ -147,7 +137,7 @@ fn write(state: &mut State, body: &RecordBody) -> bool {
             }
         }
     }
-    let key = record.key.to_vec();
+    let number = state.journal.arrived();
     let placed = state.journal.append_from_elsewhere(record, purpose);
     let change = Change {
         kind: header.kind(),
@@ -158,7 +148,12 @@ fn write(state: &mut State, body: &RecordBody) -> bool {
         size: placed.size,
     };
     let elsewhere = &mut state.node_mut().elsewhere;
-    elsewhere.push(change, key, header.token());
+    elsewhere.push(WrittenRecord {
+        number,
+        change,
+        key: record.key.to_vec(),
+        token: header.token(),
+    });
     true
 }
 
@@ -170,18 +165,46 @@ fn has_place(state: &mut State, route: Route) -> bool {
     shard.is_roomy(written + 1)
 }
 
-/// Stores the words of records that are durable. Takes the proof.
-pub(super) fn publish(state: &mut State, written: Vec<WrittenRecord>, persisted: &Persisted) {
+/// Stores the words of a piece of the records that are durable. Returns whether all words of the records with numbers
+/// below `end`, which are durable, are stored.
+pub(super) fn publish_below(state: &mut State, end: u64) -> bool {
+    let elsewhere = &mut state.node_mut().elsewhere;
+    let count = elsewhere.count_below(end);
+    publish_piece(state, count.min(PIECE));
+    count <= PIECE
+}
+
+/// Stores the words of a piece of the records that are durable. The server calls this after each batch, so a piece is a
+/// part of what is left: the rest stays short beside many records and few batches.
+pub(in crate::server) fn publish_some(state: &mut State) {
+    let Some((end, _)) = state.journal.durable_arrived() else {
+        return;
+    };
+    let count = state.node_mut().elsewhere.count_below(end);
+    publish_piece(state, count.min(PIECE.max(count / PARTS)));
+}
+
+/// Stores the words of the first `count` records, which are durable.
+fn publish_piece(state: &mut State, count: usize) {
+    if count == 0 {
+        return;
+    }
+    let written = state.node_mut().elsewhere.take(count);
     let State {
         shards, journal, ..
     } = state;
+    let (end, persisted) = journal.durable_arrived().expect("a persist has ended");
+    assert!(
+        written.last().is_some_and(|last| last.number < end),
+        "a word names a durable record"
+    );
     let keys = written.iter();
     shards.prefetch(keys.map(|written| (written.change.route, written.key.len())));
     for written in written {
         let WrittenRecord {
             change, key, token, ..
         } = written;
-        shards.publish(&change, &key, journal, persisted);
+        shards.publish(&change, &key, journal, &persisted);
         journal.space.note_word(change.segment);
         let outcomes = &mut shards.of_mut(change.route.shard).outcomes;
         outcomes.note(token, change.version);
@@ -209,8 +232,8 @@ mod tests {
     use super::*;
     use crate::wire::{KeyHash, Word};
 
-    /// Writes a record of `shard`, whose number is also that of its segment.
-    fn write_one(elsewhere: &mut Elsewhere, shard: u32) {
+    /// The record `number` of other nodes in the log, of `shard`, whose number is also that of its segment.
+    fn written(number: u64, shard: u32) -> WrittenRecord {
         let change = Change {
             kind: Kind::Put,
             route: Route {
@@ -222,7 +245,21 @@ mod tests {
             segment: shard,
             size: 64,
         };
-        elsewhere.push(change, b"key".to_vec(), 0);
+        WrittenRecord {
+            number,
+            change,
+            key: b"key".to_vec(),
+            token: 0,
+        }
+    }
+
+    /// Records of these shards, whose numbers begin with 0.
+    fn of_shards(shards: impl IntoIterator<Item = u32>) -> Elsewhere {
+        let mut elsewhere = Elsewhere::default();
+        for (number, shard) in (0..).zip(shards) {
+            elsewhere.push(written(number, shard));
+        }
+        elsewhere
     }
 
     fn is_pending(elsewhere: &Elsewhere, shard: u32) -> bool {
@@ -231,28 +268,23 @@ mod tests {
 
     /// A page that misses a record on its way to the index leaves a joiner without that record.
     #[test]
-    fn a_record_is_pending_while_its_persist_is_under_way_and_a_later_one_stays() {
-        let mut elsewhere = Elsewhere::default();
-        write_one(&mut elsewhere, 3);
-        let end = elsewhere.written_end();
-        write_one(&mut elsewhere, 5);
+    fn a_record_is_pending_until_its_word_is_stored_and_a_later_one_stays() {
+        let mut elsewhere = of_shards([3, 5]);
         assert!(is_pending(&elsewhere, 3) && is_pending(&elsewhere, 5));
-        assert_eq!(elsewhere.take_below(end).len(), 1);
+        assert_eq!(elsewhere.count_below(1), 1);
+        assert_eq!(elsewhere.take(1).len(), 1);
         assert!(!is_pending(&elsewhere, 3) && is_pending(&elsewhere, 5));
-        assert!(elsewhere.has_written());
+        assert_eq!((elsewhere.count_below(1), elsewhere.count_below(2)), (0, 1));
     }
 
     /// The index of a dropped shard is empty, and stays so when the persist has ended.
     #[test]
     fn a_drop_forgets_the_records_of_a_persist_that_is_under_way() {
-        let mut elsewhere = Elsewhere::default();
-        for shard in [3, 5, 3] {
-            write_one(&mut elsewhere, shard);
-        }
-        let end = elsewhere.written_end();
+        let mut elsewhere = of_shards([3, 5, 3]);
         assert_eq!(elsewhere.forget(3, |_| unreachable!()), [3, 3]);
-        write_one(&mut elsewhere, 3);
-        let durable = elsewhere.take_below(end);
+        elsewhere.push(written(3, 3));
+        let count = elsewhere.count_below(3);
+        let durable = elsewhere.take(count);
         let shards: Vec<_> = durable.iter().map(|it| it.change.route.shard).collect();
         assert_eq!(shards, [5]);
         assert!(is_pending(&elsewhere, 3), "the shard is filled anew");

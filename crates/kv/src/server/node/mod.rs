@@ -47,6 +47,7 @@ use stonecast_node::Node;
 
 pub(super) use calls::Calls;
 pub(super) use counts::counts_of;
+pub(super) use elsewhere::publish_some;
 pub(super) use leading::{Hindrance, Leading};
 pub use start::NodeOptions;
 pub(super) use start::{begin, left_by};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use stonecast_backup::{Lent, SharedLedger};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Pending, Term};
-use stonecast_fabric::Runtime;
+use stonecast_fabric::{Runtime, give_way};
 use stonecast_log::{Kind, RecordBody};
 use stonecast_node::{Ended, NotDurable, Page, Store};
 use stonecast_replication::{Entry, Lineage, Settled};
@@ -83,23 +83,28 @@ impl NodeStore {
         Ok(())
     }
 
+    /// Makes everything durable that is in the log, and stores the words of the digested records, piece by piece: the
+    /// pipeline goes on between two pieces.
     async fn commit_log(&self) -> Result<(), StoreError> {
-        let _turn = self.committer.enter(&self.state).await?;
-        let (underway, end, is_due) = {
-            let state = &mut *self.state.borrow_mut();
-            let elsewhere = &state.node_mut().elsewhere;
-            let (end, is_due) = (elsewhere.written_end(), elsewhere.has_written());
-            (state.journal.begin_persist(), end, is_due)
-        };
-        if underway.spans.is_empty() && !is_due {
-            return Ok(());
+        let arrived = self.persist_log().await?;
+        while !elsewhere::publish_below(&mut self.state.borrow_mut(), arrived) {
+            give_way().await;
         }
-        let persisted = self.committer.persist(&underway.spans).await?;
-        let state = &mut *self.state.borrow_mut();
-        state.journal.note_persisted(underway, &persisted);
-        let durable = state.node_mut().elsewhere.take_below(end);
-        elsewhere::publish(state, durable, &persisted);
         Ok(())
+    }
+
+    /// Makes everything durable that is in the log. Returns the number of records of other nodes in it.
+    async fn persist_log(&self) -> Result<u64, StoreError> {
+        let _turn = self.committer.enter(&self.state).await?;
+        let underway = self.state.borrow_mut().journal.begin_persist();
+        let arrived = underway.arrived;
+        // A persist of another task, which has ended, has taken the spans.
+        if !underway.spans.is_empty() {
+            let persisted = Rc::new(self.committer.persist(&underway.spans).await?);
+            let journal = &mut self.state.borrow_mut().journal;
+            journal.note_persisted(underway, &persisted);
+        }
+        Ok(arrived)
     }
 
     /// Opens to clients the shards that the node has begun to serve since the last call. A shard stays for a later call

@@ -262,12 +262,12 @@ impl Pipeline {
             underway
         };
         let start = self.runtime.now();
-        let persisted = self.committer.persist(&underway.spans).await?;
+        let persisted = Rc::new(self.committer.persist(&underway.spans).await?);
         let took = self.runtime.now() - start;
         let journal = &mut state.borrow_mut().journal;
         journal.note_persisted(underway, &persisted);
         self.company.note(self.batch.items.len(), took);
-        Ok(Some(Rc::new(persisted)))
+        Ok(Some(persisted))
     }
 
     /// Publishes and answers, in the order of arrival.
