@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use stonecast::{Address, Connector, Error, Write, local};
 
+use crate::batch::{self, Applied, Batch};
 use crate::entries::Entries;
 use crate::errors::{self, closed, raised, read_stopped, unavailable, write_stopped};
 use crate::octets::{self, Octets};
@@ -167,6 +168,23 @@ impl Client {
             true => Ok(()),
             false => Err(PyKeyError::new_err(key.clone().unbind())),
         }
+    }
+
+    /// Does all changes of the batch, if all of its expectations hold, or nothing.
+    #[pyo3(signature = (batch, /, *, retryable = false, token = None))]
+    fn apply(
+        &self,
+        py: Python<'_>,
+        batch: &Bound<'_, Batch>,
+        retryable: bool,
+        token: Option<&Bound<'_, Token>>,
+    ) -> PyResult<Applied> {
+        let token = token.map(Bound::get);
+        let (batch, retry) = (batch.get().content(), batch::retry(retryable, token));
+        let applied = self.write(py, token, async |client| {
+            client.apply_with(&batch, retry).await
+        });
+        applied.map(Applied::from)
     }
 
     #[pyo3(signature = (keys, /))]

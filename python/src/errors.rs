@@ -141,11 +141,14 @@ fn class_of_store(error: &StoreError) -> &'static str {
         StoreError::KeySize { .. }
         | StoreError::ValueSize { .. }
         | StoreError::EntrySize { .. }
+        | StoreError::BatchKeys { .. }
+        | StoreError::BatchSize { .. }
         | StoreError::Invalid => "InvalidError",
         StoreError::NoSpace { .. }
         | StoreError::MediumFull
         | StoreError::IndexFull
         | StoreError::SpaceFailed => "NoSpaceError",
+        StoreError::NoBatch => "ClusterError",
         StoreError::Busy => "BusyError",
         StoreError::Forgotten => "ForgottenError",
         StoreError::Disconnected { .. } | StoreError::Protocol { .. } => "DisconnectedError",

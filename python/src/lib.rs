@@ -5,6 +5,7 @@
 //!          v
 //!   _native              this crate
 //!     client  entries    calls that wait, each on the connection of its thread
+//!     batch              changes of several keys, which both clients apply
 //!     aio/               calls that resolve futures of a loop
 //!     structures/        writers and readers, each on the thread that opened it
 //!     server             servers to embed
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod aio;
+mod batch;
 mod client;
 mod entries;
 mod errors;
@@ -40,6 +42,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::aio::{AsyncClient, AsyncEntries, Bridge};
+    #[pymodule_export]
+    use crate::batch::{Applied, Batch};
     #[pymodule_export]
     use crate::client::Client;
     #[pymodule_export]
@@ -64,6 +68,8 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("BATCH_KEYS_MAX", stonecast::BATCH_KEYS_MAX)?;
+        module.add("BATCH_SIZE_MAX", stonecast::BATCH_SIZE_MAX)?;
         module.add("KEY_SIZE_MAX", stonecast::KEY_SIZE_MAX)?;
         module.add("VALUE_SIZE_MAX", stonecast::VALUE_SIZE_MAX)?;
         let after_fork = PyDict::new(module.py());

@@ -15,7 +15,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._client import Client, Octets
-from ._native import KEY_SIZE_MAX, VALUE_SIZE_MAX, Entry, Record, Stat, Token, Written
+from ._native import (
+    BATCH_KEYS_MAX,
+    BATCH_SIZE_MAX,
+    KEY_SIZE_MAX,
+    VALUE_SIZE_MAX,
+    Applied,
+    Batch,
+    Entry,
+    Record,
+    Stat,
+    Token,
+    Written,
+)
 from ._server import Server
 from .errors import Effect, Error
 
@@ -25,8 +37,12 @@ if TYPE_CHECKING:
     from ._options import Options
 
 __all__ = [
+    "BATCH_KEYS_MAX",
+    "BATCH_SIZE_MAX",
     "KEY_SIZE_MAX",
     "VALUE_SIZE_MAX",
+    "Applied",
+    "Batch",
     "Client",
     "Effect",
     "Entry",

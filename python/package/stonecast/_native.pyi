@@ -13,10 +13,14 @@ from .errors import Error
 _T = TypeVar("_T")
 
 __all__ = [
+    "BATCH_KEYS_MAX",
+    "BATCH_SIZE_MAX",
     "KEY_SIZE_MAX",
     "VALUE_SIZE_MAX",
+    "Applied",
     "AsyncClient",
     "AsyncEntries",
+    "Batch",
     "Bridge",
     "Client",
     "Entries",
@@ -35,6 +39,8 @@ __all__ = [
     "forget_connections",
 ]
 
+BATCH_KEYS_MAX: int
+BATCH_SIZE_MAX: int
 KEY_SIZE_MAX: int
 VALUE_SIZE_MAX: int
 
@@ -54,6 +60,34 @@ class Written:
     def __bool__(self) -> bool: ...
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self) -> int: ...
+
+@final
+class Batch:
+    def __new__(cls) -> Batch: ...
+    def put(self, key: Octets, value: Octets, /) -> Batch: ...
+    def delete(self, key: Octets, /) -> Batch: ...
+    def expect(
+        self,
+        key: Octets,
+        /,
+        *,
+        version: Optional[int] = None,
+        absent: bool = False,
+        present: bool = False,
+    ) -> Batch: ...
+    @property
+    def changed(self) -> List[bytes]: ...
+    def __len__(self) -> int: ...
+
+@final
+class Applied:
+    @property
+    def done(self) -> bool: ...
+    @property
+    def versions(self) -> range: ...
+    @property
+    def contradicted(self) -> Optional[bytes]: ...
+    def __bool__(self) -> bool: ...
 
 @final
 class Entry:
@@ -142,6 +176,9 @@ class Client:
     def delete_if(
         self, key: Octets, /, *, version: int, retryable: bool = False, token: Optional[Token] = None
     ) -> Written: ...
+    def apply(
+        self, batch: Batch, /, *, retryable: bool = False, token: Optional[Token] = None
+    ) -> Applied: ...
     def multi_get(self, keys: Iterable[Octets], /) -> List[Optional[Entry]]: ...
     def multi_put(
         self, pairs: Union[Mapping[Any, Octets], Iterable[Tuple[Octets, Octets]]], /
@@ -191,6 +228,9 @@ class AsyncClient:
     def delete_if(
         self, key: Octets, /, *, version: int, retryable: bool, token: Optional[Token]
     ) -> asyncio.Future[Written]: ...
+    def apply(
+        self, batch: Batch, /, *, retryable: bool, token: Optional[Token]
+    ) -> asyncio.Future[Applied]: ...
     def multi_get(self, keys: Iterable[Octets]) -> asyncio.Future[List[Optional[Entry]]]: ...
     def multi_put(
         self, pairs: Union[Mapping[Any, Octets], Iterable[Tuple[Octets, Octets]]]

@@ -38,7 +38,7 @@ from typing import (
 
 from . import _native
 from ._client import Octets, raise_partly
-from ._native import Entry, Record, Stat, Token, Written
+from ._native import Applied, Batch, Entry, Record, Stat, Token, Written
 from .errors import ClosedError, Effect, UsageError
 
 if TYPE_CHECKING:
@@ -149,6 +149,13 @@ class Client:
         sent = self._ready(token).delete_if(
             key, version=version, retryable=retryable, token=token
         )
+        return await self._written(sent)
+
+    async def apply(
+        self, batch: Batch, *, retryable: bool = False, token: Optional[Token] = None
+    ) -> Applied:
+        """Does all changes of ``batch``, durable as one, if all of its expectations hold, or nothing."""
+        sent = self._ready(token).apply(batch, retryable=retryable, token=token)
         return await self._written(sent)
 
     async def multi_get(self, keys: Iterable[Octets]) -> List[Optional[Entry]]:

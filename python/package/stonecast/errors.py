@@ -11,7 +11,7 @@
       TimedOutError (TimeoutError)      no answer came within the limit
       DurabilityError                   the pool promises less than the program expects
       PoolError                         the pool exists with other settings
-      InvalidError (ValueError)         a key or value is too long
+      InvalidError (ValueError)         a key, value or batch is too long
       NoSpaceError                      the pool is full
       BusyError                         no room became free in time; try again
       ForgottenError                    the write is too long ago to be repeated
@@ -94,7 +94,7 @@ class PoolError(Error):
 
 
 class InvalidError(Error, ValueError):
-    """A key is empty, or a key or value is too long."""
+    """A key is empty, or a key, value or batch is too long."""
 
 
 class NoSpaceError(Error):
@@ -110,7 +110,7 @@ class ForgottenError(Error):
 
 
 class ClusterError(Error):
-    """The cluster is not known, or does not serve the key."""
+    """The cluster is not known, does not serve the key, or has no batches."""
 
 
 class StoreError(Error):

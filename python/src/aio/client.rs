@@ -7,6 +7,7 @@ use pyo3::types::{PyBytes, PyInt};
 use stonecast::{Error, ErrorKind, Write};
 
 use super::bridge::Bridge;
+use crate::batch::{self, Applied, Batch};
 use crate::octets::{self, Octets};
 use crate::record::{Entry, Record};
 use crate::stat::Stat;
@@ -111,6 +112,22 @@ impl AsyncClient {
     ) -> Started<'py> {
         let write = write::named(retryable, token.map(Bound::get));
         self.remove(py, key, write.if_version(version), written)
+    }
+
+    #[pyo3(signature = (batch, /, *, retryable, token))]
+    fn apply<'py>(
+        &self,
+        py: Python<'py>,
+        batch: &Bound<'_, Batch>,
+        retryable: bool,
+        token: Option<&Bound<'_, Token>>,
+    ) -> Started<'py> {
+        let retry = batch::retry(retryable, token.map(Bound::get));
+        let batch = Arc::unwrap_or_clone(batch.get().content());
+        let apply = async move |client: stonecast::Client| client.apply_with(batch, retry).await;
+        self.start(py, apply, |py, applied| {
+            Ok(Py::new(py, Applied::from(applied))?.into_any())
+        })
     }
 
     fn multi_get<'py>(&self, py: Python<'py>, keys: &Bound<'_, PyAny>) -> Started<'py> {
