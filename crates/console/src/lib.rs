@@ -7,12 +7,14 @@
 //! | `log.rs` | the log of a server: events with a level, for people or as JSON |
 //! | `failure.rs` | exit status and message |
 //! | `ndjson.rs` | the exchange format of import and export |
+//! | `changes.rs` | the lines of a batch |
 //! | `size.rs` | sizes as people type them |
 //! | `child.rs` | a server that another program starts |
 //!
 //! Results go to stdout, words for people to stderr. An error says what was wrong and what to do.
 #![forbid(unsafe_code)]
 
+pub mod changes;
 pub mod child;
 pub mod failure;
 pub mod log;

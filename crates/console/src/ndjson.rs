@@ -121,6 +121,15 @@ impl<R: BufRead> Reader<R> {
 
     /// Returns the next entry and the number of bytes of input since the last one; `None` at the end.
     pub fn next_entry(&mut self) -> Result<Option<(Entry, u64)>, LineError> {
+        self.next_line(parse)
+    }
+
+    /// Returns what `parse` makes of the next line that is not empty, with the number of bytes of input since the last
+    /// one; `None` at the end.
+    pub(crate) fn next_line<T>(
+        &mut self,
+        parse: impl Fn(&[u8]) -> Result<T, Problem>,
+    ) -> Result<Option<(T, u64)>, LineError> {
         loop {
             let line = self.line + 1;
             let failed = |problem| LineError { line, problem };
@@ -140,11 +149,11 @@ impl<R: BufRead> Reader<R> {
             self.line = line;
             self.used += size;
             let text = self.buffer.trim_ascii_end();
-            let entry = (!text.trim_ascii().is_empty()).then(|| parse(text));
+            let parsed = (!text.trim_ascii().is_empty()).then(|| parse(text));
             self.buffer.clear();
-            if let Some(entry) = entry {
+            if let Some(parsed) = parsed {
                 let used = std::mem::take(&mut self.used);
-                return entry.map(|entry| Some((entry, used))).map_err(failed);
+                return parsed.map(|parsed| Some((parsed, used))).map_err(failed);
             }
         }
     }
@@ -157,12 +166,26 @@ pub fn parse(line: &[u8]) -> Result<Entry, Problem> {
         .deserialize(&mut deserializer)
         .and_then(|entry| deserializer.end().map(|()| entry));
     let entry = entry.map_err(|error| problem_of(&error))?;
-    match (entry.key.len(), entry.value.len()) {
-        (0, _) => Err(Problem::EmptyKey),
-        (size, _) if size > KEY_SIZE_MAX => Err(Problem::LongKey { size }),
-        (_, size) if size > VALUE_SIZE_MAX => Err(Problem::LongValue { size }),
-        _ if entry.expires == Some(0) => Err(Problem::NoMoment),
-        _ => Ok(entry),
+    check_key(&entry.key)?;
+    check_value(&entry.value, entry.expires)?;
+    Ok(entry)
+}
+
+/// Whether a record can have this key.
+pub(crate) fn check_key(key: &[u8]) -> Result<(), Problem> {
+    match key.len() {
+        0 => Err(Problem::EmptyKey),
+        size if size > KEY_SIZE_MAX => Err(Problem::LongKey { size }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a record can have this value and this moment.
+pub(crate) fn check_value(value: &[u8], expires: Option<u64>) -> Result<(), Problem> {
+    match value.len() {
+        size if size > VALUE_SIZE_MAX => Err(Problem::LongValue { size }),
+        _ if expires == Some(0) => Err(Problem::NoMoment),
+        _ => Ok(()),
     }
 }
 
@@ -218,7 +241,7 @@ impl Serialize for Bytes<'_> {
 }
 
 /// The parser reports a position in its input, which is a single line; the caller adds the number of the line.
-fn problem_of(error: &serde_json::Error) -> Problem {
+pub(crate) fn problem_of(error: &serde_json::Error) -> Problem {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     Problem::Json {
@@ -283,7 +306,7 @@ impl<'de> Visitor<'de> for EntrySeed {
 }
 
 /// A key or a value.
-struct BytesSeed;
+pub(crate) struct BytesSeed;
 
 impl<'de> DeserializeSeed<'de> for BytesSeed {
     type Value = Vec<u8>;

@@ -1,6 +1,7 @@
 //! The list of commands. Each command has a file or a folder with its flags, its help and its work.
 
 mod backup;
+mod batch;
 mod bench;
 mod cluster;
 mod doctor;
@@ -30,6 +31,7 @@ pub enum Command {
     Put(key_value::Put),
     Get(key_value::Get),
     Delete(key_value::Delete),
+    Batch(batch::Batch),
     Ls(ls::Ls),
     Import(import::Import),
     Export(export::Export),
@@ -63,6 +65,7 @@ impl Command {
             Self::Put(flags) => key_value::put(&flags),
             Self::Get(flags) => key_value::get(&flags),
             Self::Delete(flags) => key_value::delete(&flags),
+            Self::Batch(flags) => batch::run(&flags),
             Self::Ls(flags) => ls::run(&flags),
             Self::Import(flags) => import::run(&flags),
             Self::Export(flags) => export::run(&flags),

@@ -8,6 +8,7 @@ mod stand_ins;
 mod support;
 
 mod backups;
+mod batches;
 mod cluster;
 mod creation;
 mod damage;
