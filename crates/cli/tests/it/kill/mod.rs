@@ -17,6 +17,7 @@
 //! rebuilt index in which the older record of a key wins, a rebuilt index that forgets tombstones, sequence numbers
 //! that start again. Power loss belongs to tests on a medium that can lose bytes.
 
+mod batches;
 pub mod model;
 mod notes;
 pub mod work;

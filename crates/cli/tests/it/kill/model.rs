@@ -72,6 +72,7 @@ impl Model {
                     let state = self.keys.entry(key).or_default();
                     state.seen = state.seen.max(operation);
                 }
+                Note::Gone { .. } => unreachable!("no key of these writers expires"),
             }
         }
     }

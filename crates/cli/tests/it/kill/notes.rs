@@ -30,6 +30,8 @@ pub enum Note {
     NotDone { operation: u64 },
     /// A reader found this operation's value under the key.
     Saw { operation: u64, key: String },
+    /// The key that this operation let expire was found absent.
+    Gone { operation: u64 },
 }
 
 /// The file to which a worker writes its notes.
@@ -67,6 +69,7 @@ impl Notes {
             Note::Acknowledged { operation } => format!("acknowledged {operation} -\n"),
             Note::NotDone { operation } => format!("not-done {operation} -\n"),
             Note::Saw { operation, key } => format!("saw {operation} {key}\n"),
+            Note::Gone { operation } => format!("gone {operation} -\n"),
         };
         let written = (&self.file)
             .write(line.as_bytes())
@@ -112,6 +115,7 @@ fn parse(line: &str) -> Note {
         "acknowledged" => Note::Acknowledged { operation },
         "not-done" => Note::NotDone { operation },
         "saw" => Note::Saw { operation, key },
+        "gone" => Note::Gone { operation },
         _ => panic!("no note starts with {what}"),
     }
 }

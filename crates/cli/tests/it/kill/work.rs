@@ -19,7 +19,7 @@ pub const WRITERS: usize = 2;
 const LANES: usize = 8;
 const KEYS_PER_LANE: usize = 24;
 /// The most operations that a session can name.
-const OPERATIONS_PER_SESSION: u64 = 100_000_000;
+pub const OPERATIONS_PER_SESSION: u64 = 100_000_000;
 
 /// The work of one worker, passed through the environment as lines.
 pub struct Work {
@@ -126,7 +126,7 @@ pub fn run(work: &Work) {
 }
 
 /// Connects; `None` if the server was killed meanwhile.
-fn connect(address: &str) -> Option<(BusyPoll, Client)> {
+pub fn connect(address: &str) -> Option<(BusyPoll, Client)> {
     let device = ShmDevice::new(ShmOptions::default()).expect("a device");
     let executor = BusyPoll::new(device.clone(), 20_000);
     let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS).expect("a port"));
@@ -150,7 +150,7 @@ fn open_keys(notes: &Path) -> Vec<String> {
             Note::Acknowledged { operation } | Note::NotDone { operation } => {
                 drop(open.remove(&operation))
             }
-            Note::Saw { .. } => {}
+            Note::Saw { .. } | Note::Gone { .. } => {}
         }
     }
     open.into_values().collect()
