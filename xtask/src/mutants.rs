@@ -43,7 +43,7 @@ const fn hunt(package: &'static str, name: &'static str) -> Hunt {
     }
 }
 
-const HUNTS: [Hunt; 18] = [
+const HUNTS: [Hunt; 19] = [
     hunt("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     hunt(
         "stonecast-fabric-sim",
@@ -58,6 +58,7 @@ const HUNTS: [Hunt; 18] = [
     hunt("stonecast-kv", "every_seeded_bug_of_batches_is_found"),
     hunt("stonecast-kv", "every_seeded_bug_of_expiry_is_found"),
     hunt("stonecast-kv", "every_seeded_bug_of_holds_is_found"),
+    hunt("stonecast-kv", "every_seeded_bug_of_held_places_is_found"),
     hunt(
         "stonecast-kv",
         "every_seeded_bug_of_the_store_in_a_cluster_is_found",
@@ -185,10 +186,6 @@ mod tests {
 
     use super::*;
 
-    /// Hunts that no command runs, since their stories do not find all bugs: the open points of `docs/design/0047` have
-    /// the details.
-    const NOT_RUN: [&str; 1] = ["every_seeded_bug_of_held_places_is_found"];
-
     /// The names of the hunts in the Rust files of a folder and its folders.
     fn hunts_in(folder: &Path, names: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -214,7 +211,7 @@ mod tests {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
         let mut there = BTreeSet::new();
         hunts_in(&crates, &mut there);
-        let named = HUNTS.iter().map(|hunt| hunt.name).chain(NOT_RUN);
+        let named = HUNTS.iter().map(|hunt| hunt.name);
         let run: BTreeSet<String> = named.map(str::to_owned).collect();
         assert_eq!(there, run);
     }

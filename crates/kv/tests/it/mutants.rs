@@ -158,10 +158,9 @@ fn every_seeded_bug_of_holds_is_found() {
     by_stories("kv/backup", &STORIES_OF_HOLDS);
 }
 
-/// No command runs this hunt, which does not find its bugs: the open points of `docs/design/0047` have the details.
 #[test]
 fn every_seeded_bug_of_held_places_is_found() {
-    let cleaned = holds::a_hold_survives_the_cleaning_of_what_it_has_to_read as fn();
+    let cleaned = holds::the_cleaner_leaves_records_alone_that_a_hold_has_to_read as fn();
     let begun = holds::a_hold_that_begins_among_many_writes_misses_no_key as fn();
     let stories = [
         (Mutant::KeptNotWaitedFor, cleaned),

@@ -38,8 +38,13 @@ pub struct Stage {
 impl Stage {
     /// Tells `story` where a server serves a pool of `segments`.
     pub fn tell(segments: u64, story: impl AsyncFnOnce(&Self)) {
-        let world = World::new(11);
         let options = MachineOptions::new(MachineProfile::MODERN);
+        Self::tell_on(options, segments, story);
+    }
+
+    /// Tells `story` where the server's machine is as `options` say.
+    pub fn tell_on(options: MachineOptions, segments: u64, story: impl AsyncFnOnce(&Self)) {
+        let world = World::new(11);
         let platform = options.platform;
         let machine = world.machine(options);
         let home = world.machine(MachineOptions::new(MachineProfile::MODERN));
