@@ -97,6 +97,16 @@ impl<C, A> History<C, A> {
         self.answers += 1;
     }
 
+    /// Notes an answer that other answers prove. The operation took effect by the moment that is known already.
+    pub fn learn(&mut self, id: OperationId, answer: A) {
+        self.operations[id.0].answer = Some(answer);
+    }
+
+    /// The operation that `id` names.
+    pub fn operation(&self, id: OperationId) -> &Operation<C, A> {
+        &self.operations[id.0]
+    }
+
     /// Notes that a client repeats an unanswered operation on `node`, so that the operation can take effect again.
     pub fn again(&mut self, id: OperationId, node: Option<NodeId>) {
         let operation = &mut self.operations[id.0];

@@ -113,6 +113,11 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |seed, adjustment| run_kv("kv-ledgers", kv::Setup::ledgers(seed), adjustment),
     },
     Scenario {
+        name: "kv-batches",
+        summary: "the KV store: servers and clients die among batches of several keys, power cuts are examined often",
+        run: |seed, adjustment| run_kv("kv-batches", kv::Setup::batches(seed), adjustment),
+    },
+    Scenario {
         name: "kv-syncs",
         summary: "the KV store on a file: a sync fails, and a power cut is examined at every moment",
         run: |seed, adjustment| run_kv("kv-syncs", kv::Setup::syncs(seed), adjustment),

@@ -56,7 +56,9 @@ const ELSEWHERE: [&str; 21] = [
 /// The scenario of all hunts but the directed ones.
 const SCENARIO: &str = "kv-lite";
 /// Mutants that show only where several rare things meet, and the scenarios that dwell on these.
-const DIRECTED: [(Mutant, &str); 7] = [
+const DIRECTED: [(Mutant, &str); 9] = [
+    (Mutant::TornBatchCounts, "kv-batches"),
+    (Mutant::ExpectationIgnored, "kv-batches"),
     (Mutant::ClaimIgnored, "kv-rivals"),
     (Mutant::OutcomesNotRecovered, "kv-restarts"),
     (Mutant::StampedBesideItsCause, "kv-restarts"),
@@ -150,11 +152,16 @@ fn chosen(names: &[String]) -> Vec<Mutant> {
             is_here || ELSEWHERE.contains(&place),
             "nothing hunts the bugs of {place}: name the place here or elsewhere"
         );
-        is_here
+        is_here || is_directed(mutant)
     };
     let mut chosen: Vec<Mutant> = Mutant::ALL.iter().copied().filter(is_here).collect();
-    chosen.sort_by_key(|mutant| DIRECTED.iter().all(|(directed, _)| directed != mutant));
+    chosen.sort_by_key(|mutant| !is_directed(mutant));
     chosen
+}
+
+/// Whether a scenario dwells on what shows `mutant`.
+fn is_directed(mutant: &Mutant) -> bool {
+    DIRECTED.iter().any(|(directed, _)| directed == mutant)
 }
 
 /// The scenario in which `mutant` is hunted, and the seeds within which it must be found.

@@ -68,6 +68,10 @@ pub const ORDERS: &[Order] = &[
         until: Until::Seeds(1_000),
     },
     Order {
+        scenario: "kv-batches",
+        until: Until::Seeds(1_000),
+    },
+    Order {
         scenario: "kv-syncs",
         until: Until::Seeds(1_000),
     },

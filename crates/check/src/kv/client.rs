@@ -16,6 +16,7 @@ use stonecast_kv::{
 };
 
 use crate::history::OperationId;
+use crate::kv::batch::{self, Bundle};
 use crate::kv::setup::Setup;
 use crate::kv::subject::SERVER;
 use crate::models::register::{Answer, Call, Expected};
@@ -43,6 +44,8 @@ pub(crate) struct Work {
     next_value: Cell<u32>,
     /// Number of answers *no space*.
     pub refusals: Cell<u64>,
+    /// The batches so far.
+    pub batches: RefCell<Vec<Bundle>>,
 }
 
 impl Work {
@@ -56,6 +59,7 @@ impl Work {
             left,
             next_value: Cell::new(1),
             refusals: Cell::new(0),
+            batches: RefCell::default(),
         })
     }
 
@@ -144,6 +148,13 @@ async fn run_lane(
             };
             unknown.borrow_mut().push(left);
             return;
+        }
+        let batches_percent = work.setup.batches_percent;
+        if batches_percent > 0 && random.random_range(0..100) < batches_percent {
+            match batch::apply(&work, &client, number, &mut random, &mut versions).await {
+                true => continue,
+                false => return,
+            }
         }
         let key = pick_key(&work.setup, &mut random);
         let call = pick_call(&work, &mut random, versions.get(&key).copied());

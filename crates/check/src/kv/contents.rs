@@ -3,6 +3,8 @@
 use stonecast_kv::Stat;
 
 use crate::explorer::Judge;
+use crate::kv::batch::{self, Bundle};
+use crate::models::register::History;
 use crate::oracles::acknowledged::Allowed;
 use crate::oracles::idempotence;
 use crate::oracles::space::{self, Space};
@@ -38,6 +40,24 @@ impl Judge<Contents> for Allowed {
 
     fn judge_again(&self, first: &Contents, second: &Contents) -> Result<(), Violation> {
         idempotence::judge(&first.keys, &second.keys).map_or(Ok(()), Err)
+    }
+}
+
+/// Judges contents key by key, and batch by batch.
+pub(crate) struct WithBatches<'a> {
+    pub allowed: &'a Allowed,
+    pub history: &'a History,
+    pub batches: &'a [Bundle],
+}
+
+impl Judge<Contents> for WithBatches<'_> {
+    fn judge(&self, contents: &Contents) -> Result<(), Violation> {
+        Judge::judge(self.allowed, contents)?;
+        batch::judge(self.history, self.batches, contents)
+    }
+
+    fn judge_again(&self, first: &Contents, second: &Contents) -> Result<(), Violation> {
+        self.allowed.judge_again(first, second)
     }
 }
 

@@ -9,9 +9,11 @@ use stonecast_base::{Nanoseconds, Random, random_from_seed};
 use stonecast_fabric_sim::{Fate, Fault, Process, SimBacking, Survivor, World};
 use stonecast_media::Pool;
 
-use crate::explorer::Explorer;
+use crate::explorer::{Explorer, Finding};
 use crate::kv::answers::judge_history;
+use crate::kv::batch;
 use crate::kv::client::{self, Work};
+use crate::kv::contents::WithBatches;
 use crate::kv::damage::Damage;
 use crate::kv::keys;
 use crate::kv::mishaps::{self, Mishap};
@@ -248,7 +250,7 @@ impl Run {
             .damage
             .after_crash(&self.work, &everything(&wrecks), &mut self.random);
         self.stage.report.violations.extend(harmed);
-        if let Some(finding) = self.explorer.explore(&wrecks, &self.allowed) {
+        if let Some(finding) = self.explore(&wrecks) {
             let left = self.tell(&wrecks, &finding.fates);
             self.stage.mark(format!(
                 "if the power of the server is cut here: {left}; then {}",
@@ -265,6 +267,16 @@ impl Run {
         }
     }
 
+    /// Examines the states that `wrecks` may leave.
+    fn explore(&mut self, wrecks: &Wrecks) -> Option<Finding> {
+        let judge = WithBatches {
+            allowed: &self.allowed,
+            history: &self.work.testimony.history.borrow(),
+            batches: &self.work.batches.borrow(),
+        };
+        self.explorer.explore(wrecks, &judge)
+    }
+
     /// Reads everything, closes the server, opens it again, and judges.
     fn finish(mut self) -> Report {
         if self.stage.is_sound() {
@@ -274,7 +286,9 @@ impl Run {
             self.close_and_open();
         }
         if self.stage.is_sound() {
-            let found = judge_history(&self.work.testimony.history.borrow());
+            let history = self.work.testimony.history.borrow();
+            let batches = self.work.batches.borrow();
+            let found = judge_history(&batch::complete(&history, &batches));
             self.stage.report.violations.extend(found);
         }
         self.count_up();
@@ -330,7 +344,7 @@ impl Run {
         }
         self.allowed.update(&self.work.testimony.history.borrow());
         let wrecks = self.stage.wrecks();
-        if let Some(finding) = self.explorer.explore(&wrecks, &self.allowed) {
+        if let Some(finding) = self.explore(&wrecks) {
             self.stage.report.note(Violation::new(
                 finding.violation.oracle,
                 format!("{} (after closing)", finding.violation.found),

@@ -8,6 +8,7 @@
 //!   restarts   servers and clients die again and again, deletes are frequent, every write of unknown outcome is repeated
 //!   reuse      segments are cleaned and written again, deletes are frequent, and power cuts are examined often
 //!   ledgers    the same, in a pool of a cluster: the ledger says which records count
+//!   batches    servers and clients die among batches of several keys, and power cuts are examined often
 //!   syncs      the pool is a file, and one of its syncs fails; a power cut is examined at every moment
 //!   full       the pool is filled, and then emptied
 //! ```
@@ -87,6 +88,31 @@ impl Setup {
     /// is missing before it.
     pub fn ledgers(seed: u64) -> Self {
         Self::reuse(seed).ledgered(1.0)
+    }
+
+    /// Servers and clients die among batches of several keys, and power cuts are examined often.
+    pub fn batches(seed: u64) -> Self {
+        let setup = Self::plainly_lite(seed).batched(1.0);
+        let random = &mut random_from_seed(seed ^ 0x4241_5443_4845_535e);
+        Self {
+            clients: random.random_range(2..4),
+            lanes: random.random_range(1..4),
+            keys: random.random_range(3..8),
+            operations: 60,
+            gets_percent: 30,
+            batches_percent: 60,
+            crash_points: 24,
+            effort: Effort {
+                states: STATES_OF_A_MOMENT,
+                states_again: 2,
+                ..setup.effort
+            },
+            faults: Faults {
+                process_kills: random.random_range(0..6),
+                ..setup.faults
+            },
+            ..setup
+        }
     }
 
     /// The pool is a file, and one of its syncs fails. A power cut at every moment is examined.

@@ -1,6 +1,7 @@
 //! The store with one server in the simulated world: a subject of the checks, and the course of its runs.
 
 mod answers;
+mod batch;
 mod causes;
 mod client;
 mod contents;

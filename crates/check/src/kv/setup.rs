@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     pub deletes_percent: u32,
     /// Percentage of puts on condition of a version.
     pub conditional_percent: u32,
+    /// Percentage of operations that are batches of several keys.
+    pub batches_percent: u32,
     /// Percentage of puts without a token, in runs in which clients publish: clients publish no put with a token.
     pub plain_percent: u32,
     /// Keys whose places each client remembers.
@@ -83,8 +85,10 @@ const SHARDED_SHARE: f64 = 0.25;
 const SHARDS_DRAWN: [u32; 4] = [2, 3, 7, 32];
 /// Share of the runs without publishing clients whose pool is one of a cluster, with a ledger.
 const LEDGER_SHARE: f64 = 0.2;
-/// Faults that damage a medium. A pool has one ledger that counts, and no second copy of that ledger.
-const NOT_WITH_A_LEDGER: [&str; 7] = [
+/// Share of the runs outside of pools of clusters that have batches.
+const BATCHED_SHARE: f64 = 0.2;
+/// Faults that damage a medium, which runs with a ledger or with batches leave out. A pool has one ledger that counts, and no second copy of that ledger.
+const OF_THE_MEDIUM: [&str; 7] = [
     "adr_failure",
     "poison",
     "bit_flip",
@@ -123,6 +127,7 @@ impl Setup {
             .published()
             .sharded()
             .ledgered(LEDGER_SHARE)
+            .batched(BATCHED_SHARE)
     }
 
     /// The choices that scenarios share.
@@ -159,6 +164,7 @@ impl Setup {
             deletes_percent: random.random_range(5..15),
             conditional_percent: 10,
             plain_percent: 0,
+            batches_percent: 0,
             locations: LOCATIONS_DRAWN[locations.random_range(0..LOCATIONS_DRAWN.len())],
             reads_in_batches: locations.random_range(0..4) == 0,
             closings: CLOSINGS_DRAWN[locations.random_range(0..CLOSINGS_DRAWN.len())],
@@ -269,7 +275,7 @@ impl Setup {
             return self;
         }
         let mut faults = self.faults;
-        faults.leave_out(|name| NOT_WITH_A_LEDGER.contains(&name));
+        faults.leave_out(|name| OF_THE_MEDIUM.contains(&name));
         let pool = PoolOptions {
             capacity: self.pool.capacity + self.pool.segment_size,
             cluster_seed: Some(random.random()),
@@ -277,6 +283,22 @@ impl Setup {
         };
         Self {
             pool,
+            faults,
+            ..self
+        }
+    }
+
+    /// In a share of the seeds: batches of several keys. A damaged record takes the rest of its batch with it, so the
+    /// medium is sound. Every other choice of the seed stays.
+    pub(super) fn batched(self, share: f64) -> Self {
+        let random = &mut random_from_seed(self.seed ^ 0x0042_4154_4348_4553);
+        if self.pool.cluster_seed.is_some() || !random.random_bool(share) {
+            return self;
+        }
+        let mut faults = self.faults;
+        faults.leave_out(|name| OF_THE_MEDIUM.contains(&name));
+        Self {
+            batches_percent: random.random_range(10..60),
             faults,
             ..self
         }
@@ -354,6 +376,7 @@ impl Setup {
             .filled()
             .sharded()
             .ledgered(LEDGER_SHARE)
+            .batched(BATCHED_SHARE)
     }
 
     /// The same run, with clients that do not publish and a pool that is not filled.
@@ -456,6 +479,7 @@ impl Setup {
                 "gets, deletes",
                 format!("{} %, {} %", self.gets_percent, self.deletes_percent),
             ),
+            ("batches", format!("{} %", self.batches_percent)),
         ]
     }
 }

@@ -31,6 +31,7 @@ fn answer(key: u32, call: &Call, answer: Option<&Answer>) -> String {
         }
         Some(Answer::Removed(true)) => "removed".to_owned(),
         Some(Answer::Removed(false)) => "nothing was there".to_owned(),
+        Some(Answer::Cleared) => "it is absent now".to_owned(),
         Some(Answer::Refused) => "nothing was done".to_owned(),
         None => "perhaps it was done".to_owned(),
     };

@@ -89,7 +89,12 @@ fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
             .of_part(key)
             .filter(|operation| !matches!(operation.call, Call::Get))
     };
-    let done = |answer| matches!(answer, Some(Answer::Stored(_) | Answer::Removed(true)));
+    let done = |answer| {
+        matches!(
+            answer,
+            Some(Answer::Stored(_) | Answer::Removed(true) | Answer::Cleared)
+        )
+    };
     let last_call = writes()
         .filter(|write| done(write.answer))
         .map(|write| write.called)

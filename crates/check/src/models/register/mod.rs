@@ -51,6 +51,8 @@ pub enum Answer {
     Conflict(Option<u64>),
     /// Whether there was a value to remove.
     Removed(bool),
+    /// The key is absent now, whether or not there was a value to remove.
+    Cleared,
     /// Nothing was done.
     Refused,
 }
@@ -79,6 +81,7 @@ enum Action {
     Swap(Wanted, ValueId),
     Remove,
     RemoveNothing,
+    Clear,
 }
 
 /// The condition of a write, in terms of values.
@@ -119,11 +122,15 @@ impl Model for Register {
             Action::Swap(wanted, new) => wanted.holds(value).then_some(new),
             Action::Remove => (value != ValueId::ABSENT).then_some(ValueId::ABSENT),
             Action::RemoveNothing => (value == ValueId::ABSENT).then_some(value),
+            Action::Clear => Some(ValueId::ABSENT),
         }
     }
 
     fn changes(&self, action: &Action, _: Option<&()>) -> bool {
-        matches!(action, Action::Write(_) | Action::Swap(..) | Action::Remove)
+        matches!(
+            action,
+            Action::Write(_) | Action::Swap(..) | Action::Remove | Action::Clear
+        )
     }
 }
 
@@ -261,6 +268,7 @@ impl Told {
             }
             (Call::Delete, Some(Answer::Removed(true)) | None) => Action::Remove,
             (Call::Delete, Some(Answer::Removed(false))) => Action::RemoveNothing,
+            (Call::Delete, Some(Answer::Cleared)) => Action::Clear,
             (call, Some(answer)) => panic!("{answer:?} does not answer {call:?}"),
         })
     }
