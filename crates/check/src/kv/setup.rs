@@ -87,7 +87,8 @@ const SHARDS_DRAWN: [u32; 4] = [2, 3, 7, 32];
 const LEDGER_SHARE: f64 = 0.2;
 /// Share of the runs outside of pools of clusters that have batches.
 const BATCHED_SHARE: f64 = 0.2;
-/// Faults that damage a medium, which runs with a ledger or with batches leave out. A pool has one ledger that counts, and no second copy of that ledger.
+/// Faults that damage a medium, which runs with a ledger or with batches leave out. A pool has one ledger that counts,
+/// and no second copy of that ledger.
 const OF_THE_MEDIUM: [&str; 7] = [
     "adr_failure",
     "poison",

@@ -157,8 +157,9 @@ pub fn a_hold_is_the_state_at_its_version_while_others_write_and_the_cleaner_wor
     });
 }
 
-/// A slow client beside a writer that overwrites most keys between two questions for kept words, in a pool that is so
-/// full that the cleaner frees the segments of these records and the writer uses them at once. The seeded bug `KeptNotWaitedFor`.
+/// A slow client beside a writer that overwrites most keys between two questions for kept words. The pool is so full
+/// that the cleaner frees the segments of these records, and the writer uses them at once. The seeded bug
+/// `KeptNotWaitedFor`.
 #[test]
 pub fn the_cleaner_leaves_records_alone_that_a_hold_has_to_read() {
     const KEYS: u64 = 900;
