@@ -117,7 +117,7 @@ pub enum RecordFault {
     /// The token is 0, which names no operation.
     #[error("a token of 0")]
     Token,
-    /// The expiry is 0, which is no moment, or that of a delete.
+    /// The expiry is 0, which is no moment.
     #[error("an expiry that no record has")]
     Expiry,
     /// The value is too long.
@@ -165,7 +165,8 @@ pub struct Draft<'a> {
     pub condition: Condition,
     /// Names the operation; 0: the operation is never retried.
     pub token: u64,
-    /// The moment from which on the key is absent; `None` for a delete.
+    /// For a put, the moment from which on the key is absent. A delete with a moment is a *time mark*; see
+    /// [`RecordHeader::time_mark`].
     pub expires: Option<Expiry>,
     /// 1 to [`KEY_SIZE_MAX`] bytes.
     pub key: &'a [u8],
@@ -288,10 +289,6 @@ impl Draft<'_> {
             self.kind == Kind::Put || self.value.is_empty(),
             "a delete has no value"
         );
-        assert!(
-            self.kind == Kind::Put || self.expires.is_none(),
-            "a delete has no expiry"
-        );
         let facts = self.facts(generation);
         facts.encode(format, (position, opening), self.key, self.value, into)
     }
@@ -340,7 +337,7 @@ pub fn relocate(
         rule,
         moment,
         token: header.token(),
-        expires: header.expires(),
+        expires: header.moment_behind(),
         generation,
     };
     facts.encode(format, (position, opening), key, value, into)
@@ -380,7 +377,7 @@ impl RecordHeader {
         if header.has_token() && header.word(0) == 0 {
             return Err(RecordFault::Token);
         }
-        if header.has_expiry() && (header.expires().is_none() || header.kind() == Kind::Delete) {
+        if header.has_expiry() && header.moment_behind().is_none() {
             return Err(RecordFault::Expiry);
         }
         Ok(header)
@@ -454,9 +451,23 @@ impl RecordHeader {
         HEADER_SIZE_MIN + 8 * (usize::from(self.has_token()) + usize::from(has_moment(self.rule())))
     }
 
-    /// The moment from which on the key is absent.
+    /// The moment from which on the key of a put is absent.
     #[inline]
     pub fn expires(&self) -> Option<Expiry> {
+        self.moment_behind().filter(|_| self.kind() == Kind::Put)
+    }
+
+    /// The time mark that a delete carries: the time of the shard of its key does not exceed the mark before a later
+    /// mark comes. Such a delete removes nothing, since it is stamped for a key that is absent, and no older record
+    /// needs it.
+    #[inline]
+    pub fn time_mark(&self) -> Option<Expiry> {
+        self.moment_behind().filter(|_| self.kind() == Kind::Delete)
+    }
+
+    /// The moment behind the words of the header, if the facts say that there is one.
+    #[inline]
+    fn moment_behind(&self) -> Option<Expiry> {
         let word = (self.words_size() - HEADER_SIZE_MIN) / 8;
         self.has_expiry()
             .then(|| Expiry::at_ms(self.word(word)))

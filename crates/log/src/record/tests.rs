@@ -156,14 +156,33 @@ fn an_expiry_that_no_record_has_is_a_fault() {
         start.copy_from_slice(&bytes[..RECORD_START_SIZE]);
         RecordHeader::parse(&start).map(drop)
     };
-    let mut zero = stamped(bytes.clone());
+    let mut zero = stamped(bytes);
     zero[48..56].fill(0);
     assert_eq!(parse(&zero), Err(RecordFault::Expiry));
-    let mut delete = stamped(bytes);
-    let facts = u64::from_le_bytes(*delete[32..].first_chunk().unwrap());
-    let facts = facts & !WHAT_MASK | DELETE;
-    delete[32..40].copy_from_slice(&facts.to_le_bytes());
-    assert_eq!(parse(&delete), Err(RecordFault::Expiry));
+}
+
+/// Needs the two readings of the moment: the key of a time mark would count among those that expire.
+#[test]
+fn the_moment_of_a_delete_is_a_time_mark_and_stays_when_the_record_is_moved() {
+    let (format, mark) = (format(4096, 2), Expiry::at_ms(2_000_000_000_123));
+    let bytes = encoded(&Draft {
+        kind: Kind::Delete,
+        expires: mark,
+        ..draft(b"key", b"")
+    });
+    let found = check(&format, 256, PLACE, &bytes).unwrap();
+    let read = |header: RecordHeader| (header.kind(), header.expires(), header.time_mark());
+    assert_eq!(read(found.header), (Kind::Delete, None, mark));
+    let mut moved = Vec::new();
+    relocate(&format, found, (512, GENERATION_MAX, 6), 77, &mut moved);
+    let there = check(&format, 512, (GENERATION_MAX, 6), &moved).unwrap();
+    assert_eq!(read(there.header), (Kind::Delete, None, mark));
+    let put = encoded(&Draft {
+        expires: mark,
+        ..draft(b"key", b"value")
+    });
+    let put = check(&format, 256, PLACE, &put).unwrap();
+    assert_eq!(read(put.header), (Kind::Put, mark, None));
 }
 
 /// The cleaner depends on this: the needed records of a segment fit into another one. Needs room
