@@ -43,7 +43,7 @@ const fn hunt(package: &'static str, name: &'static str) -> Hunt {
     }
 }
 
-const HUNTS: [Hunt; 19] = [
+const HUNTS: [Hunt; 20] = [
     hunt("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     hunt(
         "stonecast-fabric-sim",
@@ -59,6 +59,11 @@ const HUNTS: [Hunt; 19] = [
     hunt("stonecast-kv", "every_seeded_bug_of_expiry_is_found"),
     hunt("stonecast-kv", "every_seeded_bug_of_holds_is_found"),
     hunt("stonecast-kv", "every_seeded_bug_of_held_places_is_found"),
+    Hunt {
+        package: "stonecast-kv",
+        tests: INSIDE,
+        name: "every_seeded_bug_of_the_time_of_a_shard_is_found",
+    },
     hunt(
         "stonecast-kv",
         "every_seeded_bug_of_the_store_in_a_cluster_is_found",

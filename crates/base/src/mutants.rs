@@ -36,9 +36,10 @@ macro_rules! mutants {
 
             /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider,
             /// `clocks` for the clocks of providers, `kv/backup` and `kv/hold` for backups of a serving pool,
-            /// `kv/batches` for several keys at once, `kv/expiry` for keys that expire, `power` for the ends of
-            /// simulated machines, `kv/cluster` for the store in a cluster, `persist/append` for the two sides of
-            /// durable appends, `replication/machines` for rules that the world of replication seldom shows.
+            /// `kv/batches` for several keys at once, `kv/expiry` for keys that expire, `kv/time` for the time of a
+            /// shard, `power` for the ends of simulated machines, `kv/cluster` for the store in a cluster,
+            /// `persist/append` for the two sides of durable appends, `replication/machines` for rules that the world
+            /// of replication seldom shows.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
             }
@@ -177,6 +178,16 @@ mutants! {
     TimeBeyondMark in "kv/expiry", "time does not go back";
     /// The server's time is that of the wall clock at any moment.
     WallClockBelieved in "kv/expiry", "time does not go back";
+    /// The heir of a shard begins at its own clock, whatever its predecessors have told.
+    HeirForgetsMark in "kv/expiry", "time does not go back";
+    /// An heir tells the time up to a mark that may be on no other copy.
+    HeirTellsAtOnce in "kv/time", "time does not go back";
+    /// A primary tells the time up to a mark that is not on all copies yet.
+    TimeBeforeCopies in "kv/time", "time does not go back";
+    /// A copy does not keep the marks of its primary.
+    MarkOfCopyForgotten in "kv/expiry", "time does not go back";
+    /// A joiner does not take the mark of its primary from the pages.
+    MarkNotInPages in "kv/expiry", "time does not go back";
     /// A server accepts requests for a term in which it has stopped leading the shard.
     RequestOutlivesTerm in "kv/cluster", "a retried write is done once";
     /// A client of a cluster trusts what it read without checking its lease.

@@ -97,7 +97,6 @@ impl Status {
             StoreError::KeySize { .. }
             | StoreError::ValueSize { .. }
             | StoreError::EntrySize { .. }
-            | StoreError::NoExpiry
             | StoreError::Invalid => Self::Invalid,
             StoreError::NoSpace { .. }
             | StoreError::MediumFull

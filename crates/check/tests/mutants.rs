@@ -30,7 +30,7 @@ const CONTROL_MIN: u64 = 500;
 const HERE: [&str; 5] = ["fabric-sim", "kv", "log", "persist", "session"];
 /// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of
 /// `appends` and `power`, tests of `member` those of `clocks`.
-const ELSEWHERE: [&str; 21] = [
+const ELSEWHERE: [&str; 22] = [
     "append-log",
     "appends",
     "backup",
@@ -44,6 +44,7 @@ const ELSEWHERE: [&str; 21] = [
     "kv/hold",
     "kv/node",
     "kv/resigned",
+    "kv/time",
     "member",
     "node",
     "own-log",

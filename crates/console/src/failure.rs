@@ -233,7 +233,6 @@ fn of_store(error: &StoreError) -> Option<Status> {
         | StoreError::NotPrimary { .. }
         | StoreError::TooFewCopies { .. }
         | StoreError::EntrySize { .. }
-        | StoreError::NoExpiry
         | StoreError::BatchKeys { .. }
         | StoreError::BatchSize { .. }
         | StoreError::NoBatch

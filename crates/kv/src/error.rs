@@ -118,11 +118,6 @@ pub enum StoreError {
         /// Bytes of the longest entry.
         max: u64,
     },
-    /// The server is of a cluster, whose copies keep no expiry.
-    #[error(
-        "the server is of a cluster, which keeps no expiry of keys; nothing was done. Use a server that is alone, or delete the key when its time has come"
-    )]
-    NoExpiry,
     /// The batch names too many keys.
     #[error(
         "a batch of {count} keys: batches have at most {max}; nothing was done. Split the batch"
@@ -270,7 +265,6 @@ impl StoreError {
             | Self::NotPrimary { .. }
             | Self::TooFewCopies { .. }
             | Self::EntrySize { .. }
-            | Self::NoExpiry
             | Self::BatchKeys { .. }
             | Self::BatchSize { .. }
             | Self::NoBatch
@@ -298,11 +292,7 @@ impl StoreError {
         self.is_for_want_of_room()
             || matches!(
                 self,
-                Self::IndexFull
-                    | Self::SpaceFailed
-                    | Self::Invalid
-                    | Self::NoExpiry
-                    | Self::NoBatch
+                Self::IndexFull | Self::SpaceFailed | Self::Invalid | Self::NoBatch
             )
     }
 }

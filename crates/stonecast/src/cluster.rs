@@ -12,7 +12,7 @@ use stonecast_config_store::{Bounds, open_within};
 use stonecast_fabric::{Port, Runtime};
 use stonecast_kv::{
     CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions,
-    Dial, Metrics, StoreError, Values, Written,
+    Dial, FoundKey, Metrics, PutRules, Values, Written,
 };
 use stonecast_media::{Durability, SHARDS_MAX};
 
@@ -100,17 +100,37 @@ impl Cluster {
     }
 
     pub async fn put_with(&self, key: &[u8], value: &[u8], write: Write) -> Result<Written, Error> {
-        if write.lifetime != Lifetime::Forever {
-            // No attempt with such a lifetime was ever done.
-            return Err(Error::nothing_done(ErrorKind::Store(StoreError::NoExpiry)));
-        }
         let condition = write.condition();
+        let expires = match write.lifetime.end(self.client.time_ms(key)).await {
+            Ok(expires) => expires,
+            Err(error) => {
+                return Err(match write.retry.into_token() {
+                    None => of_read(error),
+                    // The earlier attempt may have been done.
+                    token => Error::new(kind_of(error), Effect::Unknown { token }),
+                });
+            }
+        };
+        let rules = PutRules { condition, expires };
         let mut token = write.retry.into_token();
-        let put = self
-            .client
-            .put_with(&mut token, key, value, condition)
-            .await;
+        let put = self.client.put_with(&mut token, key, value, rules).await;
         put.map_err(of_write)
+    }
+
+    pub async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<FoundKey>, Error> {
+        self.client.find(key, value).await.map_err(of_read)
+    }
+
+    pub async fn touch(
+        &self,
+        key: &[u8],
+        lifetime: Lifetime,
+        version: Option<u64>,
+    ) -> Result<Written, Error> {
+        let expires = lifetime.end(self.client.time_ms(key)).await;
+        let expires = expires.map_err(of_read)?;
+        let touched = self.client.touch(key, expires, version).await;
+        touched.map_err(of_write)
     }
 
     /// `None`: there was nothing to remove.
@@ -125,8 +145,8 @@ impl Cluster {
         let found: Result<Vec<_>, _> = self.client.multi_get(keys).await.into_iter().collect();
         let found = found.map_err(of_read)?;
         let borrowed = found.iter().map(|found| {
-            let (value, version) = found.as_ref()?;
-            Some((value.as_slice(), *version))
+            let (value, found) = found.as_ref()?;
+            Some((value.as_slice(), *found))
         });
         values.fill(borrowed);
         Ok(())

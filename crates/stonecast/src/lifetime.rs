@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stonecast_kv::{Client, Expiry, StoreError};
+use stonecast_kv::Expiry;
 
 /// The time for which a key is present. The server's time decides, not the clock of the program.
 ///
@@ -43,15 +43,18 @@ pub enum Lifetime {
 }
 
 impl Lifetime {
-    /// The moment at which the lifetime ends. The server is asked for its time if this client does not know it.
-    pub(crate) async fn end(self, server: &Client) -> Result<Option<Expiry>, StoreError> {
+    /// The moment at which the lifetime ends. `server_ms` is awaited if the server's time is needed.
+    pub(crate) async fn end<E>(
+        self,
+        server_ms: impl Future<Output = Result<u64, E>>,
+    ) -> Result<Option<Expiry>, E> {
         let time = match self {
             Self::Forever => return Ok(None),
             Self::Until(moment) => return Ok(Some(moment)),
             Self::For(time) => time,
         };
         let ms = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        let now_ms = server.server_time_ms().await?;
+        let now_ms = server_ms.await?;
         Ok(Expiry::at_ms(now_ms.saturating_add(ms)))
     }
 }

@@ -255,13 +255,7 @@ impl Client {
                 let found = self.timed(server.find(key, &mut value)).await;
                 found.map_err(Fault::of_read)?
             }
-            Store::Cluster(cluster) => {
-                let version = cluster.get_into(key, &mut value).await?;
-                version.map(|version| FoundKey {
-                    version,
-                    expires: None,
-                })
-            }
+            Store::Cluster(cluster) => cluster.find(key, &mut value).await?,
         };
         Ok(found.map(|FoundKey { version, expires }| Entry {
             value,
@@ -331,7 +325,10 @@ impl Client {
             Store::Cluster(cluster) => return cluster.put_with(key, value, write).await,
         };
         let condition = write.condition();
-        let expires = match self.timed(write.lifetime.end(server)).await {
+        let expires = match self
+            .timed(write.lifetime.end(server.server_time_ms()))
+            .await
+        {
             Ok(expires) => expires,
             Err(fault) => {
                 return Err(match write.retry.into_token() {
@@ -377,10 +374,10 @@ impl Client {
     ) -> Result<Written, Error> {
         let server = match &self.store {
             Store::Server(server) => server,
-            Store::Cluster(_) => return Err(Fault::Store(StoreError::NoExpiry).of_read()),
+            Store::Cluster(cluster) => return cluster.touch(key, lifetime, version).await,
         };
         let touched = async {
-            let expires = lifetime.end(server).await?;
+            let expires = lifetime.end(server.server_time_ms()).await?;
             server.touch(key, expires, version).await
         };
         let touched = self.timed(touched).await;

@@ -128,47 +128,32 @@ impl Backend {
             count += 1;
         }
         let borrowed = found[..count].iter().map(|found| {
-            let (value, version) = found.as_ref()?;
-            Some((value.as_slice(), *version))
+            let (value, found) = found.as_ref()?;
+            Some((value.as_slice(), *found))
         });
         values.fill(borrowed);
         Ok(count)
     }
 
-    /// The server's time in milliseconds since 1970. A cluster keeps no expiry, so any time will do.
-    pub async fn time_ms(&self) -> Result<u64, Failure> {
-        let Self::Server(client) = self else {
-            return Ok(0);
-        };
-        match client.server_time_ms().await {
-            Err(StoreError::NoExpiry) => Ok(0),
-            other => Ok(other?),
-        }
+    /// The time by which `key` expires, in milliseconds since 1970.
+    pub async fn time_ms(&self, key: &[u8]) -> Result<u64, Failure> {
+        Ok(match self {
+            Self::Server(client) => client.server_time_ms().await?,
+            Self::Cluster(client) => client.time_ms(key).await?,
+        })
     }
 
     pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<FoundKey>, Failure> {
         Ok(match self {
             Self::Server(client) => client.find(key, value).await?,
-            Self::Cluster(client) => {
-                let version = client.get(key, value).await?;
-                version.map(|version| FoundKey {
-                    version,
-                    expires: None,
-                })
-            }
+            Self::Cluster(client) => client.find(key, value).await?,
         })
     }
 
     pub async fn put(&self, key: &[u8], value: &[u8], rules: PutRules) -> Result<Written, Failure> {
         Ok(match self {
             Self::Server(client) => client.put_if(key, value, rules).await?,
-            Self::Cluster(_) if rules.expires.is_some() => {
-                return Err(StoreError::NoExpiry.into());
-            }
-            Self::Cluster(client) => {
-                let condition = rules.condition;
-                client.put_with(&mut None, key, value, condition).await?
-            }
+            Self::Cluster(client) => client.put_with(&mut None, key, value, rules).await?,
         })
     }
 

@@ -268,11 +268,8 @@ async fn answer_about_store(
             run.writer().integer(keys as i64);
         }
         Control::Time => {
-            // A cluster keeps no expiry, and no time for it.
-            let now_us = match context.store.time_ms().await? {
-                0 => context.thread.runtime.wall_clock() / 1000,
-                now_ms => now_ms * 1000,
-            };
+            // Any key will do: the times of the shards of a cluster differ by little.
+            let now_us = context.store.time_ms(b"time").await? * 1000;
             let mut writer = run.writer();
             writer.array(2);
             writer.bulk((now_us / 1_000_000).to_string().as_bytes());

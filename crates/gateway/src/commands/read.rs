@@ -19,6 +19,7 @@ use super::batch::Run;
 use super::error::CommandError;
 use super::operation::Operation;
 use super::reply::Reply;
+use super::store::Store;
 use super::value::{State, ValueCommand};
 use crate::outlet::End;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
@@ -69,12 +70,12 @@ impl<'a> Run<'_, 'a> {
             let mut values = self.context.take_values();
             let store = &self.context.store;
             let found = store.get_many(&keys, size_max, &mut values).await;
-            let expires = |&found: &usize| (0..found).any(|index| values.expires(index).is_some());
-            let now_ms = match found.as_ref().is_ok_and(expires) {
-                true if operations[done..].iter().any(needs_time) => store.time_ms().await,
-                _ => Ok(0),
+            let need_time = operations[done..].iter().any(needs_time);
+            let found = match found {
+                Ok(found) if need_time => times_of(store, &keys[..found], &values).await,
+                Ok(found) => Ok((found, Times::new())),
+                Err(error) => Err(error),
             };
-            let found = now_ms.and_then(|now_ms| Ok((found?, now_ms)));
             let written_before = self.outlet.mark();
             match found {
                 Ok((0, _)) if is_late => {
@@ -91,9 +92,9 @@ impl<'a> Run<'_, 'a> {
                     }
                     continue;
                 }
-                Ok((found, now_ms)) => {
+                Ok((found, times)) => {
                     progress.alone = progress.alone.saturating_sub(found);
-                    let values_found = (&values, found, now_ms);
+                    let values_found = (&values, found, times);
                     self.answer(&mut progress, range.end, values_found);
                     self.context.give_values(values);
                 }
@@ -167,7 +168,7 @@ impl<'a> Run<'_, 'a> {
         &mut self,
         progress: &mut Progress,
         end: usize,
-        (values, found, now_ms): (&Values, usize, u64),
+        (values, found, times): (&Values, usize, Times),
     ) {
         let (mut next, mut keyless) = (0, 0);
         while progress.operation < end {
@@ -203,7 +204,7 @@ impl<'a> Run<'_, 'a> {
                     Operation::Value { command, .. } => {
                         let reply = command.apply(&mut State {
                             expires: values.expires(index),
-                            now_ms,
+                            now_ms: times.get(index).copied().unwrap_or(0),
                             ..State::of(value.map(Into::into))
                         });
                         self.reply(&reply);
@@ -251,6 +252,25 @@ impl Progress {
 }
 
 /// Returns whether an operation needs the server's time.
+/// The time by which each of the first keys expires; 0 for a key that does not.
+type Times = SmallVec<[u64; 8]>;
+
+/// The number of `keys`, whose `values` were read, and their times.
+async fn times_of(
+    store: &Store,
+    keys: &[&[u8]],
+    values: &Values,
+) -> Result<(usize, Times), CommandError> {
+    let mut times = Times::with_capacity(keys.len());
+    for (index, key) in keys.iter().enumerate() {
+        times.push(match values.expires(index) {
+            Some(_) => store.time_ms(key).await?,
+            None => 0,
+        });
+    }
+    Ok((keys.len(), times))
+}
+
 fn needs_time(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Value { command, .. } if command.needs_time())
 }

@@ -114,10 +114,10 @@ impl Store {
         self.counters.add_lookups(lookups);
     }
 
-    /// The server's time in milliseconds since 1970. The client asks the server only now and then.
-    pub async fn time_ms(&self) -> Result<u64, CommandError> {
+    /// The time by which `key` expires, in milliseconds since 1970. The client asks the server only now and then.
+    pub async fn time_ms(&self, key: &[u8]) -> Result<u64, CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = Box::pin(self.backend.time_ms()).await;
+        let result = Box::pin(self.backend.time_ms(key)).await;
         self.checked(result)
     }
 

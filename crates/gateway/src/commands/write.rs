@@ -147,7 +147,7 @@ async fn write_value<'a>(
     };
     let (store, lookups, needed) = (&context.store, Cell::default(), Cell::new(0));
     let now_ms = match needs_time(unit) {
-        true => store.time_ms().await?,
+        true => store.time_ms(key).await?,
         false => 0,
     };
     let apply_within_room = |state: State<'a>| {

@@ -118,17 +118,13 @@ impl Client {
     /// The server's time in milliseconds since 1970 in UTC, or a few milliseconds later: a key that is put with that
     /// moment and a second more is present for a second. The client asks the server if it has not done so within ten
     /// seconds.
-    ///
-    /// # Errors
-    /// [`StoreError::NoExpiry`]: the server is of a cluster, which keeps no expiry.
     pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
-        let connection = &self.inner.connection;
-        loop {
-            if let Some(now_ms) = connection.heard.clock.recent_ms(connection.runtime.now()) {
-                return Ok(now_ms);
-            }
-            connection.ask_time().await?;
-        }
+        self.time_of_ms(0).await
+    }
+
+    /// The time of `shard`, like [`Client::server_time_ms`]. Each shard of a cluster has a time of its own.
+    pub(crate) async fn time_of_ms(&self, shard: u32) -> Result<u64, StoreError> {
+        self.inner.connection.time_of_ms(shard).await
     }
 
     /// Changes the expiry of `key`, or with `None` removes it, if the key has the version `version`; `None`: whatever
@@ -170,6 +166,11 @@ impl Client {
         value: &mut Vec<u8>,
     ) -> Option<Option<u64>> {
         self.inner.reader.get_in_call(route, key, value)
+    }
+
+    /// Does the same as [`Client::get_in_call`], with the expiry of the key.
+    pub(crate) fn find_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<FoundKey>> {
+        self.inner.reader.find_in_call_with_expiry(key, value)
     }
 
     /// Whether it is the turn of the task of `context` to go on. If not, the task is woken, and must return pending.

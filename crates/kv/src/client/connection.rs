@@ -17,7 +17,7 @@ use stonecast_fabric::{
     Boxed, DeviceError, LocalSpan, Operation, Port, QueuePair, ReceiveQueue, ReceiveRequest,
     Received, Runtime,
 };
-use stonecast_lineage::Epoch;
+use stonecast_lineage::{Epoch, Term};
 use stonecast_log::{Expiry, LogFormat};
 
 use super::meter::{Meter, TimedCall};
@@ -77,7 +77,7 @@ impl Connection {
             terms: EnteredTerms::new(welcome.keys().shards),
             heard: Heard {
                 latest: Cell::new(welcome.sequence.get()),
-                clock: ServerClock::default(),
+                clock: ServerClock::new(welcome.keys().shards),
             },
             reposts: RefCell::default(),
             pending: RefCell::new(Pending::new(ring_size)),
@@ -286,45 +286,82 @@ impl Connection {
         })
     }
 
-    /// Asks the server for its time.
-    pub async fn ask_time(&self) -> Result<(), StoreError> {
-        let asked = self.runtime.now();
-        match self.request(Request::Time).await? {
-            Answer::Time(time) => {
-                self.heard.clock.note(asked, self.runtime.now(), time);
-                Ok(())
+    /// Asks the server for the time of `shard`. Waits while that time is on its way to all copies.
+    pub async fn ask_time(&self, shard: u32) -> Result<(), StoreError> {
+        for _ in 0..BUSY_RETRIES_MAX {
+            let of = self.in_term(shard);
+            let asked = self.runtime.now();
+            match self.request(Request::Time { shard }).await? {
+                Answer::Time(time) => {
+                    let told = self.runtime.now();
+                    self.heard.clock.note(of, (asked, told), time);
+                    return Ok(());
+                }
+                Answer::Verdict {
+                    verdict: Verdict::NoTime,
+                    ..
+                } => self.runtime.sleep(BUSY_PAUSE_NS).await,
+                Answer::Verdict {
+                    verdict: Verdict::NotPrimary,
+                    version,
+                } => {
+                    let epoch = Epoch(version);
+                    return Err(StoreError::NotPrimary { epoch });
+                }
+                Answer::Verdict {
+                    verdict: Verdict::SpaceFailed,
+                    ..
+                } => return Err(StoreError::SpaceFailed),
+                _ => {
+                    return Err(StoreError::Protocol {
+                        what: "the answer to a question for the time is no time",
+                    });
+                }
             }
-            Answer::Verdict {
-                verdict: Verdict::NoExpiry,
-                ..
-            } => Err(StoreError::NoExpiry),
-            Answer::Verdict {
-                verdict: Verdict::SpaceFailed,
-                ..
-            } => Err(StoreError::SpaceFailed),
-            _ => Err(StoreError::Protocol {
-                what: "the answer to a question for the time is no time",
-            }),
         }
+        Err(StoreError::Busy)
     }
 
-    /// Whether a key that expires at that moment is present now, as far as this client knows the server's time.
+    /// The shard, with the term in which the client takes the server for its primary.
     #[inline]
-    pub fn presence(&self, expires: Expiry) -> Presence {
-        self.heard.clock.judge(expires, self.runtime.now())
+    fn in_term(&self, shard: u32) -> (u32, Term) {
+        (shard, self.terms.of(shard).unwrap_or_default())
     }
 
-    /// Whether a key with this expiry is present. Asks the server for its time if the moment is near.
-    pub async fn is_present(&self, expires: Option<Expiry>) -> Result<bool, StoreError> {
+    /// Whether a key of `shard` that expires at that moment is present now, as far as this client knows the time of the
+    /// shard.
+    #[inline]
+    pub fn presence(&self, shard: u32, expires: Expiry) -> Presence {
+        let clock = &self.heard.clock;
+        clock.judge(self.in_term(shard), expires, self.runtime.now())
+    }
+
+    /// Whether a key of `shard` with this expiry is present. Asks the server for its time if the moment is near.
+    pub async fn is_present(
+        &self,
+        shard: u32,
+        expires: Option<Expiry>,
+    ) -> Result<bool, StoreError> {
         let Some(expires) = expires else {
             return Ok(true);
         };
         loop {
-            match self.presence(expires) {
+            match self.presence(shard, expires) {
                 Presence::Present => return Ok(true),
                 Presence::Absent => return Ok(false),
-                Presence::Unsure => self.ask_time().await?,
+                Presence::Unsure => self.ask_time(shard).await?,
             }
+        }
+    }
+
+    /// The time of `shard` in milliseconds since 1970 in UTC, or a few milliseconds later.
+    pub async fn time_of_ms(&self, shard: u32) -> Result<u64, StoreError> {
+        loop {
+            let of = self.in_term(shard);
+            if let Some(now_ms) = self.heard.clock.recent_ms(of, self.runtime.now()) {
+                return Ok(now_ms);
+            }
+            self.ask_time(shard).await?;
         }
     }
 

@@ -215,7 +215,9 @@ impl<'s> Scan<'s> {
                 let batch = &entries.found[entries.next..end];
                 for entry in self.records(batch, &entries.indexes).await? {
                     let Some(entry) = entry else { continue };
-                    if self.memory.connection.is_present(entry.expires).await? {
+                    let connection = &self.memory.connection;
+                    let shard = connection.welcome.keys().route(&entry.key).shard;
+                    if connection.is_present(shard, entry.expires).await? {
                         into.push(entry);
                     }
                 }

@@ -1,5 +1,9 @@
 //! The server's time, as a client knows it: told once, and carried forward by the client's own clock.
 //!
+//! Each shard of a cluster has a time of its own, since the heir of a shard begins at the highest time that a
+//! predecessor may have told. What was told in one term says nothing in another one. All shards of a server that is
+//! alone have the same time, and the client asks for each of them.
+//!
 //! ```text
 //!   asked                 told                                        now
 //!     |---- told at some moment here ----|                             |
@@ -19,6 +23,7 @@
 use std::cell::Cell;
 
 use stonecast_base::{Nanoseconds, mutant};
+use stonecast_lineage::Term;
 use stonecast_log::Expiry;
 
 use crate::wire::ServerTimeGrant;
@@ -39,32 +44,54 @@ pub(super) enum Presence {
     Unsure,
 }
 
-/// The server's time as it was told.
+/// The time of a shard as it was told.
 #[derive(Clone, Copy)]
 struct Told {
+    term: Term,
     asked: Nanoseconds,
     told: Nanoseconds,
     time: ServerTimeGrant,
 }
 
-/// The server's time, as a client knows it.
-#[derive(Default)]
+/// The times of the shards of a server, as a client knows them.
 pub(super) struct ServerClock {
-    told: Cell<Option<Told>>,
+    of_shards: Box<[Cell<Option<Told>>]>,
 }
 
 impl ServerClock {
-    /// Notes the answer to a question that was sent at `asked`, and arrived at `told`.
-    pub fn note(&self, asked: Nanoseconds, told: Nanoseconds, time: ServerTimeGrant) {
-        self.told.set(Some(Told { asked, told, time }));
+    /// The times of this many shards, none told.
+    pub fn new(shards: u32) -> Self {
+        let of_shards = (0..shards).map(|_| Cell::new(None)).collect();
+        Self { of_shards }
     }
 
-    /// Whether the key that expires at `expires` is present at `now`.
-    pub fn judge(&self, expires: Expiry, now: Nanoseconds) -> Presence {
+    /// Notes the answer to a question about `shard`, which was sent in `term` at `asked`, and arrived at `told`.
+    pub fn note(
+        &self,
+        (shard, term): (u32, Term),
+        (asked, told): (Nanoseconds, Nanoseconds),
+        time: ServerTimeGrant,
+    ) {
+        self.of_shards[shard as usize].set(Some(Told {
+            term,
+            asked,
+            told,
+            time,
+        }));
+    }
+
+    /// The time of `shard` that was told in `term`.
+    fn told(&self, (shard, term): (u32, Term)) -> Option<Told> {
+        let told = self.of_shards[shard as usize].get();
+        told.filter(|told| told.term == term)
+    }
+
+    /// Whether the key of a shard that expires at `expires` is present at `now`, in the term that the client is in.
+    pub fn judge(&self, of: (u32, Term), expires: Expiry, now: Nanoseconds) -> Presence {
         if mutant!(ExpiryIgnoredByReader) {
             return Presence::Present;
         }
-        let Some(told) = self.told.get() else {
+        let Some(told) = self.told(of) else {
             return Presence::Unsure;
         };
         if expires.ms() > told.upper_ms(now) {
@@ -79,9 +106,10 @@ impl ServerClock {
         }
     }
 
-    /// The server's time at `now`, or a little later; `None`: the server has to be asked.
-    pub fn recent_ms(&self, now: Nanoseconds) -> Option<u64> {
-        let told = self.told.get()?;
+    /// The time of a shard at `now`, or a little later, in the term that the client is in; `None`: the server has to be
+    /// asked.
+    pub fn recent_ms(&self, of: (u32, Term), now: Nanoseconds) -> Option<u64> {
+        let told = self.told(of)?;
         (now.saturating_sub(told.asked) <= RECENT_NS).then(|| told.upper_ms(now))
     }
 }
@@ -113,9 +141,11 @@ mod tests {
 
     const MS: Nanoseconds = NS_PER_MS;
 
+    const HERE: (u32, Term) = (1, stonecast_lineage::Epoch(5));
+
     fn clock(asked: Nanoseconds, told: Nanoseconds, now_ms: u64, mark_ms: u64) -> ServerClock {
-        let clock = ServerClock::default();
-        clock.note(asked, told, ServerTimeGrant { now_ms, mark_ms });
+        let clock = ServerClock::new(3);
+        clock.note(HERE, (asked, told), ServerTimeGrant { now_ms, mark_ms });
         clock
     }
 
@@ -127,8 +157,8 @@ mod tests {
     fn a_key_is_present_only_before_the_latest_time_that_the_server_may_have() {
         let clock = clock(0, 4 * MS, 1000, 9000);
         // Told at 0 at the earliest, so the server's time at 512 ms is 1513 ms and one drift at most.
-        assert_eq!(clock.judge(at(1515), 512 * MS), Presence::Present);
-        assert_eq!(clock.judge(at(1514), 512 * MS), Presence::Absent);
+        assert_eq!(clock.judge(HERE, at(1515), 512 * MS), Presence::Present);
+        assert_eq!(clock.judge(HERE, at(1514), 512 * MS), Presence::Absent);
     }
 
     /// Needs the bounds: an old time says nothing about moments near by.
@@ -136,25 +166,41 @@ mod tests {
     fn a_client_with_an_old_time_asks_only_about_moments_near_by() {
         let clock = clock(0, 0, 1000, 900_000);
         let now = 512_000 * MS;
-        assert_eq!(clock.judge(at(512_000), now), Presence::Absent);
-        assert_eq!(clock.judge(at(512_001), now), Presence::Unsure);
-        assert_eq!(clock.judge(at(514_001), now), Presence::Unsure);
-        assert_eq!(clock.judge(at(514_002), now), Presence::Present);
+        assert_eq!(clock.judge(HERE, at(512_000), now), Presence::Absent);
+        assert_eq!(clock.judge(HERE, at(512_001), now), Presence::Unsure);
+        assert_eq!(clock.judge(HERE, at(514_001), now), Presence::Unsure);
+        assert_eq!(clock.judge(HERE, at(514_002), now), Presence::Present);
     }
 
     /// Needs the mark: a server that starts again below the moment would have the key again.
     #[test]
     fn a_key_that_expires_beyond_the_mark_is_not_absent_yet() {
         let clock = clock(0, 0, 1000, 1010);
-        assert_eq!(clock.judge(at(1010), 20 * MS), Presence::Absent);
-        assert_eq!(clock.judge(at(1011), 20 * MS), Presence::Unsure);
+        assert_eq!(clock.judge(HERE, at(1010), 20 * MS), Presence::Absent);
+        assert_eq!(clock.judge(HERE, at(1011), 20 * MS), Presence::Unsure);
     }
 
     #[test]
     fn a_client_that_was_told_nothing_asks() {
-        assert_eq!(ServerClock::default().judge(at(1), 0), Presence::Unsure);
-        assert_eq!(ServerClock::default().recent_ms(0), None);
-        assert_eq!(clock(0, 0, 1000, 0).recent_ms(10 * MS), Some(1012));
-        assert_eq!(clock(0, 0, 1000, 0).recent_ms(11 * FRESH_NS), None);
+        let untold = ServerClock::new(3);
+        assert_eq!(untold.judge(HERE, at(1), 0), Presence::Unsure);
+        assert_eq!(untold.recent_ms(HERE, 0), None);
+        let told = clock(0, 0, 1000, 0);
+        assert_eq!(told.recent_ms(HERE, 10 * MS), Some(1012));
+        assert_eq!(told.recent_ms(HERE, 11 * FRESH_NS), None);
+    }
+
+    /// Needs the shard and the term of what was told: an heir may be ahead of its predecessor.
+    #[test]
+    fn what_was_told_of_a_shard_in_a_term_says_nothing_of_others() {
+        let clock = clock(0, 0, 1000, 9000);
+        let (shard, term) = HERE;
+        for other in [
+            (shard + 1, term),
+            (shard, stonecast_lineage::Epoch(term.0 + 1)),
+        ] {
+            assert_eq!(clock.judge(other, at(5000), 0), Presence::Unsure);
+            assert_eq!(clock.recent_ms(other, 0), None);
+        }
     }
 }

@@ -9,22 +9,22 @@ use std::task::Poll;
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{BegunRead, Term};
 use stonecast_fabric::Boxed;
-use stonecast_log::Condition;
+use stonecast_log::{Condition, Expiry};
 
 use super::ClusterClient;
 use super::attempts::GivenUp;
 use super::entries::ClusterEntries;
 use super::error::ClusterError;
-use super::get::ClusterGet;
+use super::get::{ClusterGet, find_in_call, take_turn};
 use super::map::{Copies, Map};
 use super::nodes::Node;
-use crate::client::{Pair, Token, Values, Written};
+use crate::client::{Client, FoundKey, Pair, PutRules, Token, Values, Written};
 use crate::error::{Effect, StoreError};
 use crate::metrics::Metrics;
 use crate::stat::Stat;
 
-/// The value of a key and its version; `None` if the key is absent.
-pub type Found = Option<(Vec<u8>, u64)>;
+/// The value of a key, its version and its expiry; `None` if the key is absent.
+pub type Found = Option<(Vec<u8>, FoundKey)>;
 
 impl ClusterClient {
     /// Reads the value of `key` into `value` and returns its version. Returns `None` if the key is absent. The returned
@@ -44,25 +44,56 @@ impl ClusterClient {
             let shard = self.nodes.shard_of(key);
             let found = self
                 .attempt(shard, deadline, async |node| {
-                    self.get_at(&node, shard, key, value).await
+                    self.read_at(&node, shard, async |client| client.get(key, value).await)
+                        .await
                 })
                 .await;
             found.map_err(of_read)
         })
     }
 
-    /// A GET at `node`, in the term of `shard` that the client has entered there.
-    async fn get_at(
+    /// Reads the value of `key` into `value` and returns its version and its expiry, like [`ClusterClient::get`].
+    pub async fn find(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<FoundKey>, ClusterError> {
+        if let Some(found) = find_in_call(self, key, value) {
+            take_turn(self, self.nodes.shard_of(key)).await;
+            return Ok(found);
+        }
+        self.find_until(self.deadline(), key, value).await
+    }
+
+    fn find_until<'a>(
+        &'a self,
+        deadline: Nanoseconds,
+        key: &'a [u8],
+        value: &'a mut Vec<u8>,
+    ) -> Boxed<'a, Result<Option<FoundKey>, ClusterError>> {
+        Box::pin(async move {
+            let shard = self.nodes.shard_of(key);
+            let found = self
+                .attempt(shard, deadline, async |node| {
+                    self.read_at(&node, shard, async |client| client.find(key, value).await)
+                        .await
+                })
+                .await;
+            found.map_err(of_read)
+        })
+    }
+
+    /// A `read` at `node`, in the term of `shard` that the client has entered there.
+    async fn read_at<T>(
         &self,
         node: &Node,
         shard: u32,
-        key: &[u8],
-        value: &mut Vec<u8>,
-    ) -> Result<Option<u64>, StoreError> {
+        mut read: impl AsyncFnMut(&Client) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         loop {
             let term = node.client.term(shard).unwrap_or_default();
             let begun = self.begin_read(node, shard, term).await?;
-            let found = node.client.get(key, value).await;
+            let found = read(&node.client).await;
             if node.leases.covers(shard, begun, self.runtime.now()) {
                 return found;
             }
@@ -132,8 +163,8 @@ impl ClusterClient {
     ) -> Vec<Result<Found, ClusterError>> {
         at_once(keys.iter().map(|key| async {
             let mut value = Vec::new();
-            let version = self.get_until(deadline, key, &mut value).await?;
-            Ok(version.map(|version| (value, version)))
+            let found = self.find_until(deadline, key, &mut value).await?;
+            Ok(found.map(|found| (value, found)))
         }))
         .await
     }
@@ -157,8 +188,8 @@ impl ClusterClient {
         let now = self.runtime.now();
         let covers = |&(shard, begun)| node.leases.covers(shard, begun, now);
         let value = |index| {
-            let found: Option<(&[u8], u64)> = values.get(index);
-            found.map(|(value, version)| (value.to_vec(), version))
+            let found = values.found(index);
+            found.map(|(value, found)| (value.to_vec(), found))
         };
         begun
             .iter()
@@ -189,25 +220,65 @@ impl ClusterClient {
         at_once(pairs.iter().map(|(key, value)| self.put(key, value))).await
     }
 
-    /// Like [`ClusterClient::put`], if `condition` holds at the moment of the write. `token` names the write, and is
-    /// made by the first attempt: after [`ClusterError::Unknown`], a call with the same token and the same write finds
-    /// out the outcome, and does the write if it was not done. The write takes effect once.
+    /// Like [`ClusterClient::put`], if the condition of `rules` holds at the moment of the write; the key then has the
+    /// expiry of `rules`. `token` names the write, and is made by the first attempt: after [`ClusterError::Unknown`], a
+    /// call with the same token and the same write finds out the outcome, and does the write if it was not done. The
+    /// write takes effect once.
     pub fn put_with<'a>(
         &'a self,
         token: &'a mut Option<Token>,
         key: &'a [u8],
         value: &'a [u8],
-        condition: Condition,
+        rules: impl Into<PutRules>,
     ) -> Boxed<'a, Result<Written, ClusterError>> {
+        let rules = rules.into();
         Box::pin(async move {
             let shard = self.nodes.shard_of(key);
             let written = self
                 .attempt(shard, self.deadline(), async |node| {
                     let token = token.get_or_insert_with(|| node.client.token());
-                    node.client.put_with(token, key, value, condition).await
+                    node.client.put_with(token, key, value, rules).await
                 })
                 .await;
             written.map_err(|given_up| of_write(given_up, token))
+        })
+    }
+
+    /// Changes the expiry of `key`; see [`Client::touch`]. Each attempt to store the value has a token of its own.
+    pub async fn touch(
+        &self,
+        key: &[u8],
+        expires: Option<Expiry>,
+        version: Option<u64>,
+    ) -> Result<Written, ClusterError> {
+        let mut value = Vec::new();
+        loop {
+            let found = self.find(key, &mut value).await?;
+            let present = found.map(|found| found.version);
+            let Some(found) = found.filter(|found| version.is_none_or(|it| it == found.version))
+            else {
+                return Ok(Written::Conflict(present));
+            };
+            let rules = PutRules {
+                condition: Condition::Version(found.version),
+                expires,
+            };
+            match self.put_with(&mut None, key, &value, rules).await? {
+                Written::Conflict(_) if version.is_none() => {}
+                written => return Ok(written),
+            }
+        }
+    }
+
+    /// The time by which `key` expires, in milliseconds since 1970 in UTC, or a few milliseconds later. It is the time
+    /// of the key's shard, which other shards may be ahead of; see [`Client::server_time_ms`].
+    pub fn time_ms<'a>(&'a self, key: &'a [u8]) -> Boxed<'a, Result<u64, ClusterError>> {
+        Box::pin(async move {
+            let shard = self.nodes.shard_of(key);
+            let told = self.attempt(shard, self.deadline(), async |node: Rc<Node>| {
+                node.client.time_of_ms(shard).await
+            });
+            told.await.map_err(of_read)
         })
     }
 

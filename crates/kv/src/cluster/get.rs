@@ -10,7 +10,7 @@
 //! A future with room for attempts takes more instructions than the GET of one server, so the room is allocated only
 //! when needed.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -18,6 +18,8 @@ use stonecast_fabric::Boxed;
 
 use super::ClusterClient;
 use super::error::ClusterError;
+use super::nodes::Node;
+use crate::client::FoundKey;
 
 type Outcome = Result<Option<u64>, ClusterError>;
 
@@ -91,6 +93,31 @@ impl Future for ClusterGet<'_> {
         }
         this.poll_on(context)
     }
+}
+
+/// A GET with the expiry of the key that ends in the call. `None`: it needs attempts, or no lease covers the call.
+pub(super) fn find_in_call(
+    client: &ClusterClient,
+    key: &[u8],
+    value: &mut Vec<u8>,
+) -> Option<Option<FoundKey>> {
+    let shard = client.nodes.shard_of(key);
+    client.nodes.routes.with(shard, |node| {
+        let begun = node.leases.begin_in_call(shard, node.client.term(shard)?)?;
+        let found = node.client.find_in_call(key, value)?;
+        let now = client.runtime.now_at_most();
+        node.leases.covers(shard, begun, now).then_some(found)
+    })
+}
+
+/// Lets others go on before this task does, if it is their turn, as the node of `shard` sees it.
+pub(super) async fn take_turn(client: &ClusterClient, shard: u32) {
+    poll_fn(|context| {
+        let turn = |node: &Node| Some(node.client.poll_turn(context));
+        let turn = client.nodes.routes.with(shard, turn);
+        turn.unwrap_or(Poll::Ready(()))
+    })
+    .await;
 }
 
 /// Reads `key` in the call at the node that the last call for its shard went to. Also returns whether it is this task's

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_log::{
-    Draft, Kind, LogFormat, Record, RecordHeader, STAMP_SIZE, Stamp, UNIT_SIZE, bury, record_size,
+    Draft, LogFormat, Record, RecordHeader, STAMP_SIZE, Stamp, UNIT_SIZE, bury, record_size,
     relocate,
 };
 use stonecast_media::{MediaError, PersistentRegion, Pool, Region};
@@ -402,23 +402,23 @@ impl Journal {
 
     /// Stamps a record that lies above the end of its segment, and returns its sequence. Returns `None` if the record
     /// lies below: two records of one batch claim the same place.
-    pub fn stamp(&mut self, placed: &Placed, kind: Kind) -> Option<u64> {
+    pub fn stamp(&mut self, placed: &Placed, is_tombstone: bool) -> Option<u64> {
         if placed.unit < self.space.state(placed.segment).end {
             return None;
         }
         let sequence = self.sequences.take();
-        self.stamp_as(placed, kind, sequence);
+        self.stamp_as(placed, is_tombstone, sequence);
         Some(sequence)
     }
 
     /// Stamps a record at the end of its segment with a `sequence` that was taken for the record.
-    pub fn stamp_as(&mut self, placed: &Placed, kind: Kind, sequence: u64) {
+    pub fn stamp_as(&mut self, placed: &Placed, is_tombstone: bool, sequence: u64) {
         self.write_stamp(placed, sequence);
         if mutant!(WitnessTooEarly) {
             self.space.tell_too_early(placed.segment, &*self.log);
         }
         self.space
-            .note_stamped(placed.segment, placed.size, sequence, kind);
+            .note_stamped(placed.segment, placed.size, sequence, is_tombstone);
         self.await_persist(placed);
     }
 

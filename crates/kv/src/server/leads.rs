@@ -41,6 +41,11 @@ impl Leads {
         self.terms[shard as usize].is_some()
     }
 
+    /// The term in which the node leads `shard`; `None`: the node does not lead it.
+    pub fn term_of(&self, shard: u32) -> Option<Term> {
+        self.terms[shard as usize]
+    }
+
     /// Asks `offers` for the leases of readers from now on.
     pub fn offer_by(&mut self, offers: Offers) {
         self.offers = offers;

@@ -14,7 +14,7 @@
 //! | [`Shards`] | the keys, each in its shard: index and its tables, outcomes, live bytes | `shards.rs`, `shard/` |
 //! | [`Journal`] | the node's log: space, sequence, what awaits a persist | `journal.rs`, `space/` |
 //! | [`Clients`] | connections: sessions, leases, rights, their ends | `clients/` |
-//! | [`ServerTime`] | the time with which the expiry of keys is compared | `time.rs` |
+//! | [`ServerTime`] | the time with which the expiry of keys is compared | `time/` |
 //! | [`Expiries`] | the moments of keys that expire | `expiries.rs` |
 //! | [`Cleaner`] | the segment that is being cleaned; [`Sweeper`] takes its steps | `clean/` |
 //! | [`Committer`] | the plan that makes the log durable | `commit.rs` |
@@ -56,7 +56,7 @@ use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::EpochCell;
 use stonecast_fabric::{Access, Bell, Boxed, DeviceError, Port, Runtime, select};
 use stonecast_lineage::{Epoch, Term};
-use stonecast_log::{History, SegmentState};
+use stonecast_log::{Expiry, History, SegmentState};
 use stonecast_media::{Backing, BatchMark, Blob, MediaError, Pool};
 use stonecast_member::{Member, Seat};
 use stonecast_persist::Persisted;
@@ -187,9 +187,13 @@ impl State {
         self.node.as_mut().expect("this server is a node")
     }
 
-    /// Whether keys have expired that are still in the index.
-    fn has_expired_keys(&self) -> bool {
-        self.expiries.are_due(self.time.running_ms())
+    /// The shards with keys that have expired, are still in the index, and can be removed.
+    fn shards_with_expired_keys(&self) -> impl Iterator<Item = u32> {
+        let first = self.expiries.first_moments();
+        let are_due = |&(shard, moment): &(u32, Expiry)| {
+            moment.has_come(self.time.running_ms(shard)) && !self.time.awaits_copies(shard)
+        };
+        first.filter(are_due).map(|(shard, _)| shard)
     }
 
     /// The keeper of the node that this server is.
@@ -262,6 +266,7 @@ impl Server {
         {
             let state = &mut *server.state.borrow_mut();
             state.node = Some(NodeState::default());
+            state.time.of_node(server.pool.shards());
             for number in 0..server.pool.shards() {
                 state.shards.lead(Epoch::default(), number, None);
             }
@@ -537,7 +542,9 @@ impl Server {
     pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         let file = self.pool.backing().name();
         let state = self.state.borrow();
-        state.shards.peek(key, value, (&file, state.time.now_ms()))
+        let shard = state.shards.route(key).shard;
+        let now_ms = state.time.now_ms(shard);
+        state.shards.peek(key, value, (&file, now_ms))
     }
 
     /// Waits for arrivals or events, for a short while so that a stop is noticed, and hardly at all while there is
@@ -547,7 +554,7 @@ impl Server {
             let state = self.state.borrow();
             let node = state.node.as_ref();
             state.shards.is_growing()
-                || state.has_expired_keys()
+                || state.shards_with_expired_keys().next().is_some()
                 || state.cleaner.has_credit()
                 || state.clients.departures.are_under_way()
                 || node.is_some_and(|node| node.elsewhere.waits())

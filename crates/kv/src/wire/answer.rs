@@ -46,7 +46,7 @@ verdicts! {
     13 NotPrimary: "epoch of the node", "not the primary: the node does not lead the shard in the term that the client named, nothing was done";
     14 TooFewCopies: "copies of the shard", "too few copies: the policy of the cluster asks for more, nothing was done";
     15 TooLong: "bytes of the longest record", "too long: no copy takes a record of that length, nothing was done";
-    16 NoExpiry: "0", "no expiry: the server is of a cluster, which keeps no expiry, nothing was done";
+    16 NoTime: "0", "no time yet: the time of the shard is on its way to all copies, nothing was done";
     17 Contradicted: "place of the key in the batch, from 0", "contradicted: an expectation of the batch did not hold, nothing was done";
     18 NoBatch: "0", "no batch: the server is of a cluster, which takes one key at a time, nothing was done";
     19 NoHold: "1: of a cluster; 2: its clients publish", "no hold: the server does not see every change of its keys, nothing is kept";

@@ -6,7 +6,7 @@ pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use crate::error::StoreError;
 
 /// Version of the messages between client and server. A peer of another version is refused.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// Operations of one client that wait for an answer. The client posts a receive buffer for the answer of each, so that
 /// the server always finds one.

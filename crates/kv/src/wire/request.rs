@@ -44,8 +44,8 @@ pub(crate) enum Request<'a> {
     Publish,
     /// Lease the memory of all shards that the client has entered to the client's reads.
     ReaderLease,
-    /// Ask for the server's time.
-    Time,
+    /// Ask for the time of `shard`.
+    Time { shard: u32 },
     /// Hold the present version: keep the records that later writes replace.
     Hold,
     /// The client has read this many kept records in all, and asks for the next. At the end, the client holds nothing
@@ -65,7 +65,7 @@ message! {
     kind: u8, "kind";
     detail: u8, "lease: 1 if the client stamps the records of the extent; release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6; kept: 1 at the end of the hold";
     reserved: [u8; 2], "zero";
-    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number; access, outcome: number of the shard";
+    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number; access, outcome, time: number of the shard";
     token: U64, "delete, outcome: token";
     number: U64, "delete: version that the condition names; outcome: latest version that the client knew; kept: records that the client has read; access: the term in which the client takes the server for the primary of the shard, 0 without a cluster";
     session: U64, "outcome: session of the first attempt";
@@ -152,7 +152,10 @@ impl<'a> Request<'a> {
             }
             Self::Publish => header.kind = 9,
             Self::ReaderLease => header.kind = 10,
-            Self::Time => header.kind = 11,
+            Self::Time { shard } => {
+                header.kind = 11;
+                header.size = U32::new(shard);
+            }
             Self::Hold => header.kind = 12,
             Self::Kept { read, ends } => {
                 header.kind = 13;
@@ -207,7 +210,9 @@ impl<'a> Request<'a> {
             }),
             9 if tail.is_empty() => Some(Self::Publish),
             10 if tail.is_empty() => Some(Self::ReaderLease),
-            11 if tail.is_empty() => Some(Self::Time),
+            11 if tail.is_empty() => Some(Self::Time {
+                shard: header.size.get(),
+            }),
             12 if tail.is_empty() => Some(Self::Hold),
             13 if tail.is_empty() && header.detail <= 1 => Some(Self::Kept {
                 read: header.number.get(),
@@ -242,7 +247,7 @@ mod tests {
             ),
             (9, Request::Publish),
             (10, Request::ReaderLease),
-            (11, Request::Time),
+            (11, Request::Time { shard: 3 }),
             (12, Request::Hold),
             (
                 13,

@@ -74,7 +74,7 @@ const STORIES_OF_NODES: [(Mutant, fn()); 8] = [
 ];
 
 /// The story that finds each bug of keys that expire.
-const STORIES_OF_EXPIRY: [(Mutant, fn()); 7] = [
+const STORIES_OF_EXPIRY: [(Mutant, fn()); 10] = [
     (
         Mutant::ExpiryIgnoredByReader,
         expiry::an_expired_key_is_absent_on_every_path,
@@ -102,6 +102,18 @@ const STORIES_OF_EXPIRY: [(Mutant, fn()); 7] = [
     (
         Mutant::ExpiredLeavesNoTombstone,
         expiry::an_expired_key_whose_record_is_cleaned_away_does_not_get_its_older_value_back,
+    ),
+    (
+        Mutant::HeirForgetsMark,
+        nodes::expiring::a_key_stays_absent_when_the_clock_of_the_heir_is_behind,
+    ),
+    (
+        Mutant::MarkOfCopyForgotten,
+        nodes::expiring::a_power_cut_of_all_nodes_resurrects_nothing_when_all_clocks_are_set_back,
+    ),
+    (
+        Mutant::MarkNotInPages,
+        nodes::expiring::a_node_that_was_filled_by_pages_begins_at_the_mark_of_its_primary,
     ),
 ];
 

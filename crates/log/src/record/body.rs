@@ -1,8 +1,8 @@
 //! The body of an entry: a record on its way to the log of another node.
 //!
 //! ```text
-//!   record    | sequence  commit tag  links | tag | facts  token  moment  key  value |
-//!   body                                          | facts  token  moment  key  value |    with generation 0
+//!   record    | sequence  commit tag  links | tag | facts  token  moment  expiry  key  value |
+//!   body                                          | facts  token  moment  expiry  key  value |    with generation 0
 //! ```
 //!
 //! A body holds no place. Its receiver writes it like a moved record ([`relocate`](super::relocate)), which binds it to
@@ -18,7 +18,7 @@ use super::{
 
 /// Bytes of the longest body.
 pub const RECORD_BODY_SIZE_MAX: usize =
-    super::HEADER_SIZE_MAX - TAGGED_FROM + KEY_SIZE_MAX + VALUE_SIZE_MAX;
+    super::HEADER_SIZE_MAX + super::EXPIRY_SIZE - TAGGED_FROM + KEY_SIZE_MAX + VALUE_SIZE_MAX;
 
 /// Bits of the facts beside the generation.
 const WITHOUT_GENERATION: u64 = !((super::GENERATION_MAX as u64) << super::GENERATION_SHIFT);
@@ -49,9 +49,6 @@ pub enum BodyFault {
     /// The record names a generation of a segment, which says nothing here.
     #[error("a record of generation {0} as a body")]
     Generation(u32),
-    /// The record has an expiry, which no copy keeps yet.
-    #[error("a record with an expiry as a body")]
-    Expiry,
 }
 
 impl Draft<'_> {
@@ -92,9 +89,6 @@ impl RecordBody {
         if header.generation() != 0 {
             return Err(BodyFault::Generation(header.generation()));
         }
-        if header.expires().is_some() {
-            return Err(BodyFault::Expiry);
-        }
         Ok(Self { header, bytes })
     }
 
@@ -113,7 +107,7 @@ const _: () = assert!(TAGGED_FROM < RECORD_START_SIZE);
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Condition, Kind};
+    use super::super::{Condition, Expiry, Kind};
     use super::*;
 
     fn draft<'a>(kind: Kind, token: u64, value: &'a [u8]) -> Draft<'a> {
@@ -121,14 +115,14 @@ mod tests {
             kind,
             condition: Condition::Version(7),
             token,
-            expires: None,
+            expires: Expiry::at_ms(2_000_000_000_000),
             key: b"key",
             value,
         }
     }
 
     #[test]
-    fn a_body_keeps_kind_token_condition_key_and_value_and_gets_the_version_of_its_entry() {
+    fn a_body_keeps_kind_token_condition_moment_key_and_value_and_gets_the_version_of_its_entry() {
         for (kind, token, value) in [
             (Kind::Put, 0, &b"value"[..]),
             (Kind::Put, 9, b""),
@@ -144,6 +138,8 @@ mod tests {
             assert_eq!((header.kind(), header.token()), (kind, token));
             assert_eq!(header.condition(), Condition::Version(7));
             assert_eq!((header.sequence(), key, found), (31, &b"key"[..], value));
+            let moment = header.expires().or(header.time_mark());
+            assert_eq!(moment, Expiry::at_ms(2_000_000_000_000));
         }
     }
 
@@ -173,7 +169,7 @@ mod tests {
         };
         assert_eq!(RecordBody::read(1, &longer).unwrap_err(), size);
         let mut placed = whole;
-        placed[7] = 0x40;
+        placed[7] |= 0x40;
         let refused = RecordBody::read(1, &placed).unwrap_err();
         assert!(matches!(refused, BodyFault::Generation(_)), "{refused}");
     }

@@ -212,7 +212,8 @@ impl Reader {
             expires,
         } = self.whole_record(key).whole(word, record)?;
         let connection = &self.connection;
-        let presence = connection.presence(expires?);
+        let shard = connection.welcome.keys().route(key).shard;
+        let presence = connection.presence(shard, expires?);
         if presence == Presence::Unsure || self.generations.have_come_round() {
             return None;
         }

@@ -52,15 +52,12 @@ impl Values {
     }
 
     /// Replaces the values by those of `found`, in their order.
-    pub fn fill<'a>(&mut self, found: impl IntoIterator<Item = Option<(&'a [u8], u64)>>) {
+    pub fn fill<'a>(&mut self, found: impl IntoIterator<Item = Option<(&'a [u8], FoundKey)>>) {
         self.clear();
         for found in found {
-            let placed = found.map(|(value, version)| Place {
+            let placed = found.map(|(value, found)| Place {
                 at: self.add(value),
-                found: FoundKey {
-                    version,
-                    expires: None,
-                },
+                found,
             });
             self.found.push(placed);
         }
@@ -86,6 +83,12 @@ impl Values {
         self.found[index]
             .as_ref()
             .map(|place| (&self.bytes[place.at.clone()], place.found.version))
+    }
+
+    /// Value, version and expiry of the `index`-th key; `None` if the key is absent.
+    pub(crate) fn found(&self, index: usize) -> Option<(&[u8], FoundKey)> {
+        let place = self.found[index].as_ref();
+        place.map(|place| (&self.bytes[place.at.clone()], place.found))
     }
 
     /// The moment from which on the `index`-th key is absent; `None` if the key does not expire, or is absent.
@@ -209,7 +212,7 @@ impl Reader {
                     self.connection.meter.note_location(false);
                     self.locations.forget(asked.hash);
                 }
-                LookUpStep::Found(found) => match self.place(asked, found) {
+                LookUpStep::Found(found) => match self.place(keys[index], asked, found) {
                     None => alone.push((index, false)),
                     Some(place) => {
                         values.found[index] = place;
@@ -272,8 +275,11 @@ fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
 impl Reader {
     /// The value of a found record; `Some(None)`: its key has expired. `None`: the server has to be asked for its time.
     #[inline(always)]
-    fn place(&self, asked: &Asked, found: FoundRecord) -> Option<Option<Place>> {
-        let presence = |expires| self.connection.presence(expires);
+    fn place(&self, key: &[u8], asked: &Asked, found: FoundRecord) -> Option<Option<Place>> {
+        let presence = |expires| {
+            let shard = self.connection.welcome.keys().route(key).shard;
+            self.connection.presence(shard, expires)
+        };
         match found.expires.map_or(Presence::Present, presence) {
             Presence::Unsure => None,
             Presence::Absent => Some(None),
@@ -291,7 +297,7 @@ impl Reader {
         word: Word,
         record: &[u8],
     ) -> Option<Option<Place>> {
-        self.place(asked, self.whole_record(key).whole(word, record)?)
+        self.place(key, asked, self.whole_record(key).whole(word, record)?)
     }
 
     /// All keys, asked of the indexes of one moment. Opens the indexes that are not open yet.

@@ -113,7 +113,7 @@ impl Reader {
                     value.truncate(at.end);
                     value.drain(..at.start);
                     self.learn(hash, &look_up);
-                    let is_present = self.connection.is_present(expires).await?;
+                    let is_present = self.connection.is_present(shard, expires).await?;
                     return Ok(is_present.then_some(FoundKey { version, expires }));
                 }
                 LookUpStep::Absent => {

@@ -126,7 +126,7 @@ impl Writer {
                 .await?
             {
                 (Verdict::Done, version) => Ok(Some(version)),
-                (Verdict::Busy, _) => Ok(None),
+                (Verdict::Busy | Verdict::NoTime, _) => Ok(None),
                 (verdict, number) => Err(self.failure(verdict, number)),
             }
         })
@@ -150,7 +150,9 @@ impl Writer {
                 (Verdict::Conflict, present) => {
                     return Ok(Written::Conflict((present != 0).then_some(present)));
                 }
-                (Verdict::Busy, _) => self.connection.runtime.sleep(BUSY_PAUSE_NS).await,
+                (Verdict::Busy | Verdict::NoTime, _) => {
+                    self.connection.runtime.sleep(BUSY_PAUSE_NS).await;
+                }
                 (verdict, number) => return Err(self.failure(verdict, number)),
             }
         }
@@ -188,7 +190,9 @@ impl Writer {
                     Verdict::Conflict => {
                         return Ok(Some(Written::Conflict((version != 0).then_some(version))));
                     }
-                    Verdict::Busy => self.connection.runtime.sleep(BUSY_PAUSE_NS).await,
+                    Verdict::Busy | Verdict::NoTime => {
+                        self.connection.runtime.sleep(BUSY_PAUSE_NS).await;
+                    }
                     verdict => return Err(self.failure(verdict, version)),
                 }
             }
@@ -255,7 +259,6 @@ impl Writer {
                 epoch: Epoch(number),
             },
             Verdict::TooFewCopies => StoreError::TooFewCopies { found: number },
-            Verdict::NoExpiry => StoreError::NoExpiry,
             Verdict::NoBatch => StoreError::NoBatch,
             Verdict::TooLong => StoreError::EntrySize { max: number },
             Verdict::SpaceFailed => StoreError::SpaceFailed,

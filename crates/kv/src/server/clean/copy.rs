@@ -9,6 +9,7 @@ use crate::server::keeper::Keeper;
 use crate::server::shard::{Move, Shard};
 use crate::server::shards::Shards;
 use crate::server::space::Purpose;
+use crate::server::time::ServerTime;
 use crate::wire::{KeyHash, Route, Word};
 
 /// Facts beside the indexes that decide whether a record is needed.
@@ -19,7 +20,7 @@ pub(super) struct Needs<'a> {
     /// Tombstones below are not needed.
     pub horizon: u64,
     /// The server's time: what has expired is a tombstone.
-    pub now_ms: u64,
+    pub time: &'a ServerTime,
 }
 
 /// The fate of a record.
@@ -285,7 +286,8 @@ fn fate(shards: &mut Shards, route: Route, found: &Found<'_>, needs: Needs<'_>) 
             .map_or(Fate::Dead, |word| Fate::Needed(Some(word))),
         Kind::Put => {
             let expires = header.expires();
-            let has_expired = expires.is_some_and(|expires| expires.has_come(needs.now_ms));
+            let now_ms = || needs.time.now_ms(route.shard);
+            let has_expired = expires.is_some_and(|expires| expires.has_come(now_ms()));
             match shard.word_of_record(hash, found) {
                 // The record is removed from the index first, so that nothing names what is dropped.
                 Some(word) => Fate::Needed(Some(word)),
@@ -294,6 +296,8 @@ fn fate(shards: &mut Shards, route: Route, found: &Found<'_>, needs: Needs<'_>) 
                 None => Fate::Expired,
             }
         }
+        // The mark is in the header of the pool.
+        Kind::Delete if header.time_mark().is_some() => Fate::Dead,
         Kind::Delete => match is_dropped(shard, hash, found, needs) {
             true => Fate::DroppedTombstone,
             false => Fate::Needed(None),

@@ -96,7 +96,7 @@ impl Sweeper {
                 let needs = Needs {
                     keeper: keeper.as_ref(),
                     horizon: due.horizon,
-                    now_ms: time.now_ms(),
+                    time,
                 };
                 cleaner.copy_some(shards, journal, budget, needs, &mut step)
             };

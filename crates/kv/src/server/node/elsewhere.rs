@@ -146,6 +146,7 @@ fn write(state: &mut State, body: &RecordBody) -> bool {
         word: state.journal.word(&placed, route.hash),
         segment: placed.segment,
         size: placed.size,
+        expires: header.expires().or(header.time_mark()),
     };
     let elsewhere = &mut state.node_mut().elsewhere;
     elsewhere.push(WrittenRecord {
@@ -191,7 +192,10 @@ fn publish_piece(state: &mut State, count: usize) {
     }
     let written = state.node_mut().elsewhere.take(count);
     let State {
-        shards, journal, ..
+        shards,
+        journal,
+        expiries,
+        ..
     } = state;
     let (end, persisted) = journal.durable_arrived().expect("a persist has ended");
     assert!(
@@ -205,6 +209,7 @@ fn publish_piece(state: &mut State, count: usize) {
             change, key, token, ..
         } = written;
         shards.publish(&change, &key, journal, &persisted);
+        expiries.note_change(&change);
         journal.space.note_word(change.segment);
         let outcomes = &mut shards.of_mut(change.route.shard).outcomes;
         outcomes.note(token, change.version);
@@ -244,6 +249,7 @@ mod tests {
             word: Word::EMPTY,
             segment: shard,
             size: 64,
+            expires: None,
         };
         WrittenRecord {
             number,

@@ -4,6 +4,7 @@
 //!   item      | tag 1 | version | size | body of a record        |
 //!             | tag 2 | version | token                          |   the outcome of a write
 //!             | tag 3 | version                                  |   earlier outcomes are forgotten
+//!             | tag 4 | milliseconds since 1970                  |   the highest mark of the time that was told
 //!   bytes       1       8         4 or 8
 //! ```
 //!
@@ -21,12 +22,14 @@ use crate::wire::{KeyHash, KeyMap, Word};
 const RECORD: u8 = 1;
 const OUTCOME: u8 = 2;
 const HORIZON: u8 = 3;
+const TIME_MARK: u8 = 4;
 
 /// A part of a page.
 pub(super) enum PageItem {
     Record(RecordBody),
     Outcome { version: u64, token: u64 },
     Horizon { version: u64 },
+    TimeMark { ms: u64 },
 }
 
 /// Bytes of a page that another node has not made.
@@ -62,16 +65,16 @@ impl From {
     }
 }
 
-/// The part of `shard` that begins at `from`, of about `size` bytes.
+/// The part of `shard` that begins at `from`, of about `size` bytes. Its time may have been told up to `told_ms`.
 pub(super) fn page(
-    shard: &Shard,
+    (shard, told_ms): (&Shard, u64),
     (log, keys): (&dyn Region, KeyMap),
     from: u64,
     size: usize,
 ) -> Page {
     match From::of(from) {
         From::Hash(hash) => keys_from(shard, (log, keys), hash, size),
-        From::Outcome(version) => outcomes_from(shard, version, size),
+        From::Outcome(version) => outcomes_from((shard, told_ms), version, size),
     }
 }
 
@@ -126,9 +129,13 @@ fn read(log: &dyn Region, keys: KeyMap, word: Word) -> Option<(KeyHash, RecordHe
     Some((keys.route(key).hash, header, record))
 }
 
-fn outcomes_from(shard: &Shard, behind: u64, size: usize) -> Page {
+fn outcomes_from((shard, told_ms): (&Shard, u64), behind: u64, size: usize) -> Page {
     let mut bytes = vec![HORIZON];
     bytes.extend(shard.outcomes.horizon().to_le_bytes());
+    if told_ms > 0 {
+        bytes.push(TIME_MARK);
+        bytes.extend(told_ms.to_le_bytes());
+    }
     let mut next = None;
     for (version, token) in shard.outcomes.entries_behind(behind) {
         if bytes.len() >= size {
@@ -166,6 +173,7 @@ pub(super) fn items(mut bytes: &[u8]) -> Result<Vec<PageItem>, PageFault> {
                 token: take_u64(&mut bytes)?,
             },
             HORIZON => PageItem::Horizon { version },
+            TIME_MARK => PageItem::TimeMark { ms: version },
             other => return Err(PageFault::Kind(other)),
         });
     }

@@ -7,7 +7,7 @@ use stonecast_backup::{Lent, SharedLedger};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Pending, Term};
 use stonecast_fabric::{Runtime, give_way};
-use stonecast_log::{Kind, RecordBody};
+use stonecast_log::{Expiry, Kind, RecordBody};
 use stonecast_node::{Ended, NotDurable, Page, Store};
 use stonecast_replication::{Entry, Lineage, Settled};
 
@@ -136,6 +136,7 @@ impl NodeStore {
                 node.epoch = node.epoch.max(term);
                 let epoch = node.epoch;
                 state.shards.lead(epoch, shard, Some(term));
+                state.time.lead(shard);
             }
         }
     }
@@ -157,6 +158,7 @@ impl State {
         let Self {
             shards,
             journal,
+            expiries,
             node,
             ..
         } = self;
@@ -166,6 +168,17 @@ impl State {
         shards.publish(change, key, journal, &proof);
         let outcomes = &mut shards.of_mut(change.route.shard).outcomes;
         outcomes.note(*token, change.version);
+        expiries.note_change(change);
+        if let Some(mark) = change.expires.filter(|_| change.kind == Kind::Delete) {
+            self.note_mark(change.route.shard, mark);
+        }
+    }
+
+    /// Notes a mark of the time of `shard` that is on all copies.
+    fn note_mark(&mut self, shard: u32, mark: Expiry) {
+        if let Err(error) = self.time.note_settled(shard, mark) {
+            self.break_node(format!("the mark of the time was not kept: {error}"));
+        }
     }
 
     fn break_node(&mut self, reason: String) {
@@ -179,7 +192,12 @@ impl Store for NodeStore {
     fn digest(&self, entry: &Entry, body: &[u8]) {
         let state = &mut *self.state.borrow_mut();
         match RecordBody::read(entry.version, body) {
-            Ok(body) => elsewhere::arrive(state, body),
+            Ok(body) => {
+                if let Some(mark) = body.record().header.time_mark() {
+                    state.note_mark(entry.shard, mark);
+                }
+                take(state, body);
+            }
             Err(fault) => state.break_node(format!(
                 "version {} of shard {}: {fault}; its primary runs a program of another version",
                 entry.version, entry.shard
@@ -226,9 +244,11 @@ impl Store for NodeStore {
         let State {
             shards,
             journal,
+            time,
             node,
             ..
         } = &mut *self.state.borrow_mut();
+        time.resign(shard);
         let NodeState {
             calls,
             serving,
@@ -261,6 +281,7 @@ impl Store for NodeStore {
     fn dropped(&self, shard: u32) {
         let state = &mut *self.state.borrow_mut();
         elsewhere::forget(state, shard);
+        state.expiries.forget(shard);
         let State {
             shards,
             journal,
@@ -290,7 +311,8 @@ impl Store for NodeStore {
             &**state.journal.log() as &dyn stonecast_media::Region,
             self.keys,
         );
-        pages::page(state.shards.of(shard), memory, from, size)
+        let told_ms = state.time.told_ms(shard);
+        pages::page((state.shards.of(shard), told_ms), memory, from, size)
     }
 
     fn absorb(&self, shard: u32, page: &[u8]) {
@@ -303,7 +325,13 @@ impl Store for NodeStore {
         };
         for item in items {
             match item {
-                PageItem::Record(body) => elsewhere::arrive(state, body),
+                PageItem::Record(body) => take(state, body),
+                PageItem::TimeMark { .. } if mutant!(MarkNotInPages) => {}
+                PageItem::TimeMark { ms } => {
+                    if let Err(error) = state.time.note_of_page(shard, ms) {
+                        state.break_node(format!("the mark of the time was not kept: {error}"));
+                    }
+                }
                 PageItem::Outcome { .. } if mutant!(OutcomesNotPulled) => {}
                 PageItem::Outcome { version, token } => {
                     state.shards.of_mut(shard).outcomes.note(token, version);
@@ -325,6 +353,15 @@ impl Store for NodeStore {
             heritage,
         })
     }
+}
+
+/// Takes a record of another node. The pool says that its records may have an expiry before the first such record.
+fn take(state: &mut State, body: RecordBody) {
+    let expires = body.record().header.expires();
+    if let Some(Err(error)) = expires.map(|_| state.time.let_expire()) {
+        return state.break_node(format!("the mark of the time was not kept: {error}"));
+    }
+    elsewhere::arrive(state, body);
 }
 
 fn broken(error: StoreError) -> NotDurable {

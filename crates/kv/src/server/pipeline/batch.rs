@@ -50,6 +50,7 @@ pub(super) struct Write {
     pub kind: Kind,
     pub condition: Condition,
     pub token: u64,
+    /// The moment from which on the key of a put is absent, or the mark that a delete carries.
     pub expires: Option<Expiry>,
     pub route: Route,
     /// Key and value in `Batch::bytes`.
@@ -160,7 +161,18 @@ impl Write {
             word: self.words.own,
             segment: self.words.segment,
             size: record_size_until(self.key_size(), self.value_size(), self.expires),
+            expires: self.expires,
         }
+    }
+
+    /// Whether this is the record of a mark of the time, which removes nothing.
+    pub fn is_time_mark(&self) -> bool {
+        self.kind == Kind::Delete && self.expires.is_some()
+    }
+
+    /// Whether the record is needed as long as an older one of its key may be in the log.
+    pub fn is_tombstone(&self) -> bool {
+        self.kind == Kind::Delete && self.expires.is_none()
     }
 
     /// Whether this is a write of `key` that is done. `bytes` are those of its batch.

@@ -20,7 +20,7 @@ use stonecast_fabric::QueuePair;
 use stonecast_log::{BatchPlace, Condition, Draft, Kind, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 
 use super::batch::{Owed, RequestBatch, Source, Write};
-use super::decide::{Stamped, Waits, append_room, has_expired};
+use super::decide::{Stamped, Waits, append_room, presence};
 use super::requests;
 use crate::server::State;
 use crate::server::shards::Shards;
@@ -196,8 +196,9 @@ impl Stamped {
                 Some(before) => earlier[before].leaves(),
                 None => version_of(state, expected.route, key),
             };
-            let present = found.filter(|&(_, expires)| !has_expired(state, expires));
-            let holds = expected.expectation.holds(present.map(|found| found.0));
+            // A server that is alone waits for no copy.
+            let present = presence(state, expected.route.shard, found).unwrap_or(None);
+            let holds = expected.expectation.holds(present);
             if !holds {
                 return Ok(Some(expected.place));
             }
@@ -281,7 +282,9 @@ impl Stamped {
                 value: &bytes[write.value.0..write.value.1],
             };
             let placed = state.journal.append(&draft, purpose);
-            state.journal.stamp_as(&placed, write.kind, sequence);
+            state
+                .journal
+                .stamp_as(&placed, write.is_tombstone(), sequence);
             write.version = sequence;
             write.words.own = state.journal.word(&placed, write.route.hash);
             write.words.segment = placed.segment;

@@ -16,6 +16,7 @@ use crate::server::node::{Hindrance, Leading};
 use crate::server::shards::Shards;
 use crate::server::shortage::{NoPlace, no_place};
 use crate::server::space::Purpose;
+use crate::server::time::KeyPresence;
 use crate::wire::{Answer, Route, Verdict};
 
 /// Pause between two looks of a batch that waits for a segment that is being prepared.
@@ -182,11 +183,14 @@ impl Stamped {
                 None => state.shards.of_mut(shard).version_of(hash, key),
             };
             adds &= found.is_none();
-            let present = found.filter(|&(_, expires)| !has_expired(state, expires));
-            let present = present.map(|(version, _)| version);
-            write.version = present.unwrap_or(0);
+            let present = presence(state, shard, found);
+            write.version = present.ok().flatten().unwrap_or(0);
             let has_place = !adds || self.room.has_place(state.shards.of(shard), shard);
-            write.verdict = judge(write, present, has_place);
+            write.verdict = match present {
+                Ok(_) if write.is_time_mark() => judge_mark(found.is_none()),
+                Ok(present) => judge(write, present, has_place),
+                Err(OnItsWay) => Verdict::NoTime,
+            };
             if write.verdict != Verdict::Done {
                 give_back(&state.shards, write);
                 return Ok(());
@@ -219,7 +223,7 @@ impl Stamped {
         let (refused, number) = match stamped {
             Ok(()) => {
                 self.awaits_persist = true;
-                let added = i64::from(adds) - i64::from(write.kind == Kind::Delete);
+                let added = i64::from(adds) - i64::from(write.is_tombstone());
                 self.room.note(shard, added);
                 return Ok(());
             }
@@ -237,9 +241,33 @@ impl Stamped {
     }
 }
 
-/// Whether a key whose record has this expiry is absent.
-pub(super) fn has_expired(state: &State, expires: Option<Expiry>) -> bool {
-    expires.is_some_and(|expires| state.time.has_come(expires)) && !mutant!(ExpiredIsPresent)
+/// The moment of a key has come, and not all copies know that yet: nothing can be decided about the key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnItsWay;
+
+/// The version of a key of `shard` whose record was `found` with an expiry; `None`: the key is absent.
+pub(super) fn presence(
+    state: &State,
+    shard: u32,
+    found: Option<(u64, Option<Expiry>)>,
+) -> Result<Option<u64>, OnItsWay> {
+    let Some((version, expires)) = found else {
+        return Ok(None);
+    };
+    let judged = expires.map(|expires| state.time.judge(shard, expires));
+    match judged {
+        Some(KeyPresence::Absent) if !mutant!(ExpiredIsPresent) => Ok(None),
+        Some(KeyPresence::OnItsWay) => Err(OnItsWay),
+        _ => Ok(Some(version)),
+    }
+}
+
+/// The verdict on the record of a mark, whose key must have no record in use: the record is a delete.
+fn judge_mark(is_unused: bool) -> Verdict {
+    match is_unused {
+        true => Verdict::Done,
+        false => Verdict::Conflict,
+    }
 }
 
 /// The verdict on a write whose key has the version `present`.
@@ -308,7 +336,8 @@ fn stamp(
         keeper,
         ..
     } = state;
-    let sequence = journal.stamp(placed, write.kind).ok_or_else(overlaps)?;
+    let stamped = journal.stamp(placed, write.is_tombstone());
+    let sequence = stamped.ok_or_else(overlaps)?;
     if let Some(keeper) = keeper {
         keeper.note_stamped(sequence, write.route.shard);
     }
@@ -318,6 +347,9 @@ fn stamp(
         shard.outcomes.note(write.token, sequence);
     }
     write.version = sequence;
+    if let Some(mark) = write.expires.filter(|_| write.is_time_mark()) {
+        state.time.note_stamped(write.route.shard, mark);
+    }
     Ok(())
 }
 

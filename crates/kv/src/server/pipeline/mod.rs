@@ -30,6 +30,7 @@ mod company;
 mod decide;
 mod flight;
 mod gather;
+mod marks;
 mod records;
 mod requests;
 mod room;
@@ -110,8 +111,9 @@ impl Pipeline {
         self.stamped.clear();
         self.take_buffers_back(state);
         self.gather(state);
+        marks::add(&mut state.borrow_mut(), &mut self.batch)?;
         let operations = self.batch.items.len();
-        if operations == 0 {
+        if self.batch.writes.is_empty() && operations == 0 {
             self.finish(state)?;
             return Ok(0);
         }

@@ -11,6 +11,7 @@ use crate::metrics::Report;
 use crate::server::State;
 use crate::server::clients::{Clients, grant_lease, grant_rights};
 use crate::server::report::Reporter;
+use crate::server::time::NoTime;
 use crate::wire::{Answer, Request, ServerTimeGrant, Verdict, Word};
 
 /// Takes a message of the client of `qp`. Returns the answer that the batch owes for it.
@@ -28,7 +29,10 @@ pub(super) fn take_message(
         Request::Lease { size, publishes } => grant_lease(state, qp, size, publishes),
         Request::Publish => grant_rights(state, qp),
         Request::ReaderLease => lease_to_reader(state, qp),
-        Request::Time => tell_time(state),
+        Request::Time { shard } => match refusal(state, qp, shard) {
+            Ok(_) => tell_time(state, shard),
+            Err(refused) => refused,
+        },
         Request::Hold => hold(state, batch, qp),
         Request::Kept { read, ends } => give_kept(state, qp, (read, ends)),
         Request::Release(release) => return Owed::Release(release.slot),
@@ -105,14 +109,17 @@ pub(super) fn refusal(state: &State, qp: QueuePair, shard: u32) -> Result<Term, 
     }
 }
 
-/// The reason why a write with an expiry is refused, if it has one. The mark of the time is in the pool before the
-/// first such record.
+/// The reason why a write with an expiry is refused, if it has one. The pool says that its records may have an expiry
+/// before the first such record.
 pub(super) fn refusal_of_expiry(state: &State, write: &Write) -> Option<Answer> {
     write.expires?;
-    match tell_time(state) {
-        Answer::Time(_) => None,
-        refused => Some(refused),
-    }
+    let kept = match state.node {
+        None => state.time.ask(write.route.shard).map(drop),
+        // A primary tells no time before a mark is on all copies. A put needs no time.
+        Some(_) => state.time.let_expire().map_err(NoTime::from),
+    };
+    // Nothing was done.
+    kept.is_err().then(|| Verdict::SpaceFailed.into())
 }
 
 /// Lets the client of `qp` hold the version of the last write that was decided. Between two batches, every write up
@@ -152,15 +159,12 @@ fn give_kept(state: &mut State, qp: QueuePair, (read, ends): (u64, bool)) -> Ans
     page.map_or(Verdict::HoldLost.into(), Answer::Kept)
 }
 
-/// The server's time. A pool of a cluster keeps no expiry: its copies do not agree on one.
-fn tell_time(state: &State) -> Answer {
-    if state.keeper.is_some() {
-        return Verdict::NoExpiry.into();
-    }
-    match state.time.ask() {
+/// The time of `shard`.
+fn tell_time(state: &State, shard: u32) -> Answer {
+    match state.time.ask(shard) {
         Ok((now_ms, mark_ms)) => Answer::Time(ServerTimeGrant { now_ms, mark_ms }),
-        // Nothing was done: no record with an expiry is stamped without a mark.
-        Err(_) => Verdict::SpaceFailed.into(),
+        Err(NoTime::OnItsWay) => Verdict::NoTime.into(),
+        Err(NoTime::NotKept(_)) => Verdict::SpaceFailed.into(),
     }
 }
 

@@ -248,7 +248,7 @@ impl Rebuild {
         } = found;
         let occupancy = self.occupancy_at(*position);
         occupancy.written_at = occupancy.written_at.max(header.written_at());
-        if header.kind() == Kind::Delete {
+        if header.kind() == Kind::Delete && header.time_mark().is_none() {
             occupancy.note_tombstone(header.size(), header.sequence());
         }
     }

@@ -1,6 +1,6 @@
 //! Makes words of the index visible: of writes, of moved records, and of records that clients published themselves.
 
-use stonecast_log::{Kind, RecordHeader};
+use stonecast_log::{Expiry, Kind, RecordHeader};
 use stonecast_persist::Persisted;
 
 use super::Shard;
@@ -18,6 +18,8 @@ pub(in crate::server) struct Change {
     /// The segment of the record, and the size of the record.
     pub segment: u32,
     pub size: u64,
+    /// The moment from which on the key of a put is absent, or the mark that a delete carries.
+    pub expires: Option<Expiry>,
 }
 
 /// A record that the cleaner copied.

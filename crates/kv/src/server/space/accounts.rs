@@ -35,10 +35,10 @@ impl Space {
     }
 
     /// Notes a record of `size` bytes that was stamped in a segment as `sequence`.
-    pub fn note_stamped(&mut self, number: u32, size: u64, sequence: u64, kind: Kind) {
+    pub fn note_stamped(&mut self, number: u32, size: u64, sequence: u64, is_tombstone: bool) {
         let occupancy = self.occupancy_mut(number);
         occupancy.written_at = sequence;
-        if kind == Kind::Delete {
+        if is_tombstone {
             occupancy.note_tombstone(size, sequence);
         }
         self.segments[number as usize].newest_own = sequence;
@@ -55,7 +55,7 @@ impl Space {
     ) {
         let occupancy = self.occupancy_mut(number);
         occupancy.written_at = next_sequence;
-        if header.kind() == Kind::Delete {
+        if header.kind() == Kind::Delete && header.time_mark().is_none() {
             occupancy.note_tombstone(size, header.sequence());
         }
     }

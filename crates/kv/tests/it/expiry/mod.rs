@@ -313,21 +313,17 @@ fn keys_expire_on_every_provider() {
     });
 }
 
-/// A cluster keeps no expiry: the refusal says so, and nothing was done.
+/// Such a server tells the time of a server that is alone.
 #[test]
-fn a_pool_of_a_cluster_refuses_keys_that_expire() {
+fn keys_expire_in_a_pool_of_a_cluster_that_is_served_alone() {
     in_cluster(|| {
         let world = World::default();
         world.run(async |world| {
             let client = world.client().await;
-            let expires = stonecast_kv::Expiry::at_ms(u64::MAX).unwrap();
-            let refused = client.put_if(b"key", b"1", expires).await.unwrap_err();
-            assert!(matches!(refused, StoreError::NoExpiry), "{refused}");
-            assert!(matches!(
-                client.server_time_ms().await,
-                Err(StoreError::NoExpiry)
-            ));
-            assert!(!is_there(&client, b"key").await);
+            put_for(&client, b"stays", b"1", 600_000).await;
+            put_for(&client, b"goes", b"1", 20).await;
+            assert!(is_there(&client, b"stays").await);
+            while is_there(&client, b"goes").await {}
         });
     });
 }

@@ -1,5 +1,6 @@
 //! Servers that are nodes of a cluster: stories of writes that survive the loss of nodes.
 
+pub mod expiring;
 pub mod flaws;
 pub mod in_flight;
 pub mod joins;

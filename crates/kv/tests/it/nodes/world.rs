@@ -115,6 +115,8 @@ pub struct Place {
     epoch: Epoch,
     running: RefCell<Option<Running>>,
     lost_power: Cell<bool>,
+    /// The wall clock of each later start is that far behind.
+    pub behind_ns: Cell<Nanoseconds>,
 }
 
 /// A process and its server.
@@ -154,6 +156,7 @@ impl Place {
             epoch: Epoch::default(),
             running: RefCell::default(),
             lost_power: Cell::default(),
+            behind_ns: Cell::default(),
         };
         place.create();
         place
@@ -187,6 +190,8 @@ impl Place {
 
     fn start(&self, world: &World, service: &ConfigService, random: Random) {
         let process = world.process(self.machine);
+        let wall = process.runtime().wall_clock();
+        process.set_wall_clock(wall - self.behind_ns.get());
         let device = process.open_device_at(self.shape.root_port);
         let port = process.port_on(device, COMPLETIONS).unwrap();
         let runtime = process.runtime();
@@ -262,6 +267,14 @@ impl Place {
         self.running.take();
         self.module.restart(survivor(self));
         self.lost_power.set(true);
+    }
+
+    /// Sets the wall clock of the running process back.
+    pub fn set_back(&self, back_ns: Nanoseconds) {
+        if let Some(running) = &*self.running.borrow() {
+            let wall = running.process.runtime().wall_clock();
+            running.process.set_wall_clock(wall - back_ns);
+        }
     }
 
     /// Lets the process stand still for a while.
