@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use stonecast::{
-    AddressError, Condition, Connector, Durability, Effect, Error, ErrorKind, Write, Written,
-    blocking,
+    AddressError, Condition, Connector, Durability, Effect, Error, ErrorKind, Lifetime, Write,
+    Written, blocking,
 };
 
 use crate::stand_ins::{self, Cluster, SHARDS};
@@ -43,6 +43,20 @@ fn work(client: &blocking::Client) -> Result<(), Error> {
         Written::Conflict(None)
     );
     assert_eq!(client.get("a")?, None);
+    let minute = Write::new().expires_in(Duration::from_secs(60));
+    client.put_with("a", "1", minute)?;
+    let entry = client.get("a")?.expect("for a minute");
+    assert!(entry.expires.is_some());
+    let together = client.multi_get(&["a"])?;
+    assert_eq!(together, [Some(entry.clone())]);
+    let stale = client.touch("a", Lifetime::Forever, Some(entry.version + 1))?;
+    assert_eq!(stale, Written::Conflict(Some(entry.version)));
+    let soon = Lifetime::For(Duration::from_millis(20));
+    let touched = client.touch("a", soon, Some(entry.version))?;
+    assert!(matches!(touched, Written::Done(_)));
+    while client.get("a")?.is_some() {}
+    // A client may take a key for absent some milliseconds before its server does.
+    while client.delete("a")? {}
     let found = client.multi_get(&keys)?;
     let values = found.into_iter().map(|entry| entry.expect("stored").value);
     assert!(values.eq(keys.iter().map(|key| key.clone().into_bytes())));

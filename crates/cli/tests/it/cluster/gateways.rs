@@ -168,6 +168,7 @@ fn the_gateway_of_each_node_serves_the_keys_of_all_nodes() {
     assert!(c.reply().expect("a reply").is_ok());
     assert_eq!(a.call("GET long"), Reply::bulk(&long));
     overwrites_of_one_pipeline_stay_in_order(a);
+    keys_expire(a, b);
     assert_eq!(
         scanned(b),
         58 + 2,
@@ -186,6 +187,42 @@ fn the_gateway_of_each_node_serves_the_keys_of_all_nodes() {
             metrics.contains(&format!("stonecast_{name}")),
             "{name} in {metrics}"
         );
+    }
+}
+
+/// Commands of expiry by the gateways of two nodes, about keys of any node. No key is left.
+fn keys_expire(one: &mut RespClient, other: &mut RespClient) {
+    let done = Reply::Line("+OK".to_owned());
+    for n in 0..10 {
+        assert_eq!(one.call(&format!("SET goes/{n} x PX 40")), done);
+        assert_eq!(one.call(&format!("SET stays/{n} x EX 100")), done);
+        let Reply::Line(left) = other.call(&format!("TTL stays/{n}")) else {
+            panic!("TTL returns a number");
+        };
+        assert!(left == ":100" || left == ":99", "{left}");
+        assert_eq!(other.call(&format!("PERSIST stays/{n}")), number(1));
+        assert_eq!(one.call(&format!("TTL stays/{n}")), number(-1));
+        assert_eq!(one.call(&format!("EXPIRE stays/{n} 1000 XX")), number(0));
+        assert_eq!(
+            other.call(&format!("PEXPIRE stays/{n} 900000 NX")),
+            number(1)
+        );
+        let value = one.call(&format!("GETEX stays/{n} PERSIST"));
+        assert_eq!(value, Reply::bulk("x"));
+        assert_eq!(one.call(&format!("DEL stays/{n}")), number(1));
+    }
+    for n in 0..10 {
+        let end = Instant::now() + Duration::from_secs(10);
+        while other.call(&format!("GET goes/{n}")) != Reply::Bulk(None) {
+            assert!(Instant::now() < end, "the moment has come");
+        }
+        assert_eq!(one.call(&format!("PTTL goes/{n}")), number(-2));
+        // A client may take a key for absent some milliseconds before its server does.
+        let lock = format!("SET goes/{n} y NX PX 20");
+        while one.call(&lock) != done {
+            assert!(Instant::now() < end, "the key is absent");
+        }
+        while other.call(&format!("EXISTS goes/{n}")) != number(0) {}
     }
 }
 

@@ -20,6 +20,10 @@ fn the_commands_on_keys_do_on_a_cluster_what_they_do_on_a_server() {
     refused.refusal(6);
     on(&url, &["delete", "greeting"], b"").text();
     on(&url, &["get", "greeting"], b"").refusal(3);
+    on(&url, &["put", "greeting", "hello", "--expire", "1h"], b"").text();
+    let found = on(&url, &["get", "greeting", "--json"], b"").json();
+    assert!(found["expires"].is_u64(), "{found}");
+    on(&url, &["delete", "greeting"], b"").text();
     let lines: Vec<String> = (0..100)
         .map(|number| format!("{{\"key\":\"key {number}\",\"value\":\"value\"}}\n"))
         .collect();
