@@ -6,16 +6,21 @@ use std::rc::Rc;
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random, random_from_seed};
 use stonecast_fabric_sim::{Fault, Process};
-use stonecast_kv::{ClusterClient, ClusterError, Condition, Effect, StoreError, Token, Written};
+use stonecast_kv::{
+    ClusterClient, ClusterError, Condition, Effect, Expiry, FoundKey, PutRules, StoreError, Token,
+    Written,
+};
 
 use crate::history::OperationId;
 use crate::kv_cluster::subject::KvCluster;
 use crate::models::register::{Answer, Call, Expected};
 use crate::oracles::values;
 use crate::timeline::LAST_READER;
-use crate::values::{VALUE_SIZE_MIN, encode};
+use crate::values::{VALUE_SIZE_MIN, ValueId, encode};
 use crate::violation::Violation;
 
+/// A moment that no clock of a run comes to.
+const FAR_MS: u64 = 1 << 50;
 /// Pause before a client that found no cluster tries again.
 const RETRY_NS: Nanoseconds = 1_000_000;
 
@@ -137,8 +142,8 @@ async fn execute(
     let mut bytes = Vec::new();
     match call {
         Call::Get => {
-            let found = client.get(name, &mut bytes).await?;
-            let Some(version) = found else {
+            let found = client.find(name, &mut bytes).await?;
+            let Some(FoundKey { version, expires }) = found else {
                 return Ok(Answer::Got(None));
             };
             let history = subject.testimony.history.borrow();
@@ -146,7 +151,14 @@ async fn execute(
                 .and_then(|value| values::judge(&history, key, value).map(|()| value));
             drop(history);
             Ok(match judged {
-                Ok(value) => Answer::Got(Some((value, version))),
+                Ok(value) => {
+                    if expires != moment_of(value) {
+                        let oracle = "a key has the moment of its value";
+                        let what = format!("{expires:?} of value {}", value.0);
+                        subject.testimony.note(Violation::new(oracle, what));
+                    }
+                    Answer::Got(Some((value, version)))
+                }
                 Err(violation) => {
                     subject.testimony.note(violation);
                     Answer::Refused
@@ -155,7 +167,8 @@ async fn execute(
         }
         Call::Put(value) => {
             encode(value, size, &mut bytes);
-            let put = client.put_with(token, name, &bytes, Condition::None);
+            let rules = rules_of(value, Condition::None);
+            let put = client.put_with(token, name, &bytes, rules);
             Ok(stored(put.await?))
         }
         Call::PutIf(value, expected) => {
@@ -164,13 +177,29 @@ async fn execute(
                 Expected::Absent => Condition::Absent,
                 Expected::Version(version) => Condition::Version(version),
             };
-            let put = client.put_with(token, name, &bytes, condition);
+            let rules = rules_of(value, condition);
+            let put = client.put_with(token, name, &bytes, rules);
             Ok(stored(put.await?))
         }
         Call::Delete => {
             let removed = client.delete_with(token, name, Condition::None).await?;
             Ok(Answer::Removed(removed.is_some()))
         }
+    }
+}
+
+/// The moment of a key with this value; half of the values have one. It is far beyond the run, since the model has no
+/// time: the histories show that moments are carried, and that readers get on with the time of a shard.
+fn moment_of(value: ValueId) -> Option<Expiry> {
+    let number = u64::from(value.0);
+    let has_moment = !number.is_multiple_of(2);
+    has_moment.then(|| Expiry::at_ms(FAR_MS + number)).flatten()
+}
+
+fn rules_of(value: ValueId, condition: Condition) -> PutRules {
+    PutRules {
+        condition,
+        expires: moment_of(value),
     }
 }
 
