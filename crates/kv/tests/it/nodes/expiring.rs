@@ -228,6 +228,54 @@ fn a_key_stays_absent_when_its_shard_moves_to_another_node() {
     });
 }
 
+/// Needs the look at the index before a mark gets its key: a mark is a delete.
+#[test]
+fn a_mark_removes_no_key_of_its_own_name() {
+    let shape = Shape {
+        shards: 1,
+        ..Shape::THREE.patient()
+    };
+    Cluster::tell(shape, 57, async |cluster, client| {
+        let wall_ms = cluster.process.runtime().wall_clock() / MS;
+        let marks = (wall_ms / 500..).take(12).map(|number| number * 500);
+        let names: Vec<[u8; 16]> = marks.map(|mark| u128::from(mark).to_le_bytes()).collect();
+        for name in &names {
+            client.put(name, b"of a client").await.unwrap();
+        }
+        for _ in 0..6 {
+            client.time_ms(&names[0]).await.unwrap();
+            put_for(client, &key(1), 300).await;
+            pass(cluster, 700 * MS).await;
+            assert!(!is_there(client, &key(1)).await);
+        }
+        for name in &names {
+            assert!(is_there(client, name).await);
+        }
+    });
+}
+
+/// A put that names its moment asks nobody for the time, so no mark comes before its record. Needs the note in the pool
+/// of each copy: a program that does not know expiry would open it.
+#[test]
+fn each_pool_with_a_key_that_expires_says_so() {
+    let shape = Shape {
+        shards: 1,
+        ..Shape::THREE.patient()
+    };
+    Cluster::tell(shape, 58, async |cluster, client| {
+        let rules = PutRules::from(Expiry::at_ms(u64::MAX).unwrap());
+        for n in 0..20 {
+            let put = client.put_with(&mut None, &key(n), b"value", rules).await;
+            put.unwrap();
+        }
+        pass(cluster, 100 * MS).await;
+        for place in &cluster.places {
+            place.kill();
+            assert!(place.may_expire(), "node {}", place.name);
+        }
+    });
+}
+
 /// Needs the marks of the primary: copies remove no key by clocks of their own.
 #[test]
 fn copies_remove_what_has_expired_at_the_primary() {

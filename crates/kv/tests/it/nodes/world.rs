@@ -188,6 +188,13 @@ impl Place {
         )
     }
 
+    /// Whether the pool, which no process serves, says that its records may have an expiry.
+    pub fn may_expire(&self) -> bool {
+        let backing = Rc::new(SimBacking::new(&self.module));
+        let (pool, _) = Pool::open(backing, OpenMode::Inspect).unwrap();
+        pool.time_mark().load().is_some()
+    }
+
     fn start(&self, world: &World, service: &ConfigService, random: Random) {
         let process = world.process(self.machine);
         let wall = process.runtime().wall_clock();
