@@ -6,6 +6,7 @@
 //!   reads    one server, keys loaded once        limit, GET, idle, LMDB, redis, multi_get, 1 client, 2 clients; again
 //!   handles  one server, the library's clients    GET of the store's client, of each kind of client; redis; again
 //!   writes   one server a durability             PUT, redis; again
+//!   backup   one server that is backed up         PUT beside backups, PUT alone; again
 //!   restart  a pool whose server was killed      recovery; again
 //!   gateway  redis-server and ours over TCP      GET, SET; again; memory and errors of many connections
 //!   configuration  an etcd of one member         change of a configuration, put; again
@@ -13,6 +14,7 @@
 //! ```
 
 mod appends;
+mod backup;
 mod cleaning;
 mod configuration;
 mod figure;
@@ -129,6 +131,14 @@ pub enum FiguresError {
         /// The message of the command.
         said: String,
     },
+    /// A backup failed beside the writes.
+    #[error("`stonecast backup` ended ({status}): {said}")]
+    NoBackup {
+        /// The exit status.
+        status: std::process::ExitStatus,
+        /// The message of the command.
+        said: String,
+    },
     /// The client has not mapped the store's memory, so no operation would be one-sided.
     #[error("the store's memory is not mapped by its client")]
     NotMapped,
@@ -167,6 +177,7 @@ pub fn run_figures(
     handles::measure(&mut run)?;
     writes::measure(&mut run)?;
     cleaning::measure(&mut run)?;
+    backup::measure(&mut run)?;
     restart::measure(&mut run)?;
     gateway::measure(&mut run)?;
     configuration::measure(&mut run)?;
@@ -341,6 +352,7 @@ mod tests {
             "handle-local",
             "put-redis",
             "put-cleaning",
+            "put-backup",
             "restart-scan",
             "resp-get-1",
         ] {

@@ -124,6 +124,12 @@ pub const PUT_CLEANING: Definition = at_least(
     "PUT process, 16 in flight, 80 % live data / a pool that never needs cleaning",
     0.7,
 );
+/// Writes while backups are taken of the same server: a slowdown of 1.3 at most.
+pub const PUT_BACKUP: Definition = at_least(
+    "put-backup",
+    "PUT process, 16 in flight, beside one backup after the other / alone",
+    0.77,
+);
 /// Recovery after a crash.
 pub const RESTART_SCAN: Definition = Definition {
     name: "restart-scan",
@@ -246,7 +252,7 @@ pub const NODES_IDLE: Definition = Definition {
 };
 
 /// All figures, in the order of the table.
-pub const DEFINITIONS: [Definition; 34] = [
+pub const DEFINITIONS: [Definition; 35] = [
     APPEND_SHM_4,
     GET_LIMIT,
     GET_OVERLAPPING,
@@ -264,6 +270,7 @@ pub const DEFINITIONS: [Definition; 34] = [
     PUT_DURABLE_16,
     PUT_DURABLE_128,
     PUT_CLEANING,
+    PUT_BACKUP,
     RESTART_SCAN,
     SERVER_MEMORY,
     RESP_GET_1,
