@@ -80,7 +80,7 @@ use journal::{Journal, Sequences};
 use keeper::Keeper;
 pub use leads::Offers;
 pub use node::NodeOptions;
-use node::{Leading, NodeState, NodeStore, ServerNode, publish_some};
+use node::{Leading, NodeState, NodeStore, ServerNode, durable_count, publish_some};
 use pipeline::Pipeline;
 pub use recovery::RecoveryReport;
 use recovery::checkpoint;
@@ -558,6 +558,7 @@ impl Server {
                 || state.cleaner.has_credit()
                 || state.clients.departures.are_under_way()
                 || node.is_some_and(|node| node.elsewhere.waits())
+                || durable_count(&state) > 0
         };
         let pause_ns = match has_work {
             true => PAUSE_NS,

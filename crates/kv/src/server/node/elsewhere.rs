@@ -166,27 +166,30 @@ fn has_place(state: &mut State, route: Route) -> bool {
     shard.is_roomy(written + 1)
 }
 
-/// Stores the words of a piece of the records that are durable. Returns whether all words of the records with numbers
-/// below `end`, which are durable, are stored.
-pub(super) fn publish_below(state: &mut State, end: u64) -> bool {
-    let elsewhere = &mut state.node_mut().elsewhere;
-    let count = elsewhere.count_below(end);
-    publish_piece(state, count.min(PIECE));
-    count <= PIECE
+/// Stores the words of a piece of the durable records. The server calls this after each batch, so a piece is a part of
+/// all of them: few are left beside many records and few batches.
+pub(in crate::server) fn publish_some(state: &mut State) {
+    let count = durable_count(state);
+    publish(state, count.min(PIECE.max(count / PARTS)));
 }
 
-/// Stores the words of a piece of the records that are durable. The server calls this after each batch, so a piece is a
-/// part of what is left: the rest stays short beside many records and few batches.
-pub(in crate::server) fn publish_some(state: &mut State) {
-    let Some((end, _)) = state.journal.durable_arrived() else {
-        return;
-    };
-    let count = state.node_mut().elsewhere.count_below(end);
-    publish_piece(state, count.min(PIECE.max(count / PARTS)));
+/// Stores the words of all durable records.
+pub(super) fn publish_all(state: &mut State) {
+    let count = durable_count(state);
+    publish(state, count);
+}
+
+/// The records that are durable and in no index yet.
+pub(in crate::server) fn durable_count(state: &State) -> usize {
+    let elsewhere = state.node.as_ref().map(|node| &node.elsewhere);
+    let durable = state.journal.durable_arrived();
+    elsewhere
+        .zip(durable)
+        .map_or(0, |(elsewhere, (end, _))| elsewhere.count_below(end))
 }
 
 /// Stores the words of the first `count` records, which are durable.
-fn publish_piece(state: &mut State, count: usize) {
+fn publish(state: &mut State, count: usize) {
     if count == 0 {
         return;
     }

@@ -4,7 +4,7 @@
 //!   pipeline   decide -> stamp -> send ─┬─ own persist ─┬─ in flight: the next batch goes on -> answer
 //!                                       └─ appends ─────┘         ^ settled: publish, in the step in which the node settles
 //!
-//!   node       entries that are on all copies -> digest -> commit: durable, then in the index
+//!   node       entries that are on all copies -> digest -> commit: durable ── the server's task: in the index, piece by piece
 //!              history -> keep -> commit                   pages of a join -> absorb -> commit
 //!              serves -> commit, ledger -> the shard opens to clients          resigned -> it is closed, at once
 //! ```
@@ -47,7 +47,7 @@ use stonecast_node::Node;
 
 pub(super) use calls::Calls;
 pub(super) use counts::counts_of;
-pub(super) use elsewhere::publish_some;
+pub(super) use elsewhere::{durable_count, publish_some};
 pub(super) use leading::{Hindrance, Leading};
 pub use start::NodeOptions;
 pub(super) use start::{begin, left_by};
@@ -71,6 +71,6 @@ pub(super) struct NodeState {
     epoch: Epoch,
     /// The reason why the store cannot keep what it was told.
     broken: Option<String>,
-    /// Calls the server's task: a shard is to open.
+    /// Calls the server's task: a shard is to open, or words of digested records are to be stored.
     pub bell: Rc<Bell>,
 }

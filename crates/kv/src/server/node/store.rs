@@ -6,14 +6,15 @@ use std::rc::Rc;
 use stonecast_backup::{Lent, SharedLedger};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Pending, Term};
-use stonecast_fabric::{Runtime, give_way};
+use stonecast_fabric::Runtime;
 use stonecast_log::{Expiry, Kind, RecordBody};
 use stonecast_node::{Ended, NotDurable, Page, Store};
 use stonecast_replication::{Entry, Lineage, Settled};
 
+use super::NodeState;
 use super::calls::{Call, Fate, StampedWrite};
+use super::elsewhere::{self, durable_count};
 use super::pages::{self, PageItem};
-use super::{NodeState, elsewhere};
 use crate::error::StoreError;
 use crate::server::State;
 use crate::server::commit::Committer;
@@ -53,8 +54,7 @@ impl NodeStore {
         &self.ledger
     }
 
-    /// Makes everything durable that was digested, noted or stamped before the call, and stores the words of the
-    /// digested records.
+    /// Makes everything durable that was digested, noted or stamped before the call.
     async fn commit_all(&self) -> Result<(), NotDurable> {
         while !elsewhere::write_waiting(&mut self.state.borrow_mut()) {
             // The cleaner, or a client that gives a lease back, makes room. The node's patience bounds the wait.
@@ -65,8 +65,7 @@ impl NodeStore {
         self.commit_written().await
     }
 
-    /// Makes everything durable that was written, noted or stamped before the call, and stores the words of the
-    /// digested records.
+    /// Makes everything durable that was written, noted or stamped before the call.
     async fn commit_written(&self) -> Result<(), NotDurable> {
         self.commit_log().await.map_err(broken)?;
         let settled = {
@@ -83,28 +82,21 @@ impl NodeStore {
         Ok(())
     }
 
-    /// Makes everything durable that is in the log, and stores the words of the digested records, piece by piece: the
-    /// pipeline goes on between two pieces.
+    /// Makes everything durable that is in the log. The server's task stores the words of digested records behind its
+    /// batches: the node, whose task waits for this call, does not wait for them.
     async fn commit_log(&self) -> Result<(), StoreError> {
-        let arrived = self.persist_log().await?;
-        while !elsewhere::publish_below(&mut self.state.borrow_mut(), arrived) {
-            give_way().await;
-        }
-        Ok(())
-    }
-
-    /// Makes everything durable that is in the log. Returns the number of records of other nodes in it.
-    async fn persist_log(&self) -> Result<u64, StoreError> {
         let _turn = self.committer.enter(&self.state).await?;
         let underway = self.state.borrow_mut().journal.begin_persist();
-        let arrived = underway.arrived;
-        // A persist of another task, which has ended, has taken the spans.
+        // Without spans, a persist of another task has taken them, and has ended.
         if !underway.spans.is_empty() {
             let persisted = Rc::new(self.committer.persist(&underway.spans).await?);
-            let journal = &mut self.state.borrow_mut().journal;
-            journal.note_persisted(underway, &persisted);
+            let state = &mut *self.state.borrow_mut();
+            state.journal.note_persisted(underway, &persisted);
+            if durable_count(state) > 0 {
+                state.node_mut().bell.ring();
+            }
         }
-        Ok(arrived)
+        Ok(())
     }
 
     /// Opens to clients the shards that the node has begun to serve since the last call. A shard stays for a later call
@@ -130,6 +122,7 @@ impl NodeStore {
             };
             self.commit_written().await?;
             let state = &mut *self.state.borrow_mut();
+            elsewhere::publish_all(state);
             let node = state.node_mut();
             // The node may have resigned meanwhile.
             if node.serving.get(&shard) == Some(&term) {
@@ -300,7 +293,7 @@ impl Store for NodeStore {
         let state = &mut *self.state.borrow_mut();
         let shard_of = |key: &[u8]| self.keys.route(key).shard;
         if state.node_mut().elsewhere.is_pending(shard, shard_of) {
-            // A commit is due that stores the words of these records.
+            // The server is about to store the words of these records.
             return Page {
                 bytes: Vec::new(),
                 next: Some(from),
