@@ -4,7 +4,7 @@ use stonecast_published::rowan::{Replication, RowanOptions};
 use stonecast_workload::Distribution;
 
 use super::appends::rounded;
-use super::contest::{self, KvLoad, KvOutcome, Machines, Store};
+use super::contest::{self, KvLoad, KvOutcome, MEASURED_NS, Machines, Store};
 use super::sizes::Objects;
 use crate::papers::{FigureError, Runs, Sample};
 
@@ -46,6 +46,7 @@ impl KvLoad {
             threads: CLIENT_THREADS,
             keys: Distribution::ScrambledZipfian,
             learns: false,
+            measured_ns: MEASURED_NS,
             machines: Machines::PUBLISHED,
         }
     }

@@ -27,8 +27,8 @@ const KEYS: u64 = 30_000;
 const WARM_UP_NS: Nanoseconds = 150_000;
 /// Operations ahead whose keys a client reads that learns: more than a client does in the whole run.
 const LEARNED: u32 = 200;
-/// The measured time after that.
-const MEASURED_NS: Nanoseconds = 300_000;
+/// The measured time after that, where a load names no other.
+pub(super) const MEASURED_NS: Nanoseconds = 300_000;
 
 /// The measured case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +48,8 @@ pub struct KvLoad {
     /// Whether each client reads the keys of its next operations before the measurement. A client of `kv` then knows
     /// their places.
     pub learns: bool,
+    /// The measured time.
+    pub measured_ns: Nanoseconds,
     /// The machines.
     pub machines: Machines,
 }
@@ -209,7 +211,7 @@ fn run<C: Contestant>(cluster: &C, load: &KvLoad) -> Result<KvOutcome, Contestan
     let before = cluster.counters();
     shared.puts.borrow_mut().clear();
     shared.gets.borrow_mut().clear();
-    cluster.pass(MEASURED_NS);
+    cluster.pass(load.measured_ns);
     let after = cluster.counters();
     let sorted = |latencies: &RefCell<Vec<Nanoseconds>>| {
         let mut latencies = latencies.take();

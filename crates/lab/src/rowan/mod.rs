@@ -6,7 +6,7 @@
 //!   cluster.rs  servers and clients in a world
 //!   contest.rs  a load on a cluster -> KvOutcome                       clients.rs  mixes.rs  copies.rs  batches.rs
 //!   clover.rs   the store like Clover in a world                       control.rs  causes.rs  others.rs  cleaning.rs   figures
-//!   kv.rs       `kv` in a world                                        threads.rs  learned.rs  timelines.rs            figures
+//!   kv.rs       `kv` in a world                                        threads.rs  learned.rs  sustained.rs  timelines.rs   figures
 //!   sizes.rs    objects       cases.rs  the runs that figures share
 //!   paper.rs    headlines and page
 //! ```
@@ -30,6 +30,7 @@ mod others;
 mod paper;
 mod sizes;
 mod streams;
+mod sustained;
 mod threads;
 mod timelines;
 

@@ -185,13 +185,13 @@ pub(super) fn advantage(points: &Points, clients: &str) -> f64 {
     at(&"kv").expect("a point of the figure") / fastest
 }
 
-/// A value of `kv` in multiples of Rowan-KV's, with `clients`.
-pub(super) fn of_rowan(points: &Points, figure: &str, clients: &str) -> f64 {
+/// A value of the store `series` in multiples of Rowan-KV's, with `clients`.
+pub(super) fn of_rowan(points: &Points, figure: &str, (series, clients): (&str, &str)) -> f64 {
     let at = |series| {
         let value = points.at(figure, series, clients);
         value.expect("a point of the figure")
     };
-    at("kv") / at("rowan-kv")
+    at(series) / at("rowan-kv")
 }
 
 /// A published design whose servers have one worker thread each.
