@@ -11,9 +11,10 @@ pub trait Store: 'static {
     /// A call of a client that waits for copies.
     type Call: 'static;
 
-    /// Writes an entry that is on all copies into the store's own log, as a record from elsewhere, and into the index.
-    /// Entries of a shard come in the order of their history, each once in a run. A crash before the next
-    /// [`Store::commit`] may take the record; the entry comes again then.
+    /// Writes an entry that is on all copies into the store's own log, as a record from elsewhere, and into the index
+    /// once the record is durable: no commit waits for the index. Entries of a shard come in the order of their
+    /// history, each once in a run. A crash before the next [`Store::commit`] may take the record; the entry comes
+    /// again then.
     fn digest(&self, entry: &Entry, body: &[u8]);
 
     /// Notes the history of `shard`, in place of the earlier one, for the next [`Store::commit`]. A crash leaves one of
