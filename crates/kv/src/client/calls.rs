@@ -11,6 +11,7 @@ use super::meter::TimedCall;
 use super::publisher::plain_put;
 use super::reader::{FoundKey, Get, Values};
 use super::scan::{Entries, Entry, Scan};
+use super::touch::touch;
 use super::writer::{Applied, Batch, Pair, PutRules, Token, Tried, Written, apply, check_batch};
 use super::{Client, Yardstick};
 use crate::error::StoreError;
@@ -137,23 +138,12 @@ impl Client {
         expires: Option<Expiry>,
         version: Option<u64>,
     ) -> Result<Written, StoreError> {
-        let mut value = Vec::new();
-        loop {
-            let found = self.find(key, &mut value).await?;
-            let present = found.map(|found| found.version);
-            let Some(found) = found.filter(|found| version.is_none_or(|it| it == found.version))
-            else {
-                return Ok(Written::Conflict(present));
-            };
-            let rules = PutRules {
-                condition: Condition::Version(found.version),
-                expires,
-            };
-            match self.put_if(key, &value, rules).await? {
-                Written::Conflict(_) if version.is_none() => {}
-                written => return Ok(written),
-            }
-        }
+        touch(
+            (expires, version),
+            async |value| self.find(key, value).await,
+            async |value, rules| self.put_if(key, value, rules).await,
+        )
+        .await
     }
 
     /// Does the same as [`Client::get`] without a future, if READs are executed in the call and the key is where most

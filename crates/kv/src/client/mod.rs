@@ -39,6 +39,7 @@ mod resources;
 mod scan;
 mod terms;
 mod time;
+mod touch;
 mod writer;
 mod yardstick;
 
@@ -62,6 +63,7 @@ pub use hold::{HeldPart, Hold};
 pub use observer::Observer;
 pub use reader::{FoundKey, Values};
 pub use scan::{Entries, Entry};
+pub(crate) use touch::touch;
 pub use writer::{Applied, Batch, Pair, PutRules, Token, Written};
 pub use yardstick::Yardstick;
 

@@ -18,7 +18,7 @@ use super::error::ClusterError;
 use super::get::{ClusterGet, find_in_call, take_turn};
 use super::map::{Copies, Map};
 use super::nodes::Node;
-use crate::client::{Client, FoundKey, Pair, PutRules, Token, Values, Written};
+use crate::client::{Client, FoundKey, Pair, PutRules, Token, Values, Written, touch};
 use crate::error::{Effect, StoreError};
 use crate::metrics::Metrics;
 use crate::stat::Stat;
@@ -41,14 +41,8 @@ impl ClusterClient {
         value: &'a mut Vec<u8>,
     ) -> Boxed<'a, Result<Option<u64>, ClusterError>> {
         Box::pin(async move {
-            let shard = self.nodes.shard_of(key);
-            let found = self
-                .attempt(shard, deadline, async |node| {
-                    self.read_at(&node, shard, async |client| client.get(key, value).await)
-                        .await
-                })
-                .await;
-            found.map_err(of_read)
+            let read = async |client: &Client| client.get(key, value).await;
+            self.read_until(deadline, key, read).await
         })
     }
 
@@ -72,15 +66,25 @@ impl ClusterClient {
         value: &'a mut Vec<u8>,
     ) -> Boxed<'a, Result<Option<FoundKey>, ClusterError>> {
         Box::pin(async move {
-            let shard = self.nodes.shard_of(key);
-            let found = self
-                .attempt(shard, deadline, async |node| {
-                    self.read_at(&node, shard, async |client| client.find(key, value).await)
-                        .await
-                })
-                .await;
-            found.map_err(of_read)
+            let read = async |client: &Client| client.find(key, value).await;
+            self.read_until(deadline, key, read).await
         })
+    }
+
+    /// A `read` at the primary of the shard of `key`, in attempts until `deadline`.
+    async fn read_until<T>(
+        &self,
+        deadline: Nanoseconds,
+        key: &[u8],
+        mut read: impl AsyncFnMut(&Client) -> Result<T, StoreError>,
+    ) -> Result<T, ClusterError> {
+        let shard = self.nodes.shard_of(key);
+        let found = self
+            .attempt(shard, deadline, async |node: Rc<Node>| {
+                self.read_at(&node, shard, &mut read).await
+            })
+            .await;
+        found.map_err(of_read)
     }
 
     /// A `read` at `node`, in the term of `shard` that the client has entered there.
@@ -251,23 +255,12 @@ impl ClusterClient {
         expires: Option<Expiry>,
         version: Option<u64>,
     ) -> Result<Written, ClusterError> {
-        let mut value = Vec::new();
-        loop {
-            let found = self.find(key, &mut value).await?;
-            let present = found.map(|found| found.version);
-            let Some(found) = found.filter(|found| version.is_none_or(|it| it == found.version))
-            else {
-                return Ok(Written::Conflict(present));
-            };
-            let rules = PutRules {
-                condition: Condition::Version(found.version),
-                expires,
-            };
-            match self.put_with(&mut None, key, &value, rules).await? {
-                Written::Conflict(_) if version.is_none() => {}
-                written => return Ok(written),
-            }
-        }
+        touch(
+            (expires, version),
+            async |value| self.find(key, value).await,
+            async |value, rules| self.put_with(&mut None, key, value, rules).await,
+        )
+        .await
     }
 
     /// The time by which `key` expires, in milliseconds since 1970 in UTC, or a few milliseconds later. It is the time

@@ -313,9 +313,15 @@ impl Journal {
         self.arrived.count
     }
 
-    /// The durable records of other nodes, from the first one on, with the proof; `None`: no persist has ended.
-    pub fn durable_arrived(&self) -> Option<(u64, Rc<Persisted>)> {
-        self.arrived.durable.clone()
+    /// The durable records of other nodes, from the first one on.
+    pub fn durable_arrived(&self) -> u64 {
+        self.arrived.durable.as_ref().map_or(0, |(end, _)| *end)
+    }
+
+    /// The proof that [these records](Self::durable_arrived) are durable; `None`: no persist has ended.
+    pub fn proof_of_arrived(&self) -> Option<Rc<Persisted>> {
+        let (_, persisted) = self.arrived.durable.as_ref()?;
+        Some(persisted.clone())
     }
 
     /// Brings in the lines behind a record: the next record mostly goes there.

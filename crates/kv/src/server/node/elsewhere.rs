@@ -181,11 +181,9 @@ pub(super) fn publish_all(state: &mut State) {
 
 /// The records that are durable and in no index yet.
 pub(in crate::server) fn durable_count(state: &State) -> usize {
-    let elsewhere = state.node.as_ref().map(|node| &node.elsewhere);
-    let durable = state.journal.durable_arrived();
-    elsewhere
-        .zip(durable)
-        .map_or(0, |(elsewhere, (end, _))| elsewhere.count_below(end))
+    let end = state.journal.durable_arrived();
+    let node = state.node.as_ref();
+    node.map_or(0, |node| node.elsewhere.count_below(end))
 }
 
 /// Stores the words of the first `count` records, which are durable.
@@ -200,7 +198,8 @@ fn publish(state: &mut State, count: usize) {
         expiries,
         ..
     } = state;
-    let (end, persisted) = journal.durable_arrived().expect("a persist has ended");
+    let persisted = journal.proof_of_arrived().expect("a persist has ended");
+    let end = journal.durable_arrived();
     assert!(
         written.last().is_some_and(|last| last.number < end),
         "a word names a durable record"
