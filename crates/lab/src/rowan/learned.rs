@@ -2,10 +2,9 @@
 
 use stonecast_published::rowan::Replication;
 
-use super::cases::{Case, samples};
 use super::contest::{KvLoad, KvOutcome, Store};
 use super::kv::KvOptions;
-use super::threads::{self, CLIENTS, published};
+use super::threads::{self, of_loads_by_clients, published};
 use crate::papers::{Axes, Figure, FigureError, Measure, Runs, Sample};
 
 pub(super) const THROUGHPUT: &str = "rowan-threads-learned";
@@ -40,23 +39,12 @@ const AXES: Axes = Axes {
 pub(super) const LEARNED: &str = "kv-learned";
 
 fn measure(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>, FigureError> {
-    let kv = Store::Kv(KvOptions::USUAL);
-    let contestants = [
-        ("rowan-kv", published(Replication::Append, 3), false),
-        ("kv", kv.clone(), false),
-        (LEARNED, kv, true),
-    ];
-    let of = |clients: u32| {
-        let case = |(series, store, learns): (&'static str, Store, bool)| Case {
-            series,
-            x: clients.to_string(),
-            load: KvLoad {
-                clients,
-                learns,
-                ..KvLoad::of_threads(store)
-            },
-        };
-        contestants.clone().map(case)
+    let kv = KvLoad::of_threads(Store::Kv(KvOptions::USUAL));
+    let learned = KvLoad {
+        learns: true,
+        ..kv.clone()
     };
-    samples(runs, CLIENTS.into_iter().flat_map(of).collect(), value)
+    let rowan = KvLoad::of_threads(published(Replication::Append, 3));
+    let loads = [("rowan-kv", rowan), ("kv", kv), (LEARNED, learned)];
+    of_loads_by_clients(runs, &loads, value)
 }

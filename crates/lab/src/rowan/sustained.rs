@@ -4,10 +4,9 @@
 use stonecast_base::Nanoseconds;
 use stonecast_published::rowan::Replication;
 
-use super::cases::{Case, samples};
 use super::contest::{KvLoad, KvOutcome, Store};
 use super::kv::KvOptions;
-use super::threads::{self, CLIENTS, published};
+use super::threads::{self, of_loads_by_clients, published};
 use crate::papers::{Axes, Figure, FigureError, Measure, Runs, Sample};
 
 /// The measured time: a node of `kv` raises its floors once in 1 to 1.5 ms.
@@ -62,22 +61,17 @@ fn measure(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>,
         nodes_each: THREADS,
         ..KvOptions::USUAL
     };
-    let contestants = [
+    let loads = [
         ("rowan-kv", published(Replication::Append, 3)),
         ("kv", Store::Kv(KvOptions::USUAL)),
         (THREE, Store::Kv(three)),
     ];
-    let of = |clients: u32| {
-        let case = |(series, store): (&'static str, Store)| Case {
-            series,
-            x: clients.to_string(),
-            load: KvLoad {
-                clients,
-                measured_ns: MEASURED_NS,
-                ..KvLoad::of_threads(store)
-            },
+    let loads = loads.map(|(series, store)| {
+        let load = KvLoad {
+            measured_ns: MEASURED_NS,
+            ..KvLoad::of_threads(store)
         };
-        contestants.clone().map(case)
-    };
-    samples(runs, CLIENTS.into_iter().flat_map(of).collect(), value)
+        (series, load)
+    });
+    of_loads_by_clients(runs, &loads, value)
 }

@@ -229,6 +229,26 @@ fn by_clients(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sampl
     samples(runs, CLIENTS.into_iter().flat_map(of).collect(), value)
 }
 
+/// A point for each of `loads` with each number of [`CLIENTS`].
+pub(super) fn of_loads_by_clients(
+    runs: &mut Runs,
+    loads: &[(&'static str, KvLoad)],
+    value: fn(&KvOutcome) -> f64,
+) -> Result<Vec<Sample>, FigureError> {
+    let of = |clients: u32| {
+        let case = move |(series, load): &(&'static str, KvLoad)| Case {
+            series,
+            x: clients.to_string(),
+            load: KvLoad {
+                clients,
+                ..load.clone()
+            },
+        };
+        loads.iter().map(case)
+    };
+    samples(runs, CLIENTS.into_iter().flat_map(of).collect(), value)
+}
+
 fn by_mixes(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>, FigureError> {
     let of = |percent: u32| of_each(&percent.to_string(), 3, |load| load.put_percent = percent);
     samples(runs, PUTS.into_iter().flat_map(of).collect(), value)
