@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyRange};
 use stonecast::{Expectation, Retry};
 
 use crate::octets::Octets;
-use crate::write::Token;
+use crate::write::{Token, moment};
 
 /// Changes and expectations of several keys. A client applies them, all or none.
 ///
@@ -24,13 +24,19 @@ impl Batch {
         Self(Mutex::default())
     }
 
-    /// Gives `key` this value.
-    #[pyo3(signature = (key, value, /))]
-    fn put<'py>(slf: Bound<'py, Self>, key: Octets<'_>, value: Octets<'_>) -> Bound<'py, Self> {
+    /// Gives `key` this value, until `expires_at` by the server's time.
+    #[pyo3(signature = (key, value, /, *, expires_at = None))]
+    fn put<'py>(
+        slf: Bound<'py, Self>,
+        key: Octets<'_>,
+        value: Octets<'_>,
+        expires_at: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let expires = expires_at.map(moment).transpose()?;
         slf.get().edit(|batch| {
-            batch.put(&key, &value);
+            batch.put_until(&key, &value, expires);
         });
-        slf
+        Ok(slf)
     }
 
     /// Removes `key`, if it is there.

@@ -75,7 +75,19 @@ impl Client {
 
     #[pyo3(signature = (key, /))]
     fn get_entry(&self, py: Python<'_>, key: Octets<'_>) -> PyResult<Option<Entry>> {
-        self.read(py, &key, |value, version| Entry::new(py, value, version))
+        let number = self.number(py)?;
+        if self.reads_in_call {
+            let lent = number.lend(|Connected { connection, .. }: &mut Connected| {
+                let read = async |client: &local::Client| wait::at_once(client.get(&key)).await;
+                // A read that failed is repeated below, which reports the error.
+                connection.run(read)?.ok()
+            });
+            if let Ok(Some(found)) = lent {
+                return Ok(found.map(|entry| Entry::new(py, &entry)));
+            }
+        }
+        let found = self.look(py, async |client| client.get(&key).await)?;
+        Ok(found.map(|entry| Entry::new(py, &entry)))
     }
 
     fn __getitem__<'py>(
@@ -92,17 +104,21 @@ impl Client {
         Ok(self.read(py, &key, |_, _| ())?.is_some())
     }
 
-    #[pyo3(signature = (key, value, /, *, retryable = false, token = None))]
+    #[pyo3(signature = (key, value, /, *, expires_in = None, expires_at = None, retryable = false, token = None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn put(
         &self,
         py: Python<'_>,
         key: Octets<'_>,
         value: Octets<'_>,
+        expires_in: Option<&Bound<'_, PyAny>>,
+        expires_at: Option<&Bound<'_, PyAny>>,
         retryable: bool,
         token: Option<&Bound<'_, Token>>,
     ) -> PyResult<u64> {
         let token = token.map(Bound::get);
-        let write = write::named(retryable, token);
+        let lifetime = write::lifetime(expires_in, expires_at)?;
+        let write = write::named(retryable, token).living(lifetime);
         let written = self.write(py, token, async |client| {
             client.put_with(&key, &value, write).await
         })?;
@@ -114,7 +130,10 @@ impl Client {
         Ok(())
     }
 
-    #[pyo3(signature = (key, value, /, *, version = None, absent = false, retryable = false, token = None))]
+    #[pyo3(signature = (
+        key, value, /, *, version = None, absent = false, expires_in = None, expires_at = None, retryable = false,
+        token = None
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn put_if(
         &self,
@@ -123,11 +142,14 @@ impl Client {
         value: Octets<'_>,
         version: Option<u64>,
         absent: bool,
+        expires_in: Option<&Bound<'_, PyAny>>,
+        expires_at: Option<&Bound<'_, PyAny>>,
         retryable: bool,
         token: Option<&Bound<'_, Token>>,
     ) -> PyResult<Written> {
         let token = token.map(Bound::get);
-        let write = write::named(retryable, token);
+        let lifetime = write::lifetime(expires_in, expires_at)?;
+        let write = write::named(retryable, token).living(lifetime);
         let write = write::conditional(write, version, absent)?;
         let written = self.write(py, token, async |client| {
             client.put_with(&key, &value, write).await
@@ -193,7 +215,7 @@ impl Client {
         let found = self.look(py, async |client| client.multi_get(&keys).await)?;
         let entries = found.into_iter();
         Ok(entries
-            .map(|entry| entry.map(|entry| Entry::new(py, &entry.value, entry.version)))
+            .map(|entry| entry.map(|entry| Entry::new(py, &entry)))
             .collect())
     }
 

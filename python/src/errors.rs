@@ -142,7 +142,9 @@ fn class_of_store(error: &StoreError) -> &'static str {
         | StoreError::ValueSize { .. }
         | StoreError::EntrySize { .. }
         | StoreError::BatchKeys { .. }
+        | StoreError::BatchNames { .. }
         | StoreError::BatchSize { .. }
+        | StoreError::BatchShards { .. }
         | StoreError::Invalid => "InvalidError",
         StoreError::NoSpace { .. }
         | StoreError::MediumFull

@@ -62,8 +62,12 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Octets<'a> {
     }
 }
 
-/// All keys of an iterable.
+/// All keys of an iterable. A text is an iterable of its characters, and refused: the caller means one key.
 pub fn all(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
+    if keys.is_instance_of::<PyString>() {
+        let message = "several keys are an iterable of bytes or str, not one str";
+        return Err(PyTypeError::new_err(message));
+    }
     let keys = keys.try_iter()?;
     keys.map(|key| Ok(key?.extract::<Octets<'_>>()?.into_vec()))
         .collect()

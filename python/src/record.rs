@@ -3,19 +3,26 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A value with its version.
+/// A value with its version and its expiry.
 #[pyclass(frozen, get_all, module = "stonecast")]
 pub struct Entry {
     /// The value.
     value: Py<PyBytes>,
     /// Of two versions of one key, the larger one is newer.
     version: u64,
+    /// The moment from which on the key is absent, in seconds since 1970 in UTC by the server's time; `None`: the key
+    /// does not expire.
+    expires_at: Option<f64>,
 }
 
 impl Entry {
-    pub fn new(py: Python<'_>, value: &[u8], version: u64) -> Self {
-        let value = PyBytes::new(py, value).unbind();
-        Self { value, version }
+    pub fn new(py: Python<'_>, entry: &stonecast::Entry) -> Self {
+        Self {
+            value: PyBytes::new(py, &entry.value).unbind(),
+            version: entry.version,
+            // The doubles near the present are closer to each other than a microsecond.
+            expires_at: entry.expires.map(|moment| moment.ms() as f64 / 1000.0),
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Options and results of writes.
 
-use pyo3::exceptions::PyValueError;
+use std::time::Duration;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
-use stonecast::{Error, Write};
+use stonecast::{Error, Expiry, Lifetime, Write};
 
 use crate::errors::{misused, raised};
 
@@ -87,6 +89,55 @@ pub fn conditional(write: Write, version: Option<u64>, absent: bool) -> PyResult
             "a conditional write has one condition: version=N or absent=True",
         )),
     }
+}
+
+/// The lifetime of a key that is put: for good, for a time from now, or until a moment. Times are seconds or a
+/// `timedelta`, moments seconds since 1970 in UTC or a `datetime`.
+pub fn lifetime(
+    expires_in: Option<&Bound<'_, PyAny>>,
+    expires_at: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Lifetime> {
+    match (expires_in, expires_at) {
+        (None, None) => Ok(Lifetime::Forever),
+        (Some(time), None) => {
+            let seconds = seconds(
+                time,
+                "total_seconds",
+                "expires_in is seconds or a timedelta",
+            )?;
+            let time = Duration::try_from_secs_f64(seconds);
+            let time = time.map_err(|error| {
+                PyValueError::new_err(format!("expires_in of {seconds} seconds: {error}"))
+            })?;
+            Ok(Lifetime::For(time))
+        }
+        (None, Some(moment)) => self::moment(moment).map(Lifetime::Until),
+        (Some(_), Some(_)) => Err(PyValueError::new_err(
+            "a key expires in a time or at a moment: expires_in or expires_at",
+        )),
+    }
+}
+
+/// A moment, rounded to whole milliseconds: a moment that was read is the same one again.
+pub fn moment(moment: &Bound<'_, PyAny>) -> PyResult<Expiry> {
+    let seconds = seconds(moment, "timestamp", "expires_at is seconds or a datetime")?;
+    // The conversion saturates, and gives 0 for what is no number.
+    Expiry::at_ms((seconds * 1000.0).round() as u64).ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "expires_at of {seconds} seconds: a moment lies after the begin of 1970"
+        ))
+    })
+}
+
+/// A number of seconds, or the number that `method` of the object gives.
+fn seconds(value: &Bound<'_, PyAny>, method: &str, wanted: &str) -> PyResult<f64> {
+    if let Ok(seconds) = value.extract() {
+        return Ok(seconds);
+    }
+    let given = value.call_method0(method);
+    given
+        .and_then(|seconds| seconds.extract())
+        .map_err(|_| PyTypeError::new_err(wanted.to_owned()))
 }
 
 /// The version of a write without a condition.

@@ -66,6 +66,13 @@ def test_many_keys_are_read_and_stored_with_one_call(client: stonecast.Client) -
     assert client.multi_get([]) == [] and client.multi_put([]) == []
 
 
+def test_one_text_in_place_of_several_keys_is_refused(client: stonecast.Client) -> None:
+    client.multi_put({"a": "1", "b": "2"})
+    for one in ("ab", b"ab"):
+        with pytest.raises(TypeError):
+            client.multi_get(one)  # type: ignore[arg-type]
+
+
 def test_a_scan_finds_every_key_with_its_prefix(client: stonecast.Client) -> None:
     client.multi_put({f"user/{number}": str(number) for number in range(300)})
     client.put("other", "x")

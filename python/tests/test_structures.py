@@ -1,5 +1,6 @@
 """Data structures."""
 
+import os
 from typing import Tuple
 
 import pytest
@@ -94,7 +95,8 @@ def test_a_structure_has_one_writer_at_a_time(
     with structures.connect(back_end.url) as other:
         first = session.writer("orders", BTree[int, str])
         first[1] = "pins"
-        with pytest.raises(errors.HeldError, match="one front-end writes") as held:
+        holder = f"has a writer, process {os.getpid()} on .*one front-end writes"
+        with pytest.raises(errors.HeldError, match=holder) as held:
             other.writer("orders", BTree[int, str])
         assert held.value.effect is Effect.NONE
         first.release()

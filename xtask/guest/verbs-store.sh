@@ -25,9 +25,6 @@ refused "a log on a disk is no place for remote writes" 'ordinary file' \
     $lab remotelog --fabric verbs --data /disk --rdma-device rxe1
 
 # The binary: a server on persistent memory, clients of it over the link.
-key() {
-    echo "$1 $(head -c 32 /dev/urandom | hexdump -v -e '/1 "%02x"')"
-}
 umask 077
 key guest >/tmp/keys
 key guest >/tmp/other-keys

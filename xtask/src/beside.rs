@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -11,9 +12,12 @@ use anyhow::{Context, Result};
 
 use crate::metadata::Metadata;
 use crate::tally::{NOT_RUN_VARIABLE, NotRunFile, Outcome, counts_of_closing_line};
+use crate::tools::run;
 
 /// A step that runs.
 pub struct Beside {
+    /// The process group of the step and of everything that it starts.
+    group: u32,
     waiting: JoinHandle<Result<(Duration, bool)>>,
     output: PathBuf,
     not_run: NotRunFile,
@@ -34,23 +38,42 @@ impl Beside {
             .stdin(Stdio::null())
             .stderr(file.try_clone().context("sharing the file of a step")?)
             .stdout(file)
+            .process_group(0)
             .spawn()
             .with_context(|| format!("starting the step {step}"))?;
         let start = Instant::now();
         Ok(Self {
+            group: child.id(),
             waiting: thread::spawn(move || wait(child, start)),
             output,
             not_run,
         })
     }
 
-    /// Waits for the end of the step, shows its output, and returns the time that it took with its outcome.
-    pub fn end(self) -> Result<(Duration, Outcome)> {
+    /// Waits for the end of the step, shows its output, and returns the time that it took with its outcome. A step that
+    /// runs at `until` is ended there, and has not run, for `reason`.
+    pub fn end(
+        self,
+        step: &str,
+        until: Option<Instant>,
+        reason: &str,
+    ) -> Result<(Duration, Outcome)> {
+        let is_over = || until.is_some_and(|until| Instant::now() >= until);
+        while !self.waiting.is_finished() && !is_over() {
+            thread::sleep(Duration::from_millis(100));
+        }
+        let is_ended_here = !self.waiting.is_finished();
+        if is_ended_here {
+            end_group(self.group)?;
+        }
         let waited = self.waiting.join().expect("waiting does not panic");
         let (time, success) = waited?;
         let output = fs::read(&self.output).context("reading the output of a step")?;
         let output = String::from_utf8_lossy(&output);
         print!("{output}");
+        if is_ended_here {
+            return Ok((time, Outcome::not_run(step, reason)));
+        }
         // A process that broke before its closing line counts as one failure.
         let counts = output.lines().last().and_then(counts_of_closing_line);
         let outcome = Outcome {
@@ -70,6 +93,12 @@ pub fn nice(niceness: u8, program: &Path) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", &niceness.to_string()]).arg(program);
     command
+}
+
+/// Ends the processes of a group.
+fn end_group(group: u32) -> Result<()> {
+    let group = format!("-{group}");
+    run(Command::new("kill").args(["-TERM", "--", &group]))
 }
 
 /// The time until the end of `child`, and whether it succeeded.

@@ -12,9 +12,11 @@ use anyhow::{Result, bail};
 
 use crate::beside::Beside;
 use crate::metadata::Metadata;
+use crate::mutants::Build;
 use crate::selection;
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, hand_on, of_budget};
+use crate::time_limit::TimeLimit;
 use crate::{
     design_index, doc_tables, example_lock, fresh, glossary, guest, layers, mutants, needs, python,
     shown, sim, source_rules,
@@ -130,7 +132,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "mutants",
         what: "every seeded bug is found, and nothing in the unchanged store",
-        budget_minutes: 5,
+        budget_minutes: 3,
         run: seeded_bugs,
         ..STEP
     },
@@ -173,7 +175,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "guest",
         what: "persistent memory and power cuts in an emulated machine",
-        budget_minutes: 11,
+        budget_minutes: 13,
         run: in_a_guest,
         place: Place::Beside { niceness: 0 },
     },
@@ -194,7 +196,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "simulate",
         what: "seeds, crash states, faults and determinism of the simulated world",
-        budget_minutes: 4,
+        budget_minutes: 6,
         run: simulate,
         ..STEP
     },
@@ -215,11 +217,12 @@ pub fn list() {
             step.name, step.budget_minutes, step.what
         );
     }
-    println!("{:<12} {:>2} min", "all", budget(STEPS).as_secs() / 60);
+    let all: Vec<_> = STEPS.iter().collect();
+    println!("{:<12} {:>2} min", "all", budget(&all).as_secs() / 60);
 }
 
-/// Runs the named steps (all, if none is named). Returns `false` if anything failed.
-pub fn run(names: &[String]) -> Result<bool> {
+/// Runs the named steps (all, if none is named), within `limit`. Returns `false` if anything failed.
+pub fn run(names: &[String], limit: Option<Duration>) -> Result<bool> {
     if let Some(unknown) = names
         .iter()
         .find(|name| STEPS.iter().all(|step| step.name != *name))
@@ -234,56 +237,75 @@ pub fn run(names: &[String]) -> Result<bool> {
         not_run,
         names: names.to_vec(),
     };
-    let begin = Instant::now();
+    let mut time = TimeLimit::new(limit);
     let mut tally = Tally::default();
     let mut add = |step: &Step, time: Duration, outcome: Outcome| {
-        let budget = budget(std::slice::from_ref(step));
+        let budget = budget(&[step]);
         println!("=== {} took {}", step.name, of_budget(time, budget));
         hand_on(&outcome.not_run)?;
         tally.add(step.name, (time, budget), outcome);
         anyhow::Ok(())
     };
-    let chosen = STEPS.iter().filter(|step| surroundings.runs(step.name));
-    let mut chosen = chosen.peekable();
+    let chosen: Vec<_> = STEPS
+        .iter()
+        .filter(|step| surroundings.runs(step.name))
+        .collect();
     let mut beside = Vec::new();
-    while let Some(step) = chosen.next() {
+    for (index, step) in chosen.iter().enumerate() {
+        let later = &chosen[index + 1..];
         if step.place == Place::Alone {
-            end_all(&mut beside, &mut add)?;
+            let until = time.end_before(budget(&chosen[index..]));
+            end_all(&mut beside, until, &time, &mut add)?;
         }
         println!("\n=== {}: {}", step.name, step.what);
+        let needed = match step.place {
+            Place::Beside { .. } => budget(&chosen[index..]),
+            _ => budget(&[*step]),
+        };
+        if !time.has_room_for(needed) {
+            let outcome = Outcome::not_run(step.name, &time.reason());
+            add(step, Duration::ZERO, outcome)?;
+            continue;
+        }
         match step.place {
-            Place::Beside { niceness } if chosen.peek().is_some() => {
+            Place::Beside { niceness } if !later.is_empty() => {
                 println!("runs beside the next steps, and its output follows theirs");
                 let running = Beside::start(step.name, niceness, &surroundings.metadata)?;
-                beside.push((step, running));
+                beside.push((*step, running));
             }
             _ => {
                 let start = Instant::now();
                 let outcome = (step.run)(&surroundings)?;
                 add(step, start.elapsed(), outcome)?;
+                if beside.is_empty() {
+                    time.note(budget(&[*step]));
+                }
             }
         }
     }
-    end_all(&mut beside, &mut add)?;
-    println!("{}", tally.report(begin.elapsed()));
+    let until = time.end_before(Duration::ZERO);
+    end_all(&mut beside, until, &time, &mut add)?;
+    println!("{}", tally.report(time.elapsed()));
     Ok(tally.success())
 }
 
-/// Waits for all steps that run beside, and hands their times and outcomes to `add`.
+/// Waits for all steps that run beside, at most until `until`, and hands their times and outcomes to `add`.
 fn end_all(
     beside: &mut Vec<(&Step, Beside)>,
+    until: Option<Instant>,
+    limit: &TimeLimit,
     add: &mut impl FnMut(&Step, Duration, Outcome) -> Result<()>,
 ) -> Result<()> {
     for (step, running) in beside.drain(..) {
         println!("\n=== {}: {}", step.name, step.what);
-        let (time, outcome) = running.end()?;
+        let (time, outcome) = running.end(step.name, until, &limit.reason())?;
         add(step, time, outcome)?;
     }
     Ok(())
 }
 
 /// The time that these steps should take.
-fn budget(steps: &[Step]) -> Duration {
+fn budget(steps: &[&Step]) -> Duration {
     let minutes: u64 = steps.iter().map(|step| step.budget_minutes).sum();
     Duration::from_secs(60 * minutes)
 }
@@ -318,7 +340,7 @@ pub fn bench(profile: &str, arguments: &[String]) -> Result<bool> {
 
 /// Runs the campaign that must find every seeded bug. Returns `false` if it missed one.
 pub fn mutants(arguments: &[String]) -> Result<bool> {
-    mutants::run(&Metadata::of_the_workspace()?, arguments)
+    mutants::run(&Metadata::of_the_workspace()?, Build::Hunts, arguments)
 }
 
 /// The breaches of the layers and source rules, and a stale lock file of the examples, as sentences.
@@ -339,7 +361,7 @@ fn format(at: &Surroundings) -> Result<Outcome> {
 }
 
 /// Lints everything once: with the seeded bugs, and with the feature `verbs` where its tools are there, since two runs
-/// take twice the time. The code that stands in for the features is compiled by the steps `tests` and `fresh`, which
+/// take twice the time. The code that stands in for the features is compiled by the steps `simulate` and `fresh`, which
 /// build without them.
 fn lint(at: &Surroundings) -> Result<Outcome> {
     let mut command = at.cargo(&selection::linted());
@@ -369,6 +391,8 @@ fn unit_tests(at: &Surroundings) -> Result<Outcome> {
         let threads = processors.get() * TESTS_FOR_EACH_PROCESSOR;
         command.env("RUST_TEST_THREADS", threads.to_string());
     }
+    // The step `mutants` hunts.
+    command.args(["--", "--skip", mutants::HUNT]);
     tests(command, &at.not_run)
 }
 
@@ -424,7 +448,11 @@ fn models(at: &Surroundings) -> Result<Outcome> {
 }
 
 fn seeded_bugs(at: &Surroundings) -> Result<Outcome> {
-    Ok(Outcome::of_check(mutants::run(&at.metadata, &[])?))
+    let build = match at.runs("tests") {
+        true => Build::Tests,
+        false => Build::Hunts,
+    };
+    Ok(Outcome::of_check(mutants::run(&at.metadata, build, &[])?))
 }
 
 /// The features with the contract suites: pages of other modules point at them.
@@ -557,6 +585,7 @@ mod tests {
     #[test]
     fn the_steps_together_have_a_budget_below_an_hour() {
         assert!(STEPS.iter().all(|step| step.budget_minutes > 0));
-        assert!(budget(STEPS) < Duration::from_secs(3600));
+        let all: Vec<_> = STEPS.iter().collect();
+        assert!(budget(&all) < Duration::from_secs(3600));
     }
 }

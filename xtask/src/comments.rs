@@ -1,8 +1,9 @@
-//! Comments that say nothing, that is a reference to the documentation of the module or a single word, and lines that
-//! are too long.
+//! Comments that say nothing, that is a reference to the documentation of the module or a single word, comments that do
+//! not name their subject, and lines that are too long.
 //!
 //! A comment states a fact that its item does not show, such as a unit or a reason. A word in backticks may stand
-//! alone, as the literal that the item stands for.
+//! alone, as the literal that the item stands for. Documentation is read alone, in a tool or on a page: *it* and *the
+//! same* have nothing before them there.
 
 use std::path::Path;
 
@@ -12,10 +13,13 @@ const EMPTY_REFERENCES: &[&str] = &[
     "see the module's documentation",
 ];
 
+/// Words for a subject that the reader of one item does not know.
+const PRONOUNS: &[&str] = &["It", "They"];
+
 /// The most columns of a line of comment. Diagrams and tables may be wider.
 const COLUMNS_MAX: usize = 120;
 
-/// Returns every comment of `source` that says nothing or is too wide, as `file:line: sentence`.
+/// Returns every comment of `source` that says nothing, lacks its subject or is too wide, as `file:line: sentence`.
 pub fn findings(file: &Path, source: &str) -> Vec<String> {
     let texts: Vec<Option<&str>> = source.lines().map(comment).collect();
     let mut findings = Vec::new();
@@ -39,7 +43,11 @@ pub fn findings(file: &Path, source: &str) -> Vec<String> {
             .into_iter()
             .flatten()
             .any(|line| texts.get(line).is_some_and(Option::is_some));
-        if let Some(fault) = fault(text, is_alone) {
+        let begins = index == 0 || texts[index - 1].is_none();
+        let of_documentation = is_documentation(line)
+            .then(|| subject_fault(text, begins))
+            .flatten();
+        for fault in fault(text, is_alone).into_iter().chain(of_documentation) {
             findings.push(format!("{}:{}: {fault}", file.display(), index + 1));
         }
     }
@@ -50,6 +58,25 @@ pub fn findings(file: &Path, source: &str) -> Vec<String> {
 fn comment(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix("//")?;
     Some(rest.trim_start_matches(['/', '!']).trim())
+}
+
+/// Whether a line of comment is documentation.
+fn is_documentation(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("///") || line.starts_with("//!")
+}
+
+/// The fault of a line of documentation that does not name its subject. `begins`: the comment begins with this line.
+fn subject_fault(text: &str, begins: bool) -> Option<&'static str> {
+    if text == "The same." {
+        return Some("the comment does not say the same as what; name the item that is meant");
+    }
+    let first = text
+        .split(|letter: char| !letter.is_alphabetic())
+        .next()
+        .unwrap_or_default();
+    (begins && PRONOUNS.contains(&first))
+        .then_some("the comment begins with a pronoun; name the subject")
 }
 
 /// The fault of one line of comment. `is_alone`: the comment has no other line.
@@ -90,6 +117,22 @@ mod tests {
             0
         );
         assert_eq!(found("let word = \"Bytes\"; // Bytes.\n"), 0, "beside code");
+    }
+
+    #[test]
+    fn documentation_that_does_not_name_its_subject_is_found() {
+        assert_eq!(found("    /// It is gone.\n    Gone,\n"), 1);
+        assert_eq!(found("//! They are stored.\n//! Later, too.\n"), 1);
+        assert_eq!(
+            found("    ///\n    /// # Errors\n    ///\n    /// The same.\n"),
+            1
+        );
+        assert_eq!(
+            found("/// The same as of a leaf.\n/// It has keys.\n/// Items follow.\n"),
+            0
+        );
+        assert_eq!(found("    // It was found before.\n"), 0, "beside the code");
+        assert_eq!(found("/// Items of a leaf.\n"), 0, "another word");
     }
 
     #[test]

@@ -158,6 +158,7 @@ const NOT_OF_THE_PRODUCT: &[&str] = &[
     "stonecast-python",
     "stonecast-c",
     "lmdb-rkv",
+    "redb",
     "redis",
     "plotters",
 ];

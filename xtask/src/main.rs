@@ -33,6 +33,7 @@ mod build_time;
 mod c_library;
 mod campaign;
 mod ci;
+mod circles;
 mod comments;
 mod design_index;
 mod doc_tables;
@@ -54,6 +55,7 @@ mod sim;
 mod source_rules;
 mod step;
 mod tally;
+mod time_limit;
 mod tools;
 mod type_names;
 mod types;
@@ -83,6 +85,9 @@ enum Command {
         /// Prints the names of the steps.
         #[arg(long)]
         list: bool,
+        /// Leaves out the steps that would not end within this time, and names them.
+        #[arg(long, value_name = "MINUTES")]
+        within: Option<u64>,
     },
     /// Runs the long campaign: seeds of every scenario, 10 million crash states of the store, every seeded bug. Prints
     /// commit and totals in the form of docs/testing.md. Takes hours; a part that is done is not run again at the same
@@ -94,7 +99,8 @@ enum Command {
         /// Only this part of each order: `2/8` is the second of eight. Seeded bugs belong to the first.
         #[arg(long, value_name = "PART", default_value = "1/1")]
         part: campaign::Part,
-        /// Only this order: a scenario, `quiesce`, or `mutants`; may be given more than once.
+        /// Only this order: a scenario, `quiesce`, `structures-kills`, `largest-cluster`, or `mutants`; may be given
+        /// more than once.
         #[arg(long = "order", value_name = "ORDER")]
         orders: Vec<String>,
         /// Runs nothing, and prints the totals of the parts that are done.
@@ -212,7 +218,10 @@ fn run(command: Command) -> Result<bool> {
             ci::list();
             Ok(true)
         }
-        Command::Ci { steps, list: false } => ci::run(&steps),
+        Command::Ci { steps, within, .. } => ci::run(
+            &steps,
+            within.map(|minutes| Duration::from_secs(60 * minutes)),
+        ),
         Command::Campaign {
             percent,
             part,
@@ -227,7 +236,7 @@ fn run(command: Command) -> Result<bool> {
             only_report: report,
         }),
         Command::Bench { profile, arguments } => ci::bench(&profile, &arguments),
-        Command::Conformance => ci::run(&["conformance".to_owned()]),
+        Command::Conformance => ci::run(&["conformance".to_owned()], None),
         Command::Guest {
             only,
             cuts,

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::executables::{Executable, build_tests};
 use crate::metadata::Metadata;
+use crate::selection;
 use crate::step::cargo;
 use crate::tally::counts_of;
 
@@ -43,7 +44,7 @@ const fn hunt(package: &'static str, name: &'static str) -> Hunt {
     }
 }
 
-const HUNTS: [Hunt; 20] = [
+const HUNTS: [Hunt; 23] = [
     hunt("stonecast-backup", "every_seeded_bug_of_backups_is_found"),
     hunt(
         "stonecast-fabric-sim",
@@ -58,11 +59,20 @@ const HUNTS: [Hunt; 20] = [
     hunt("stonecast-kv", "every_seeded_bug_of_batches_is_found"),
     hunt("stonecast-kv", "every_seeded_bug_of_expiry_is_found"),
     hunt("stonecast-kv", "every_seeded_bug_of_holds_is_found"),
+    hunt(
+        "stonecast-kv",
+        "every_seeded_bug_of_values_in_chunks_is_found",
+    ),
     hunt("stonecast-kv", "every_seeded_bug_of_held_places_is_found"),
     Hunt {
         package: "stonecast-kv",
         tests: INSIDE,
         name: "every_seeded_bug_of_the_time_of_a_shard_is_found",
+    },
+    Hunt {
+        package: "stonecast-kv",
+        tests: INSIDE,
+        name: "every_seeded_bug_of_the_time_that_was_told_is_found",
     },
     hunt(
         "stonecast-kv",
@@ -75,6 +85,10 @@ const HUNTS: [Hunt; 20] = [
     hunt(
         "stonecast-kv",
         "every_seeded_bug_of_a_resigned_primary_is_found",
+    ),
+    hunt(
+        "stonecast-kv",
+        "every_seeded_bug_of_the_published_flaws_is_found",
     ),
     hunt(
         "stonecast-member",
@@ -107,11 +121,24 @@ const HUNTS: [Hunt; 20] = [
     ),
 ];
 
+/// The beginning of the name of each hunt.
+pub const HUNT: &str = "every_seeded_bug_of_";
+
+/// The tests that are built for the campaign and the hunts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    /// Those of the packages with hunts alone.
+    Hunts,
+    /// Those of the step `tests`, which has built them.
+    Tests,
+}
+
 /// Runs the campaign and the hunts. Returns `false` if a bug was not found, or if an oracle
 /// objected to the unchanged store.
-pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
+pub fn run(metadata: &Metadata, build: Build, arguments: &[String]) -> Result<bool> {
+    let built = |tests, targets: &[&str]| built(metadata, build, tests, targets);
     let targets = [BESIDE, "--test", CAMPAIGN.1];
-    let (campaign, beside): (Vec<_>, _) = built(metadata, BESIDE, &targets)?
+    let (campaign, beside): (Vec<_>, _) = built(BESIDE, &targets)?
         .into_iter()
         .partition(|executable| executable.name == CAMPAIGN.1);
     let [campaign] = &*campaign else {
@@ -120,13 +147,22 @@ pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
     let status = campaign.command().args(arguments).status();
     let good = status.context("starting the campaign")?.success();
     let beside = hunted_with(beside, BESIDE)?;
-    let inside = hunted_with(built(metadata, INSIDE, &[INSIDE])?, INSIDE)?;
+    let inside = hunted_with(built(INSIDE, &[INSIDE])?, INSIDE)?;
     Ok(good && beside && inside)
 }
 
 /// Builds the packages with hunts among `tests`, with the feature that plants bugs. One command builds the campaign and
 /// all tests beside the crates, so that each crate is compiled with one set of features alone.
-fn built(metadata: &Metadata, tests: &str, targets: &[&str]) -> Result<Vec<Executable>> {
+fn built(
+    metadata: &Metadata,
+    build: Build,
+    tests: &str,
+    targets: &[&str],
+) -> Result<Vec<Executable>> {
+    if build == Build::Tests {
+        let mut command = cargo(&metadata.workspace_root, &selection::tests());
+        return build_tests(command.args(targets));
+    }
     let mut packages: BTreeSet<&str> = hunts(tests).map(|hunt| hunt.package).collect();
     if tests == BESIDE {
         packages.insert(CAMPAIGN.0);
@@ -170,7 +206,7 @@ fn hunted_with(executables: Vec<Executable>, tests: &str) -> Result<bool> {
     Ok(passed == hunts(tests).count() as u64)
 }
 
-/// Runs the hunts in `executable`, prints their output, and returns the number of those that passed.
+/// Runs the hunts in `executable`, prints their output, and returns the number of hunts that passed.
 fn hunt_with(executable: &Executable, tests: &str) -> Result<u64> {
     let output = executable
         .command()
@@ -204,7 +240,7 @@ mod tests {
                     .filter_map(|line| line.trim().strip_prefix("fn "));
                 names.extend(
                     functions
-                        .filter(|name| name.starts_with("every_seeded_bug_of_"))
+                        .filter(|name| name.starts_with(HUNT))
                         .map(|name| name.trim_end_matches("() {").to_owned()),
                 );
             }

@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 
 use crate::needs;
 
-/// The packages whose tests the step `tests` runs, all but the binaries, with the feature `verbs` where its tools are
-/// there: the guest needs the tests with it.
+/// The packages whose tests the step `tests` runs, all but the binaries: with places for the seeded bugs, since the
+/// step `mutants` hunts with the same executables, and with the feature `verbs` where its tools are there, since the
+/// guest needs the tests with it. The release build of the binaries has no such places.
 pub fn tests() -> Vec<&'static str> {
     with_verbs(
         TESTS,
@@ -50,6 +51,11 @@ const TESTS: &[&str] = &[
     "--exclude",
     "stonecast-lab",
     "--locked",
+    "--features",
+    "stonecast-backup/mutants,stonecast-check/mutants,stonecast-fabric-shm/mutants,stonecast-fabric-sim/mutants,\
+     stonecast-kv/mutants,stonecast-log/mutants,stonecast-member/mutants,stonecast-node/mutants,\
+     stonecast-persist/mutants,stonecast-replication/mutants,stonecast-replication-sim/mutants,\
+     stonecast-structures/mutants",
 ];
 
 const PROGRAMS: &[&str] = &[

@@ -39,7 +39,7 @@ const APPENDS: &str = "appends";
 /// The scenario of shards with copies on several nodes.
 const REPLICATION: &str = "replication";
 /// The scenario of the KV store on several nodes.
-const KV_CLUSTER: &str = "kv-cluster-lite";
+const KV_CLUSTER: &str = "kv-cluster";
 /// The scenario of data structures in the memory of a back-end.
 const STRUCTURES: &str = "structures";
 /// Full runs in each run of the whole test command.
@@ -65,15 +65,21 @@ const APPENDS_SEEDS: u64 = 30;
 /// Seeds of replication.
 const REPLICATION_SEEDS: u64 = 500;
 /// Seeds of the KV store on several nodes.
-const KV_CLUSTER_SEEDS: u64 = 60;
+const KV_CLUSTER_SEEDS: u64 = 500;
 /// Seeds of data structures.
 const STRUCTURES_SEEDS: u64 = 500;
+/// The scenario of data structures whose every moment is examined.
+const STRUCTURES_CRASHES: &str = "structures-crashes";
+/// Crash states of data structures that are recovered and judged in each run of the whole test command.
+const STRUCTURES_CRASH_STATES: u64 = 500_000;
 /// Seeds that are run twice.
 const TWICE_SEEDS: u64 = 100;
 /// Seeds of the scenario of crashes in one batch: about a hundred thousand states.
 const CRASH_SEEDS_AT_A_TIME: u64 = 4;
+/// Seeds of crash states of data structures in one batch.
+const STRUCTURES_CRASH_SEEDS_AT_A_TIME: u64 = 200;
 /// The scenarios of which fresh seeds are run in turn, with their seeds in one batch.
-const FRESH: [(&str, u64); 7] = [
+const FRESH: [(&str, u64); 8] = [
     (FULL, 200),
     (CRASHES, CRASH_SEEDS_AT_A_TIME),
     (COPIES, 10),
@@ -81,6 +87,7 @@ const FRESH: [(&str, u64); 7] = [
     (REPLICATION, 200),
     (KV_CLUSTER, 20),
     (STRUCTURES, 200),
+    (STRUCTURES_CRASHES, STRUCTURES_CRASH_SEEDS_AT_A_TIME),
 ];
 
 /// One run, as `stonecast-lab sim --json` prints it.
@@ -277,6 +284,22 @@ impl Binary {
 
 /// Runs the checks of the whole test command. Returns the numbers of passed and failed checks.
 pub fn ci(binary: &Binary) -> Result<(u64, u64)> {
+    std::thread::scope(|scope| {
+        // Many seeds, none of which needs another run.
+        let nodes = scope.spawn(|| {
+            let mut nodes = Sum::default();
+            binary.run(KV_CLUSTER, 0, KV_CLUSTER_SEEDS, &mut nodes)?;
+            anyhow::Ok(nodes)
+        });
+        ci_beside(binary, nodes)
+    })
+}
+
+/// The checks, beside the seeds of several nodes.
+fn ci_beside(
+    binary: &Binary,
+    nodes: std::thread::ScopedJoinHandle<'_, Result<Sum>>,
+) -> Result<(u64, u64)> {
     let mut checks = Checks::default();
 
     let mut full = Sum::default();
@@ -339,20 +362,36 @@ pub fn ci(binary: &Binary) -> Result<(u64, u64)> {
         replication.broken.is_empty(),
     );
 
-    let mut nodes = Sum::default();
-    binary.run(KV_CLUSTER, 0, KV_CLUSTER_SEEDS, &mut nodes)?;
-    nodes.tell(KV_CLUSTER);
-    checks.note(
-        "no mishap of several nodes breaks a promise",
-        nodes.broken.is_empty(),
-    );
-
     let mut structures = Sum::default();
     binary.run(STRUCTURES, 0, STRUCTURES_SEEDS, &mut structures)?;
     structures.tell(STRUCTURES);
     checks.note(
         "no mishap of data structures breaks a promise",
         structures.broken.is_empty(),
+    );
+
+    let mut torn = Sum::default();
+    while torn.crash_states < STRUCTURES_CRASH_STATES && torn.broken.is_empty() {
+        let seeds = STRUCTURES_CRASH_SEEDS_AT_A_TIME;
+        binary.run(STRUCTURES_CRASHES, torn.seeds, seeds, &mut torn)?;
+    }
+    torn.tell(STRUCTURES_CRASHES);
+    checks.note(
+        "no crash state of data structures breaks a promise: what was told is there, and no block is lost or used twice",
+        torn.broken.is_empty(),
+    );
+    let judged = structures.crash_states + torn.crash_states;
+    println!("{judged} crash states of data structures were judged");
+
+    let nodes = nodes.join().expect("the seeds of several nodes")?;
+    nodes.tell(KV_CLUSTER);
+    checks.note(
+        "no mishap of several nodes breaks a promise",
+        nodes.broken.is_empty(),
+    );
+    checks.note(
+        "each seed of several nodes has a thousand operations",
+        nodes.operations >= KV_CLUSTER_SEEDS * FULL_OPERATIONS,
     );
 
     let mut again = Sum::default();
@@ -493,7 +532,11 @@ impl Binary {
     pub fn run_crash_states(&self, scenario: &str, first: u64, states: u64) -> Result<Total> {
         let mut sum = Sum::default();
         while sum.crash_states < states && sum.broken.is_empty() {
-            self.run(scenario, first + sum.seeds, CRASH_SEEDS_AT_A_TIME, &mut sum)?;
+            let seeds = match scenario {
+                STRUCTURES_CRASHES => STRUCTURES_CRASH_SEEDS_AT_A_TIME,
+                _ => CRASH_SEEDS_AT_A_TIME,
+            };
+            self.run(scenario, first + sum.seeds, seeds, &mut sum)?;
             sum.tell(scenario);
         }
         Ok(sum.into_total())

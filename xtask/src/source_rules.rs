@@ -6,13 +6,15 @@
 //! no store goes around the proof of its plan. Every file belongs to a crate: a file that no `mod`
 //! names is not compiled, and its tests do not run. All rules look only at code, not at comments or
 //! strings; the second and the third ignore tests. The rule for comments is that of [`comments`], and that for
-//! the size of types is that of [`types`], and their names that of [`type_names`].
+//! the size of types is that of [`types`], their names that of [`type_names`], and the imports between files that of
+//! [`circles`].
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::circles;
 use crate::comments;
 use crate::layers::role;
 use crate::lexer::{code_only, product_code, without_tests};
@@ -85,6 +87,7 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
         let role_of_package = role(&package.name).unwrap_or(&package.name);
         findings.extend(types::findings(role_of_package, &compiled));
         findings.extend(type_names::findings(role_of_package, &compiled));
+        findings.extend(circles::findings(role_of_package, &compiled));
         let code: String = sources
             .iter()
             .map(|(_, source)| code_only(source))

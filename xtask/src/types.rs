@@ -20,7 +20,6 @@ const MORE_FILES: &[(&str, &str)] = &[
     ("cluster", "Configuration"),
     // Components that are to be divided.
     ("backup", "Intake"),
-    ("fabric-shm", "QueuePairState"),
     ("fabric-shm", "State"),
     ("fabric-sim", "Net"),
     ("fabric-verbs", "State"),

@@ -32,7 +32,7 @@ pub struct Hello {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unheard {
-    /// The first bytes are those of another protocol or version.
+    /// The first bytes belong to another protocol or version.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
     /// The rest has no meaning.

@@ -13,7 +13,7 @@
 //! Invariants:
 //! - A reported record lies whole and durable in the backup's pool, by the plan for the declared platform.
 //! - An intake hands each entry of an open stream on once, in the order of the stream.
-//! - A peer is [silent](Silence::Silent) when nothing from it lands any more, and everything that had landed was handed
+//! - A peer is [silent](Silence::Silent) when no entry of the peer lands any more, and all landed entries were passed
 //!   on.
 //! - A sender that pays finds room: credits do not drift, however earlier sessions ended.
 //! - No peer makes a side wait, or keep state, without a bound.

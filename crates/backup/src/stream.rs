@@ -26,6 +26,6 @@ pub(crate) struct Told {
 pub(crate) enum Standing {
     /// Every entry up to this version is durable.
     Reached(u64),
-    /// The backup takes no more entries of the stream, for good.
+    /// The backup takes no further entries of the stream, ever.
     Closed,
 }

@@ -40,6 +40,38 @@ pub fn by_stories(place: &str, stories: &[(Mutant, fn())]) {
     assert_eq!(found, stories.len(), "bugs of {place} and stories");
 }
 
+/// A story that says whether a promise is kept.
+pub type Promise = fn() -> bool;
+
+/// Plants each bug, whatever its place, and asks its story whether a promise is kept: a control of the story. A story
+/// that panics has no answer, so an internal check or a failed step of the story is no finding.
+///
+/// # Panics
+/// If a story keeps its promise with its bug, or does not without the bug.
+pub fn by_promises(stories: &[(Mutant, Promise)]) {
+    let kept = |mutant: Option<Mutant>, story: Promise| {
+        plant(mutant);
+        let kept = catch_unwind(story);
+        plant(None);
+        kept.ok()
+    };
+    let answers = quietly(|| {
+        let stories = stories.iter();
+        let answers =
+            stories.map(|&(mutant, story)| [kept(Some(mutant), story), kept(None, story)]);
+        answers.collect::<Vec<_>>()
+    });
+    let mut missed = Vec::new();
+    for ((mutant, _), [with, without]) in stories.iter().zip(answers) {
+        let name = mutant.name();
+        println!("{name:<28} kept {with:?}, without the bug {without:?}");
+        if (with, without) != (Some(false), Some(true)) {
+            missed.push(name);
+        }
+    }
+    assert!(missed.is_empty(), "controls that show nothing: {missed:?}");
+}
+
 /// Plants each bug of `place`, and runs seeds below `seeds_max` until one of them objects. Returns the number of bugs.
 ///
 /// # Panics

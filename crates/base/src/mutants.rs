@@ -36,10 +36,11 @@ macro_rules! mutants {
 
             /// The crate in which the mutant is planted. `appends` stands for the fabric and its simulated provider,
             /// `clocks` for the clocks of providers, `kv/backup` and `kv/hold` for backups of a serving pool,
-            /// `kv/batches` for several keys at once, `kv/expiry` for keys that expire, `kv/time` for the time of a
-            /// shard, `power` for the ends of simulated machines, `kv/cluster` for the store in a cluster,
-            /// `persist/append` for the two sides of durable appends, `replication/machines` for rules that the world
-            /// of replication seldom shows.
+            /// `kv/batches` for several keys at once, `kv/expiry` for keys that expire, `kv/flaws` for the flaws of
+            /// Rowan-KV as published, `kv/time` for the time of a shard, `kv/told` for that time as clients know it,
+            /// `power` for the ends of simulated machines,
+            /// `kv/cluster` for the store in a cluster, `persist/append` for the two sides of durable appends,
+            /// `replication/machines` for rules that the world of replication seldom shows.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
             }
@@ -154,6 +155,22 @@ mutants! {
     BatchBesideItsCause in "kv/batches", "a batch is done as expected";
     /// The outcome of a batch is not remembered.
     BatchOutcomeForgotten in "kv/batches", "a write is done once";
+    /// A node takes a batch with keys of several shards for one of the shard of the first key.
+    BatchOnSeveralShards in "kv/batches", "a batch is done as a whole";
+    /// A node that starts counts the records of its own batches that are not whole.
+    TornOwnBatchCounts in "kv/batches", "a batch is done as a whole";
+    /// A node that starts sends each record of a batch that it has stamped as an entry of its own.
+    BatchLeftInParts in "kv/batches", "a batch is done as a whole";
+    /// The answer that an expectation does not hold is not kept until the copies have what it saw.
+    BatchAnswerUnawaited in "kv/batches", "a reader sees what survives";
+    /// A batch does not claim the words of its keys from clients that publish.
+    BatchUnclaimed in "kv/batches", "lost update";
+    /// A record that names chunks is written whether they are there or not.
+    HeadWithoutChunks in "kv/chunks", "a value in chunks is whole";
+    /// The chunks of a value stay when the record that names them is gone.
+    ChunksOutliveHead in "kv/chunks", "a value in chunks is whole";
+    /// A chunk goes when its time has come, whether a record names it or not.
+    NamedChunkExpires in "kv/chunks", "a value in chunks is whole";
     /// A server does not keep the records that later writes replace under a hold.
     ReplacedNotKept in "kv/backup", "a backup is the state at one version";
     /// A server does not keep the records of keys that expire under a hold.
@@ -170,6 +187,8 @@ mutants! {
     DriftIgnored in "kv/expiry", "an expired key is absent";
     /// A server decides writes as if nothing had expired.
     ExpiredIsPresent in "kv/expiry", "an expired key is absent";
+    /// Keys that have expired stay in the index, and in the room that live records take.
+    ExpiredStays in "kv/expiry", "an expired key is absent";
     /// The cleaner drops an expired record while older versions of its key are still in the log.
     ExpiredLeavesNoTombstone in "kv/expiry", "E11";
     /// The server's time does not begin at the mark of the last run.
@@ -184,6 +203,16 @@ mutants! {
     HeirTellsAtOnce in "kv/time", "time does not go back";
     /// A primary tells the time up to a mark that is not on all copies yet.
     TimeBeforeCopies in "kv/time", "time does not go back";
+    /// A copy takes the mark of its primary for the time that has passed there.
+    CopyAhead in "kv/time", "an expired key is absent, and no other";
+    /// A primary that resigns forgets the time by which it has removed keys.
+    PassedForgotten in "kv/time", "E11";
+    /// A primary that has removed keys stamps no mark that says so.
+    RemovalUntold in "kv/time", "copies remove what has expired";
+    /// A client carries the time of one shard forward for all shards.
+    ToldForAllShards in "kv/told", "an expired key is absent";
+    /// A client carries the time of a shard forward in a later term.
+    ToldForAllTerms in "kv/told", "an expired key is absent";
     /// A copy does not keep the marks of its primary.
     MarkOfCopyForgotten in "kv/expiry", "time does not go back";
     /// A joiner does not take the mark of its primary from the pages.
@@ -202,6 +231,10 @@ mutants! {
     StaysUntilEntered in "kv/cluster", "readers within the primary's lease";
     /// A client asks for the outcome of a write with a version that another node named.
     SinceOfConnection in "kv/cluster", "a retried write is done once";
+    /// A copy digests entries in the order in which it finds them in its memory, whatever their versions.
+    PlaceDecides in "kv/flaws", "R4";
+    /// A copy does not remember which writes with tokens the entries of its primary have done.
+    OutcomesOfCopiesNotNoted in "kv/flaws", "R8";
     /// The store of a joiner leaves out the outcomes that pages bring.
     OutcomesNotPulled in "kv/node", "a retried write is done once";
     /// The store of a joiner keeps the keys of the copy that it drops.
@@ -210,6 +243,8 @@ mutants! {
     UnsettledPutUncounted in "kv/resigned", "E11";
     /// A primary that resigns says that it has not done the writes that it has stamped but not settled.
     FailureMeansNotDone in "kv/node", "a retried write is done once";
+    /// A node that has left a shard answers for the outcomes of its writes.
+    OutcomeAfterLead in "kv/node", "a retried write is done once";
     /// A node decides a write by its index alone, though earlier writes of the key wait for copies.
     InFlightUnseen in "kv/node", "lost update";
     /// A node goes on to serve the readers of a shard that it leads no longer.
@@ -503,8 +538,14 @@ mutants! {
     BlockTagNotChecked in "structures", "rule 8: content tags";
     /// Readers do not check the tags of slots.
     SlotTagNotChecked in "structures", "rule 8: a tag for each slot";
-    /// A writer answers from what it knows without reading the tenure word behind.
+    /// A writer answers from its own copy of the state, and does not read the tenure word afterwards.
     KnownBeyondTenure in "structures", "rule 13: what a writer knows is good within its tenure";
+    /// A writer forgets a word that a publication has written once an earlier publication is applied.
+    PageReleasedEarly in "structures", "rule 13: what a writer knows stays until the pool has it";
+    /// The record of a publication becomes durable by the answer to its notice, and so does every record behind it.
+    PublicationAnswered in "structures", "a ticket behind a publication needs no answer";
+    /// A publication ends when its record is durable.
+    PublishedWhenDurable in "structures", "what was published is seen";
     /// A reader takes a node for that of its key without checking the node's fences.
     FenceIgnored in "structures", "rule 9: fences";
     /// A slab is given to a domain with the bits of the domain before.
@@ -517,7 +558,7 @@ mutants! {
     ServingWordIgnored in "structures", "rule 11: a reader reads the serving word before and after";
     /// A restart leaves the serving word even.
     ServingLeftEven in "structures", "rule 11: the word is odd before a restart touches data";
-    /// A writer takes no log space for the transactions of what it stages.
+    /// A writer takes no log space for the transactions of the operations that it stages.
     RoomNotReserved in "structures", "rule 12: room before acknowledgement";
     /// A log of an earlier run is given away while its owner may still write to it.
     OldLogGiven in "structures", "rule 3: nothing is reused within reach of an earlier owner";
@@ -533,6 +574,8 @@ mutants! {
     /// A link of a skip list that changes in a block of the open transaction is a part of the first content of the
     /// block.
     LinksMerged in "structures", "rule 4: apply in listed order";
+    /// Entries are loaded behind the last leaf of a tree although they belong in front of other keys.
+    LoadedAmongOthers in "structures", "a load adds entries behind all keys, or nothing";
     /// A block that old snapshots reach is used again at once.
     RetiredAtOnce in "structures", "rule 6: deferred frees stand in a retire chain";
     /// A reader of a snapshot takes younger nodes for nodes of its version.
@@ -541,6 +584,8 @@ mutants! {
     AgeIgnored in "structures", "rule 7: snapshots end with snapshot too old";
     /// A reader that accepts answers of some age gives them again whatever their age.
     AnswerKeptForever in "structures", "rule 13: what is cached is good for a bounded time";
+    /// A reader reads whatever place a pointer names.
+    PlaceTrusted in "structures", "rule 5: a hostile writer harms nobody else";
     /// A reader does not check that the table is still the one that it read.
     RootWordIgnored in "structures", "rule 10: all roots change by one word";
     /// Operations that cancel each other are annulled even where others stand before them.
@@ -553,10 +598,18 @@ mutants! {
     TokenForgotten in "structures", "rule 3: the next tenure has the results of retried operations";
     /// An operation that is retried takes effect again once its result is not kept.
     ForgottenRetried in "structures", "rule 3: the next tenure has the results of retried operations";
-    /// What a back-end makes durable is not made durable in its mirror before it is applied and acknowledged.
+    /// A back-end applies and acknowledges operations that are durable in its own pool and not in its mirror.
     MirrorNotAwaited in "structures", "rule 16: what is acknowledged or seen is in the mirror";
     /// A ticket ends when its record is durable at the back-end, although the mirror may lack it.
     TicketWithoutMirror in "structures", "rule 16: a ticket waits for the mirror, A1";
+    /// A ticket ends when its record is durable at the back-end, although the append to the mirror is under way.
+    MirrorLogNotAwaited in "structures", "rule 16: a ticket waits for the mirror, A1";
+    /// The windows of front-ends on logs at a mirror outlast that of their source.
+    MirrorLogsLeftOpen in "structures", "rule 16: the mirror fences the old tenure before its scan";
+    /// A tenure is handed over while its owner can write to the log at the mirror.
+    HandedOverUnexpelled in "structures", "rule 16: the end of a tenure closes both windows before the scan";
+    /// A back-end copies whole lines to its mirror, with the place of the record that comes next.
+    LinesCopied in "structures", "rule 16: what is acknowledged is in the mirror";
     /// A mirror becomes the back-end while its source can still write to its memory.
     PromotedUnfenced in "structures", "rule 16: the mirror fences the old back-end before its scan";
     /// A mirror becomes the back-end while the lease of its source lasts.
@@ -567,6 +620,14 @@ mutants! {
     CopyWithoutLog in "structures", "rule 16: a fuzzy copy, and then the log";
     /// A back-end that returns as a mirror counts as whole before it was compared.
     ReturningTaken in "structures", "rule 16: a returning back-end gives up what the other lacks";
+    /// A mirror becomes the back-end without a swap of the standing record.
+    PromotedUnrecorded in "structures", "rule 16: the standing record decides between promotion and detachment";
+    /// A pool is detached without a swap of its standing record.
+    DetachedUnrecorded in "structures", "rule 16: the standing record decides between promotion and detachment";
+    /// A mirror counts as whole before the standing record names it.
+    WholeBeforeRecord in "structures", "rule 16: a mirror that is whole is named by the standing record";
+    /// A back-end starts without a swap of its standing record.
+    OpeningNotSwapped in "structures", "rule 16: each opening decides the swaps that are under way";
 }
 
 #[cfg(feature = "mutants")]

@@ -31,7 +31,7 @@ impl Span {
         }
     }
 
-    /// The bytes that are in both spans; `None` if there are none. Neither span may exceed 64 bits.
+    /// The bytes that are in both spans, if any. Neither span may exceed 64 bits.
     pub const fn overlap(self, other: Self) -> Option<Self> {
         let (first, second) = if self.offset <= other.offset {
             (self, other)

@@ -1,8 +1,8 @@
 //! Measurements of the store: workloads of YCSB over a fabric, beside a bare loop over the same memory.
 //!
 //! A figure is a ratio of two measurements of the same run, because machines differ and are shared. The subject is a
-//! closed loop over operations that were drawn beforehand; throughput is that of the whole loop, and latencies are
-//! those of every n-th operation, where n is chosen so that the clock costs at most 1 %.
+//! closed loop over operations that were drawn beforehand; throughput is measured over the whole loop, and latency at
+//! every n-th operation, where n is chosen so that the clock costs at most 1 %.
 #![forbid(unsafe_code)]
 
 pub mod appends;

@@ -50,7 +50,7 @@
 /**
  * The longest value, in bytes. The shortest has 0.
  */
-#define STONECAST_VALUE_SIZE_MAX 1048576
+#define STONECAST_VALUE_SIZE_MAX 16777216
 
 /**
  * The first status that is an error. Smaller ones are outcomes, such as a key that is absent, and set no error object.
@@ -67,7 +67,7 @@
  */
 typedef enum stonecast_status {
     /**
-     * The call did what it was asked for. A write is durable and visible.
+     * The call succeeded. A write is durable and visible.
      */
     STONECAST_STATUS_OK = 0,
     /**
@@ -91,8 +91,8 @@ typedef enum stonecast_status {
      */
     STONECAST_STATUS_PARTLY = 5,
     /**
-     * An argument is not as this header demands, or the handle belongs to another thread, or to the process before a
-     * fork.
+     * An argument breaks the contract of this header, or the handle belongs to another thread, or to the process
+     * before a fork.
      */
     STONECAST_STATUS_MISUSE = 32,
     /**
@@ -178,66 +178,65 @@ typedef enum stonecast_effect {
 /**
  * A connection to a server or a cluster.
  *
- * It belongs to the thread that connected it: a call of another thread does nothing and returns
- * STONECAST_STATUS_MISUSE. A program with several threads connects in each of them. After a fork, the child connects
- * on its own; its call with a handle of its parent does nothing and returns STONECAST_STATUS_MISUSE.
+ * A client belongs to the thread that connected it: a call of another thread does nothing and returns
+ * STONECAST_STATUS_MISUSE. A program with several threads connects in each thread. After a fork, the child connects on
+ * its own; its call with a handle of its parent does nothing and returns STONECAST_STATUS_MISUSE.
  */
 typedef struct stonecast_client stonecast_client;
 
 /**
- * An iteration over all records. It belongs to the thread of its client.
+ * An iteration over all records. An iteration belongs to the thread of its client.
  */
 typedef struct stonecast_iteration stonecast_iteration;
 
 /**
  * An error: a message, a status, and the effect of the failed call on the data.
  *
- * The caller owns it, and frees it with stonecast_error_free. Any thread may do so.
+ * The caller owns the error, and frees it with stonecast_error_free. Any thread may do so.
  */
 typedef struct stonecast_error stonecast_error;
 
 /**
  * The options of a connection. An option that is not set has its default.
  *
- * The caller owns them, and frees them with stonecast_options_free. They can be used for any number of connections,
- * by one thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if
- * an argument is NULL.
+ * The caller owns the options, and frees them with stonecast_options_free. The options serve any number of
+ * connections, by one thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change
+ * nothing, if an argument is NULL.
  */
 typedef struct stonecast_options stonecast_options;
 
 /**
  * The outcome of each pair of stonecast_multi_put.
  *
- * They belong to the caller, and are plain memory: any thread may read them, or end them.
+ * The caller owns the outcomes. Any thread may read or free them.
  */
 typedef struct stonecast_outcomes stonecast_outcomes;
 
 /**
- * A key with its value and version. It lives until the next call with the iteration that it came from.
+ * A key with its value and version. The record lives until the next call with its iteration.
  */
 typedef struct stonecast_record stonecast_record;
 
 /**
  * A value with its version.
  *
- * A value of stonecast_get belongs to the caller. It is plain memory: any thread may read it, or end it with
- * stonecast_value_free.
+ * The caller owns a value of stonecast_get. Any thread may read it, or free it with stonecast_value_free.
  */
 typedef struct stonecast_value stonecast_value;
 
 /**
  * The values of several keys, in the order of the keys.
  *
- * They belong to the caller, and are plain memory as a value is.
+ * The caller owns the values. Any thread may read or free them.
  */
 typedef struct stonecast_values stonecast_values;
 
 /**
- * The options of a write beside key and value: a condition, the time for which the key is present, and whether the
- * write can be repeated.
+ * The options of a write in addition to key and value: a condition, the time for which the key is present, and whether
+ * the write can be repeated.
  *
- * The caller owns them, and frees them with stonecast_write_free. They can be used for any number of writes, by one
- * thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if an
+ * The caller owns the options, and frees them with stonecast_write_free. The options serve any number of writes, by
+ * one thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if an
  * argument does not fit.
  */
 typedef struct stonecast_write stonecast_write;
@@ -326,8 +325,8 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The message, in English: what was wrong, and what to do. It ends with a zero byte and lives as long as the error.
- * NULL for NULL.
+ * The message, in English: what was wrong, and what to do. The message ends with a zero byte and lives as long as the
+ * error. NULL for NULL.
  */
 const char *stonecast_error_message(const struct stonecast_error *error);
 
@@ -347,17 +346,17 @@ enum stonecast_effect stonecast_error_effect(const struct stonecast_error *error
 bool stonecast_error_can_retry(const struct stonecast_error *error);
 
 /**
- * Ends the error. NULL is ignored.
+ * Frees the error. NULL is ignored.
  */
 void stonecast_error_free(struct stonecast_error *error);
 
 /**
- * Makes options with their defaults. Never returns NULL.
+ * Makes options with all defaults. Never returns NULL.
  */
 struct stonecast_options *stonecast_options_new(void);
 
 /**
- * Ends the options. NULL is ignored.
+ * Frees the options. NULL is ignored.
  */
 void stonecast_options_free(struct stonecast_options *options);
 
@@ -428,12 +427,12 @@ enum stonecast_status stonecast_connect(const char *url,
                                         struct stonecast_error **error);
 
 /**
- * Disconnects, and ends the client. NULL is ignored. Iterations that are open return CLOSED from then on, and are
- * still to be ended.
+ * Disconnects, and ends the client. NULL is ignored. Open iterations return CLOSED from then on; the caller still ends
+ * each with stonecast_entries_close.
  *
- * Waits for the server for as long as a call does at most. In a process that was forked, ends the handle and leaves
- * the connection to the other process. A call of another thread than the client's, or within a call of the client,
- * does nothing and returns STONECAST_STATUS_MISUSE: the client stays open.
+ * The call waits for the server at most as long as any other call. In a process that was forked, ends the handle and
+ * leaves the connection to the other process. A call of another thread than the client's, or within a call of the
+ * client, does nothing and returns STONECAST_STATUS_MISUSE: the client stays open.
  */
 enum stonecast_status stonecast_close(struct stonecast_client *client);
 
@@ -449,13 +448,13 @@ struct stonecast_bytes stonecast_value_bytes(const struct stonecast_value *value
 uint64_t stonecast_value_version(const struct stonecast_value *value);
 
 /**
- * The moment from which on the key is absent, by the server's time, in milliseconds since the begin of 1970; 0: the
- * key does not expire.
+ * The moment from which the key is absent, by the server's time, in milliseconds since the begin of 1970; 0: the key
+ * does not expire.
  */
 uint64_t stonecast_value_expires_at(const struct stonecast_value *value);
 
 /**
- * Ends the value. NULL is ignored.
+ * Frees the value. NULL is ignored.
  */
 void stonecast_value_free(struct stonecast_value *value);
 
@@ -465,14 +464,14 @@ void stonecast_value_free(struct stonecast_value *value);
 size_t stonecast_values_count(const struct stonecast_values *values);
 
 /**
- * The value of the key with this index; NULL if the key was absent, or if there is no such index. It lives as long
- * as the values, and must not be freed on its own.
+ * The value of the key with this index; NULL if the key was absent, or if there is no such index. The value lives as
+ * long as the values; do not free it separately.
  */
 const struct stonecast_value *stonecast_values_at(const struct stonecast_values *values,
                                                   size_t index);
 
 /**
- * Ends the values. NULL is ignored.
+ * Frees the values. NULL is ignored.
  */
 void stonecast_values_free(struct stonecast_values *values);
 
@@ -489,9 +488,9 @@ enum stonecast_status stonecast_get(const struct stonecast_client *client,
                                     struct stonecast_error **error);
 
 /**
- * Reads the value of a key into a buffer of the caller, without an object. `size` gets the size of the value,
- * which may be larger than `capacity`: then nothing is copied, and the call returns TOO_SMALL. A value has at most 1
- * MiB (STONECAST_VALUE_SIZE_MAX). `size` gets 0 if the key is absent (ABSENT), or on failure. `version` may be NULL.
+ * Reads the value of a key into a buffer of the caller, and makes no object. `size` gets the size of the value, which
+ * may be larger than `capacity`: then nothing is copied, and the call returns TOO_SMALL. A value has at most 16 MiB
+ * (STONECAST_VALUE_SIZE_MAX). `size` gets 0 if the key is absent (ABSENT), or on failure. `version` may be NULL.
  *
  * Errors: those of stonecast_get.
  */
@@ -518,12 +517,12 @@ enum stonecast_status stonecast_multi_get(const struct stonecast_client *client,
                                           struct stonecast_error **error);
 
 /**
- * Makes options of a write without a condition, without an end, and that cannot be repeated. Never returns NULL.
+ * Makes options of a write without a condition and without an expiry, which cannot be repeated. Never returns NULL.
  */
 struct stonecast_write *stonecast_write_new(void);
 
 /**
- * Ends the options. NULL is ignored.
+ * Frees the options. NULL is ignored.
  */
 void stonecast_write_free(struct stonecast_write *write);
 
@@ -539,15 +538,13 @@ enum stonecast_status stonecast_write_if_version(struct stonecast_write *write,
                                                  uint64_t version);
 
 /**
- * The key expires after this time from the write on, in milliseconds, by the server's time. Clusters refuse such a
- * write (INVALID).
+ * The key expires after this time from the write on, in milliseconds, by the server's time.
  */
 enum stonecast_status stonecast_write_expires_in(struct stonecast_write *write,
                                                  uint64_t milliseconds);
 
 /**
  * The key expires at this moment, in milliseconds since the begin of 1970, by the server's time. 0 is no moment.
- * Clusters refuse such a write (INVALID).
  */
 enum stonecast_status stonecast_write_expires_at(struct stonecast_write *write,
                                                  uint64_t milliseconds);
@@ -563,8 +560,8 @@ enum stonecast_status stonecast_write_retryable(struct stonecast_write *write);
  * value and condition must be those of the first attempt; the write takes effect once, whatever the number of
  * attempts, over this or another connection and after a restart of the server.
  *
- * Serves one attempt, whatever becomes of it. If the outcome is still unknown, the error of that attempt serves the
- * next one. Returns STONECAST_STATUS_MISUSE if the error names no write (stonecast_error_can_retry).
+ * The options then serve one attempt, whatever its outcome. If the outcome is still unknown, the error of that attempt
+ * serves the next one. Returns STONECAST_STATUS_MISUSE if the error names no write (stonecast_error_can_retry).
  */
 enum stonecast_status stonecast_write_retry(struct stonecast_write *write,
                                             const struct stonecast_error *error);
@@ -581,18 +578,18 @@ uint64_t stonecast_outcomes_version(const struct stonecast_outcomes *outcomes, s
 
 /**
  * The error for which the pair with this index was not stored; NULL if it was stored, or if there is no such index.
- * It lives as long as the outcomes, and must not be freed on its own.
+ * The error lives as long as the outcomes; do not free it separately.
  */
 const struct stonecast_error *stonecast_outcomes_error(const struct stonecast_outcomes *outcomes,
                                                        size_t index);
 
 /**
- * Ends the outcomes. NULL is ignored.
+ * Frees the outcomes. NULL is ignored.
  */
 void stonecast_outcomes_free(struct stonecast_outcomes *outcomes);
 
 /**
- * Stores a value of up to 1 MiB under a key of 1 to 1024 bytes. The value is durable and visible when the call
+ * Stores a value of up to 16 MiB under a key of 1 to 1024 bytes. The value is durable and visible when the call
  * returns OK. `version` gets the version of the key, and may be NULL. The key does not expire.
  *
  * Errors: INVALID, NO_SPACE, BUSY, TIMED_OUT, DISCONNECTED, CLUSTER, STORE; stonecast_error_effect tells their effect.
@@ -606,8 +603,8 @@ enum stonecast_status stonecast_put(const struct stonecast_client *client,
                                     struct stonecast_error **error);
 
 /**
- * Stores a value as `options` say, which may be NULL. `version` gets the new version (OK), or the version that was
- * in the way (CONFLICT), or 0 (ABSENT: the key with the version of the condition is not there). It may be NULL.
+ * Stores a value with `options`, which may be NULL. `version` may be NULL; it gets the new version (OK), the present
+ * version (CONFLICT), or 0 (ABSENT: the condition names a version, and the key is absent).
  *
  * Errors: those of stonecast_put, and FORGOTTEN.
  */
@@ -632,8 +629,8 @@ enum stonecast_status stonecast_delete(const struct stonecast_client *client,
                                        struct stonecast_error **error);
 
 /**
- * Removes a key as `options` say, which may be NULL; their lifetime is ignored. `version` gets the version of the
- * removal itself (OK), the version that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
+ * Removes a key with `options`, which may be NULL; a lifetime there is ignored. `version` may be NULL; it gets the
+ * version of the removal itself (OK), the present version (CONFLICT), or 0 (ABSENT).
  *
  * Errors: those of stonecast_put, and FORGOTTEN.
  */
@@ -645,9 +642,9 @@ enum stonecast_status stonecast_delete_with(const struct stonecast_client *clien
                                             struct stonecast_error **error);
 
 /**
- * Gives a key the lifetime of `options`, or none that ends if `options` have none, and leaves its value as it is.
- * With the condition of a version, only if the key has that version. Other options do not fit (MISUSE). `version`
- * gets the new version (OK), the version that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
+ * Gives a key the lifetime of `options`, or makes it permanent if `options` have none; the value stays. With a version
+ * as the condition, the call does so only if the key has that version. Other options do not fit (MISUSE). `version`
+ * may be NULL; it gets the new version (OK), the present version (CONFLICT), or 0 (ABSENT).
  *
  * A crash leaves the key with the old lifetime or with the new one. Errors: those of stonecast_put.
  */
@@ -678,8 +675,8 @@ enum stonecast_status stonecast_multi_put(const struct stonecast_client *client,
  * and in that order within a shard. Stores the iteration, which the caller ends with stonecast_entries_close; NULL
  * on failure.
  *
- * The iteration is no snapshot: a key that is present all the time is found once, and a key that is written or
- * deleted meanwhile may or may not be found. It holds 24 bytes for each key, and its begin reads the whole index,
+ * The iteration is no snapshot: a key that is present all the time is found once, and a key that is written or deleted
+ * meanwhile may or may not be found. The iteration holds 24 bytes for each key. Its begin reads the whole index,
  * without a time limit.
  *
  * Errors: those of stonecast_get.
@@ -689,8 +686,8 @@ enum stonecast_status stonecast_entries(const struct stonecast_client *client,
                                         struct stonecast_error **error);
 
 /**
- * Goes on to the next record, and stores where it is; NULL at the end (END), or on failure. After an error, the next
- * call tries the same record again.
+ * Advances to the next record, and stores a pointer to it; NULL at the end (END), or on failure. After an error, the
+ * next call tries the same record again.
  *
  * Errors: those of stonecast_get, and CLOSED.
  */
@@ -705,12 +702,12 @@ enum stonecast_status stonecast_entries_next(struct stonecast_iteration *entries
 enum stonecast_status stonecast_entries_close(struct stonecast_iteration *entries);
 
 /**
- * The key of the record. It lives as long as the record.
+ * The key of the record, which lives as long as the record.
  */
 struct stonecast_bytes stonecast_record_key(const struct stonecast_record *record);
 
 /**
- * The value of the record. It lives as long as the record.
+ * The value of the record, which lives as long as the record.
  */
 struct stonecast_bytes stonecast_record_value(const struct stonecast_record *record);
 
@@ -720,13 +717,13 @@ struct stonecast_bytes stonecast_record_value(const struct stonecast_record *rec
 uint64_t stonecast_record_version(const struct stonecast_record *record);
 
 /**
- * The moment from which on the key is absent; see stonecast_value_expires_at.
+ * The moment from which the key is absent; see stonecast_value_expires_at.
  */
 uint64_t stonecast_record_expires_at(const struct stonecast_record *record);
 
 /**
- * Asks the server for its statistics. `size` is sizeof(stonecast_statistics), by which the library knows the fields
- * that the program knows: it fills these, and sets those that it does not know itself to 0.
+ * Asks the server for its statistics. `size` is sizeof(stonecast_statistics), which tells the library the fields that
+ * the program knows. The library fills these fields, and sets a field that it does not know itself to 0.
  *
  * Errors: those of stonecast_get.
  */

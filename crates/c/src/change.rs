@@ -13,7 +13,7 @@ use crate::read::all_bytes;
 use crate::status::{Status, of_conflict};
 use crate::write::Write;
 
-/// Stores a value of up to 1 MiB under a key of 1 to 1024 bytes. The value is durable and visible when the call
+/// Stores a value of up to 16 MiB under a key of 1 to 1024 bytes. The value is durable and visible when the call
 /// returns OK. `version` gets the version of the key, and may be NULL. The key does not expire.
 ///
 /// Errors: INVALID, NO_SPACE, BUSY, TIMED_OUT, DISCONNECTED, CLUSTER, STORE; stonecast_error_effect tells their effect.
@@ -38,8 +38,8 @@ pub unsafe extern "C" fn stonecast_put(
     })
 }
 
-/// Stores a value as `options` say, which may be NULL. `version` gets the new version (OK), or the version that was
-/// in the way (CONFLICT), or 0 (ABSENT: the key with the version of the condition is not there). It may be NULL.
+/// Stores a value with `options`, which may be NULL. `version` may be NULL; it gets the new version (OK), the present
+/// version (CONFLICT), or 0 (ABSENT: the condition names a version, and the key is absent).
 ///
 /// Errors: those of stonecast_put, and FORGOTTEN.
 #[unsafe(no_mangle)]
@@ -91,8 +91,8 @@ pub unsafe extern "C" fn stonecast_delete(
     })
 }
 
-/// Removes a key as `options` say, which may be NULL; their lifetime is ignored. `version` gets the version of the
-/// removal itself (OK), the version that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
+/// Removes a key with `options`, which may be NULL; a lifetime there is ignored. `version` may be NULL; it gets the
+/// version of the removal itself (OK), the present version (CONFLICT), or 0 (ABSENT).
 ///
 /// Errors: those of stonecast_put, and FORGOTTEN.
 #[unsafe(no_mangle)]
@@ -117,9 +117,9 @@ pub unsafe extern "C" fn stonecast_delete_with(
     })
 }
 
-/// Gives a key the lifetime of `options`, or none that ends if `options` have none, and leaves its value as it is.
-/// With the condition of a version, only if the key has that version. Other options do not fit (MISUSE). `version`
-/// gets the new version (OK), the version that was in the way (CONFLICT), or 0 (ABSENT). It may be NULL.
+/// Gives a key the lifetime of `options`, or makes it permanent if `options` have none; the value stays. With a version
+/// as the condition, the call does so only if the key has that version. Other options do not fit (MISUSE). `version`
+/// may be NULL; it gets the new version (OK), the present version (CONFLICT), or 0 (ABSENT).
 ///
 /// A crash leaves the key with the old lifetime or with the new one. Errors: those of stonecast_put.
 #[unsafe(no_mangle)]

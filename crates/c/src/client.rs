@@ -12,9 +12,9 @@ use crate::status::{Effect, Status};
 
 /// A connection to a server or a cluster.
 ///
-/// It belongs to the thread that connected it: a call of another thread does nothing and returns
-/// STONECAST_STATUS_MISUSE. A program with several threads connects in each of them. After a fork, the child connects
-/// on its own; its call with a handle of its parent does nothing and returns STONECAST_STATUS_MISUSE.
+/// A client belongs to the thread that connected it: a call of another thread does nothing and returns
+/// STONECAST_STATUS_MISUSE. A program with several threads connects in each thread. After a fork, the child connects on
+/// its own; its call with a handle of its parent does nothing and returns STONECAST_STATUS_MISUSE.
 pub struct Client {
     link: Rc<Link>,
 }
@@ -59,12 +59,12 @@ pub unsafe extern "C" fn stonecast_connect(
     })
 }
 
-/// Disconnects, and ends the client. NULL is ignored. Iterations that are open return CLOSED from then on, and are
-/// still to be ended.
+/// Disconnects, and ends the client. NULL is ignored. Open iterations return CLOSED from then on; the caller still ends
+/// each with stonecast_entries_close.
 ///
-/// Waits for the server for as long as a call does at most. In a process that was forked, ends the handle and leaves
-/// the connection to the other process. A call of another thread than the client's, or within a call of the client,
-/// does nothing and returns STONECAST_STATUS_MISUSE: the client stays open.
+/// The call waits for the server at most as long as any other call. In a process that was forked, ends the handle and
+/// leaves the connection to the other process. A call of another thread than the client's, or within a call of the
+/// client, does nothing and returns STONECAST_STATUS_MISUSE: the client stays open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stonecast_close(client: *mut Client) -> Status {
     read(None, || {

@@ -14,7 +14,7 @@ use crate::owner::Right;
 use crate::status::Status;
 use crate::value::ms_of;
 
-/// An iteration over all records. It belongs to the thread of its client.
+/// An iteration over all records. An iteration belongs to the thread of its client.
 pub struct Entries {
     link: Rc<Link>,
     found: local::Entries,
@@ -22,15 +22,15 @@ pub struct Entries {
     present: Option<Record>,
 }
 
-/// A key with its value and version. It lives until the next call with the iteration that it came from.
+/// A key with its value and version. The record lives until the next call with its iteration.
 pub struct Record(stonecast::Record);
 
 /// Begins an iteration over all records, in the commit order of their present versions; on a cluster, shard by shard,
 /// and in that order within a shard. Stores the iteration, which the caller ends with stonecast_entries_close; NULL
 /// on failure.
 ///
-/// The iteration is no snapshot: a key that is present all the time is found once, and a key that is written or
-/// deleted meanwhile may or may not be found. It holds 24 bytes for each key, and its begin reads the whole index,
+/// The iteration is no snapshot: a key that is present all the time is found once, and a key that is written or deleted
+/// meanwhile may or may not be found. The iteration holds 24 bytes for each key. Its begin reads the whole index,
 /// without a time limit.
 ///
 /// Errors: those of stonecast_get.
@@ -53,8 +53,8 @@ pub extern "C" fn stonecast_entries(
     })
 }
 
-/// Goes on to the next record, and stores where it is; NULL at the end (END), or on failure. After an error, the next
-/// call tries the same record again.
+/// Advances to the next record, and stores a pointer to it; NULL at the end (END), or on failure. After an error, the
+/// next call tries the same record again.
 ///
 /// Errors: those of stonecast_get, and CLOSED.
 #[unsafe(no_mangle)]
@@ -108,13 +108,13 @@ pub unsafe extern "C" fn stonecast_entries_close(entries: *mut Entries) -> Statu
     })
 }
 
-/// The key of the record. It lives as long as the record.
+/// The key of the record, which lives as long as the record.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_record_key(record: Option<&Record>) -> Bytes {
     record.map_or(Bytes::NONE, |Record(record)| Bytes::of(&record.key))
 }
 
-/// The value of the record. It lives as long as the record.
+/// The value of the record, which lives as long as the record.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_record_value(record: Option<&Record>) -> Bytes {
     record.map_or(Bytes::NONE, |Record(record)| Bytes::of(&record.value))
@@ -126,7 +126,7 @@ pub extern "C" fn stonecast_record_version(record: Option<&Record>) -> u64 {
     record.map_or(0, |Record(record)| record.version)
 }
 
-/// The moment from which on the key is absent; see stonecast_value_expires_at.
+/// The moment from which the key is absent; see stonecast_value_expires_at.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_record_expires_at(record: Option<&Record>) -> u64 {
     record.map_or(0, |Record(record)| ms_of(record.expires))

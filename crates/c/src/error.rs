@@ -8,7 +8,7 @@ use crate::status::{Effect, Status};
 
 /// An error: a message, a status, and the effect of the failed call on the data.
 ///
-/// The caller owns it, and frees it with stonecast_error_free. Any thread may do so.
+/// The caller owns the error, and frees it with stonecast_error_free. Any thread may do so.
 #[derive(Debug)]
 pub struct Error {
     status: Status,
@@ -68,8 +68,8 @@ impl From<stonecast::Error> for Error {
     }
 }
 
-/// The message, in English: what was wrong, and what to do. It ends with a zero byte and lives as long as the error.
-/// NULL for NULL.
+/// The message, in English: what was wrong, and what to do. The message ends with a zero byte and lives as long as the
+/// error. NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_error_message(error: Option<&Error>) -> *const c_char {
     error.map_or(std::ptr::null(), |error| error.message.as_ptr())
@@ -93,7 +93,7 @@ pub extern "C" fn stonecast_error_can_retry(error: Option<&Error>) -> bool {
     error.is_some_and(|error| error.token.is_some())
 }
 
-/// Ends the error. NULL is ignored.
+/// Frees the error. NULL is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_error_free(error: Option<Box<Error>>) {
     drop(error);

@@ -15,9 +15,9 @@ pub const STONECAST_NO_LIMIT: u64 = u64::MAX;
 
 /// The options of a connection. An option that is not set has its default.
 ///
-/// The caller owns them, and frees them with stonecast_options_free. They can be used for any number of connections,
-/// by one thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if
-/// an argument is NULL.
+/// The caller owns the options, and frees them with stonecast_options_free. The options serve any number of
+/// connections, by one thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change
+/// nothing, if an argument is NULL.
 #[derive(Default)]
 pub struct Options(Vec<Setting>);
 
@@ -42,13 +42,13 @@ fn set(
     })
 }
 
-/// Makes options with their defaults. Never returns NULL.
+/// Makes options with all defaults. Never returns NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_options_new() -> Box<Options> {
     Box::default()
 }
 
-/// Ends the options. NULL is ignored.
+/// Frees the options. NULL is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_options_free(options: Option<Box<Options>>) {
     drop(options);

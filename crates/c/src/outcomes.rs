@@ -4,7 +4,7 @@ use crate::error::Error;
 
 /// The outcome of each pair of stonecast_multi_put.
 ///
-/// They belong to the caller, and are plain memory: any thread may read them, or end them.
+/// The caller owns the outcomes. Any thread may read or free them.
 pub struct Outcomes(Vec<Result<u64, Error>>);
 
 impl Outcomes {
@@ -34,7 +34,7 @@ pub extern "C" fn stonecast_outcomes_version(outcomes: Option<&Outcomes>, index:
 }
 
 /// The error for which the pair with this index was not stored; NULL if it was stored, or if there is no such index.
-/// It lives as long as the outcomes, and must not be freed on its own.
+/// The error lives as long as the outcomes; do not free it separately.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_outcomes_error(
     outcomes: Option<&Outcomes>,
@@ -43,7 +43,7 @@ pub extern "C" fn stonecast_outcomes_error(
     outcomes?.0.get(index)?.as_ref().err()
 }
 
-/// Ends the outcomes. NULL is ignored.
+/// Frees the outcomes. NULL is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_outcomes_free(outcomes: Option<Box<Outcomes>>) {
     drop(outcomes);

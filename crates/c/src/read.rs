@@ -39,9 +39,9 @@ pub unsafe extern "C" fn stonecast_get(
     })
 }
 
-/// Reads the value of a key into a buffer of the caller, without an object. `size` gets the size of the value,
-/// which may be larger than `capacity`: then nothing is copied, and the call returns TOO_SMALL. A value has at most 1
-/// MiB (STONECAST_VALUE_SIZE_MAX). `size` gets 0 if the key is absent (ABSENT), or on failure. `version` may be NULL.
+/// Reads the value of a key into a buffer of the caller, and makes no object. `size` gets the size of the value, which
+/// may be larger than `capacity`: then nothing is copied, and the call returns TOO_SMALL. A value has at most 16 MiB
+/// (STONECAST_VALUE_SIZE_MAX). `size` gets 0 if the key is absent (ABSENT), or on failure. `version` may be NULL.
 ///
 /// Errors: those of stonecast_get.
 #[unsafe(no_mangle)]

@@ -66,8 +66,8 @@ impl From<Stat> for Statistics {
     }
 }
 
-/// Asks the server for its statistics. `size` is sizeof(stonecast_statistics), by which the library knows the fields
-/// that the program knows: it fills these, and sets those that it does not know itself to 0.
+/// Asks the server for its statistics. `size` is sizeof(stonecast_statistics), which tells the library the fields that
+/// the program knows. The library fills these fields, and sets a field that it does not know itself to 0.
 ///
 /// Errors: those of stonecast_get.
 #[unsafe(no_mangle)]

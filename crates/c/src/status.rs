@@ -13,7 +13,7 @@ const _: () =
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The call did what it was asked for. A write is durable and visible.
+    /// The call succeeded. A write is durable and visible.
     Ok = 0,
     /// The key is absent. Nothing was done.
     Absent = 1,
@@ -26,8 +26,8 @@ pub enum Status {
     /// Some pairs of a call were not stored; the outcome of each pair tells.
     Partly = 5,
 
-    /// An argument is not as this header demands, or the handle belongs to another thread, or to the process before a
-    /// fork.
+    /// An argument breaks the contract of this header, or the handle belongs to another thread, or to the process
+    /// before a fork.
     Misuse = 32,
     /// The text is not an address.
     Address = 33,

@@ -8,11 +8,11 @@ use crate::border::{given, read};
 use crate::error::Error;
 use crate::status::Status;
 
-/// The options of a write beside key and value: a condition, the time for which the key is present, and whether the
-/// write can be repeated.
+/// The options of a write in addition to key and value: a condition, the time for which the key is present, and whether
+/// the write can be repeated.
 ///
-/// The caller owns them, and frees them with stonecast_write_free. They can be used for any number of writes, by one
-/// thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if an
+/// The caller owns the options, and frees them with stonecast_write_free. The options serve any number of writes, by
+/// one thread at a time. The functions that set an option return STONECAST_STATUS_MISUSE, and change nothing, if an
 /// argument does not fit.
 #[derive(Default)]
 pub struct Write {
@@ -49,13 +49,13 @@ fn set(write: Option<&mut Write>, setting: impl FnOnce(&mut Write) -> Result<(),
     })
 }
 
-/// Makes options of a write without a condition, without an end, and that cannot be repeated. Never returns NULL.
+/// Makes options of a write without a condition and without an expiry, which cannot be repeated. Never returns NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_write_new() -> Box<Write> {
     Box::default()
 }
 
-/// Ends the options. NULL is ignored.
+/// Frees the options. NULL is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_write_free(write: Option<Box<Write>>) {
     drop(write);
@@ -79,8 +79,7 @@ pub extern "C" fn stonecast_write_if_version(write: Option<&mut Write>, version:
     })
 }
 
-/// The key expires after this time from the write on, in milliseconds, by the server's time. Clusters refuse such a
-/// write (INVALID).
+/// The key expires after this time from the write on, in milliseconds, by the server's time.
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_write_expires_in(
     write: Option<&mut Write>,
@@ -93,7 +92,6 @@ pub extern "C" fn stonecast_write_expires_in(
 }
 
 /// The key expires at this moment, in milliseconds since the begin of 1970, by the server's time. 0 is no moment.
-/// Clusters refuse such a write (INVALID).
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_write_expires_at(
     write: Option<&mut Write>,
@@ -121,8 +119,8 @@ pub extern "C" fn stonecast_write_retryable(write: Option<&mut Write>) -> Status
 /// value and condition must be those of the first attempt; the write takes effect once, whatever the number of
 /// attempts, over this or another connection and after a restart of the server.
 ///
-/// Serves one attempt, whatever becomes of it. If the outcome is still unknown, the error of that attempt serves the
-/// next one. Returns STONECAST_STATUS_MISUSE if the error names no write (stonecast_error_can_retry).
+/// The options then serve one attempt, whatever its outcome. If the outcome is still unknown, the error of that attempt
+/// serves the next one. Returns STONECAST_STATUS_MISUSE if the error names no write (stonecast_error_can_retry).
 #[unsafe(no_mangle)]
 pub extern "C" fn stonecast_write_retry(
     write: Option<&mut Write>,

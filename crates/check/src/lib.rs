@@ -163,9 +163,18 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "structures",
         summary: "data structures in the memory of a back-end: ends and pauses of front-ends, ends of the back-end and of power",
         run: |seed, adjustment| {
-            let mut setup = structures::Setup::drawn(seed);
-            setup.adjust(adjustment);
-            structures::run("structures", &setup)
+            run_structures("structures", structures::Setup::drawn(seed), adjustment)
+        },
+    },
+    Scenario {
+        name: "structures-crashes",
+        summary: "data structures in the memory of a back-end: a few operations, a power cut at every moment, many states that it may leave",
+        run: |seed, adjustment| {
+            run_structures(
+                "structures-crashes",
+                structures::Setup::short(seed),
+                adjustment,
+            )
         },
     },
     Scenario {
@@ -205,6 +214,15 @@ fn run_kv_cluster(
 ) -> Report {
     setup.adjust(adjustment);
     kv_cluster::run(name, &setup)
+}
+
+fn run_structures(
+    name: &'static str,
+    mut setup: structures::Setup,
+    adjustment: &Adjustment,
+) -> Report {
+    setup.adjust(adjustment);
+    structures::run(name, &setup)
 }
 
 fn run_kv(name: &'static str, mut setup: kv::Setup, adjustment: &Adjustment) -> Report {

@@ -30,7 +30,7 @@ const CONTROL_MIN: u64 = 500;
 const HERE: [&str; 5] = ["fabric-sim", "kv", "log", "persist", "session"];
 /// Places of bugs that no store shows. Tests of these crates hunt such bugs; tests of `fabric-sim` hunt the bugs of
 /// `appends` and `power`, tests of `member` those of `clocks`.
-const ELSEWHERE: [&str; 22] = [
+const ELSEWHERE: [&str; 25] = [
     "append-log",
     "appends",
     "backup",
@@ -41,10 +41,13 @@ const ELSEWHERE: [&str; 22] = [
     "kv/batches",
     "kv/cluster",
     "kv/expiry",
+    "kv/flaws",
     "kv/hold",
     "kv/node",
+    "kv/chunks",
     "kv/resigned",
     "kv/time",
+    "kv/told",
     "member",
     "node",
     "own-log",
@@ -63,7 +66,7 @@ const DIRECTED: [(Mutant, &str); 9] = [
     (Mutant::ClaimIgnored, "kv-rivals"),
     (Mutant::OutcomesNotRecovered, "kv-restarts"),
     (Mutant::StampedBesideItsCause, "kv-restarts"),
-    (Mutant::TombstoneWinsAlways, "kv-reuse"),
+    (Mutant::TombstoneWinsAlways, "kv-batches"),
     (Mutant::SyncErrorIgnored, "kv-syncs"),
     (Mutant::PublishBeforeDurable, "kv-syncs"),
     (Mutant::DeletesNotReserved, "kv-full"),

@@ -133,7 +133,7 @@ impl Patience {
 /// every other change at least two.
 ///
 /// `decide` is called again whenever another writer was faster, and after an attempt of unknown outcome, so it must
-/// decide only by its argument. `Ok(None)`: nothing is left to do, and the configuration stays as it is. An attempt of
+/// decide only by its argument. `Ok(None)`: nothing is left to do, and the configuration stays unchanged. An attempt of
 /// unknown outcome is recognised by its number when the store is read.
 ///
 /// If the store does not answer, the function asks a dozen times, in some three seconds. A dropped future leaves an

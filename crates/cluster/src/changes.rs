@@ -115,7 +115,7 @@ pub enum Refusal {
         /// The group.
         subject: Subject,
     },
-    /// The primary has led anew since, and fills its joiners anew.
+    /// The primary has begun to lead again since, and fills its joiners again.
     #[error("{node} leads {subject} since epoch {known}, and its term of epoch {found} is over")]
     EarlierTerm {
         /// The node.
@@ -135,7 +135,7 @@ pub enum Refusal {
         /// The group.
         subject: Subject,
     },
-    /// The node has left since, and joins anew. Nothing that the node got before counts.
+    /// The node has left since, and joins again. Nothing that the node received before counts.
     #[error("{node} joins {subject} since epoch {known}, and its join of epoch {found} is over")]
     EarlierJoin {
         /// The node.
@@ -144,7 +144,7 @@ pub enum Refusal {
         subject: Subject,
         /// The number of the join that is said to have finished.
         found: Epoch,
-        /// The number of the join that goes on.
+        /// The number of the join that is under way.
         known: Epoch,
     },
     /// A group with a complete copy is not given up.
@@ -217,7 +217,7 @@ impl Configuration {
     ///   sync leads the group.
     /// - The groups that the node still leads get a new term: nothing that the node stamped before its start is
     ///   continued.
-    /// - The joins of the node end: a primary that fills the node begins anew.
+    /// - The joins of the node end: a primary that fills the node begins again.
     pub fn register(&self, name: &NodeName, start: &Start) -> Result<Self, Refusal> {
         let node = &start.node;
         if let Some(known) = self.nodes.get(name).filter(|known| known.pool != node.pool) {

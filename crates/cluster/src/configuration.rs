@@ -19,7 +19,7 @@ use crate::timing::Timing;
 pub struct Attempt {
     /// The writer: a node, or a tool.
     pub writer: String,
-    /// The number of the attempt, drawn anew for each attempt.
+    /// The number of the attempt, drawn for each attempt.
     pub number: Uuid,
 }
 
@@ -250,7 +250,7 @@ impl Group {
         self.in_sync.iter().chain(self.joining.keys())
     }
 
-    /// The copies that stay, and those that are to come.
+    /// The copies that stay, and the copies that are joining.
     pub fn kept(&self) -> impl Iterator<Item = &NodeName> {
         self.copies().filter(|name| !self.leaving.contains(*name))
     }
@@ -281,7 +281,7 @@ pub struct Configuration {
     pub policy: Policy,
     /// Nodes by name.
     pub nodes: BTreeMap<NodeName, Node>,
-    /// Groups in the order of their subjects. Ranges of hashes cover all hashes, or there are none.
+    /// Groups in the order of their subjects. Ranges of hashes cover all hashes, or no group has a range.
     pub groups: Vec<Group>,
 }
 

@@ -89,7 +89,7 @@ impl Configuration {
     ///
     /// # Panics
     ///
-    /// If the configuration contradicts itself: such a configuration is never written.
+    /// Panics if the configuration contradicts itself: such a configuration is never written.
     pub fn encode(&self) -> Vec<u8> {
         self.check()
             .expect("no change gives a configuration that contradicts itself");

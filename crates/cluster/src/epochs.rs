@@ -20,7 +20,7 @@ pub struct Known {
     pub nonce: Nonce,
     /// The latest configuration that the node was in.
     pub configuration: ConfigurationId,
-    /// The longest lease of all epochs of the node: a copy that starts anew waits for such a lease.
+    /// The longest lease of all epochs of the node: a copy that starts again waits for such a lease.
     pub longest_lease: Timing,
 }
 

@@ -1,4 +1,4 @@
-//! The end of a group's content: its only complete copy is lost for good.
+//! The end of a group's content: its only complete copy is permanently lost.
 //!
 //! Only an operator gives up a group: every other change keeps a complete copy.
 

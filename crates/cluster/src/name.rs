@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ const SIZE_MAX: usize = 64;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct NodeName(String);
+pub struct NodeName(Arc<str>);
 
 /// A text that is not the name of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +52,7 @@ impl TryFrom<String> for NodeName {
             .next()
             .is_some_and(|byte| byte.is_ascii_alphanumeric());
         if begins_well && text.len() <= SIZE_MAX && text.bytes().all(allowed) {
-            Ok(Self(text))
+            Ok(Self(text.into()))
         } else {
             Err(InvalidName { found: text })
         }
@@ -68,7 +69,7 @@ impl FromStr for NodeName {
 
 impl From<NodeName> for String {
     fn from(name: NodeName) -> Self {
-        name.0
+        name.as_str().to_owned()
     }
 }
 

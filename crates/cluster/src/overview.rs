@@ -1,7 +1,7 @@
 //! The state of a cluster, derived from its configuration: the copies of each node, the failures that an
 //! acknowledgement survives, and the needs of the cluster.
 //!
-//! A configuration says nothing about the present moment: it still names a node that failed a moment ago.
+//! A configuration lags behind the present moment: it still names a node that has just failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -94,7 +94,7 @@ pub enum Need {
         /// Number of copies.
         copies: usize,
     },
-    /// Draining nodes that keep nothing any more.
+    /// Draining nodes that no longer keep a copy.
     Drained {
         /// The names of the nodes.
         nodes: Vec<NodeName>,

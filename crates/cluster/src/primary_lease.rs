@@ -43,7 +43,7 @@ impl Asked {
 #[derive(Clone, Debug)]
 pub struct PrimaryLease {
     epoch: Epoch,
-    /// Ends of the copies' grants, on this node's clock; 0 if there is none yet.
+    /// Ends of the copies' grants, on this node's clock; 0 before the first grant.
     ends: BTreeMap<NodeName, Nanoseconds>,
     /// Ends of the grants of joiners that the lease does not need yet.
     joining: BTreeMap<NodeName, Nanoseconds>,

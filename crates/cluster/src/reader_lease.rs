@@ -1,7 +1,7 @@
 //! The lease that a primary gives to a reader.
 //!
-//! A reader looks at a primary's memory without asking the primary. The reader's lease tells until when the memory
-//! shows the truth. The lease ends within the primary's own lease. So an heir that waits for its predecessor's lease
+//! A reader reads a primary's memory without asking the primary. The reader's lease bounds the time for which the
+//! memory is current. The lease ends within the primary's own lease. So an heir that waits for its predecessor's lease
 //! has waited for the leases of readers, too.
 //!
 //! ```text

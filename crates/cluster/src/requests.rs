@@ -31,8 +31,8 @@ impl Configuration {
         for group in &mut next.groups {
             group.leaving.remove(node);
             while group.kept().count() > usize::from(self.policy.replicas) {
-                // The last joiner was to replace the copy of `node`. A group without joiners has all of its copies in
-                // sync, and keeps them.
+                // The last joiner was meant to replace the copy of `node`. A group without joiners has all of its
+                // copies in sync, and keeps them.
                 if group.joining.pop_last().is_none() {
                     break;
                 }
@@ -146,8 +146,8 @@ impl Configuration {
         Ok(Some(next.checked()))
     }
 
-    /// The number of missing copies that `node` takes: as many as make `node` equal to the other nodes that may take
-    /// some. A node that has its share already takes some of the copies that the others leave.
+    /// The number of missing copies that `node` takes: enough to draw level with the other nodes that may take copies.
+    /// A node that has its share already takes some of the copies that the others leave.
     fn share_of(&self, node: &NodeName, missing: usize) -> usize {
         let loads = self.loads();
         let takers = loads.iter().filter(|(name, _)| self.lacks_copy_of(name));

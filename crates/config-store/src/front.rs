@@ -1,4 +1,4 @@
-//! A store as its users see it: futures in front, and three threads behind them.
+//! A store as its users see it: futures, with three threads that do the work.
 //!
 //! Reads, changes and watches have a thread each, so none of them waits for a call of another kind. Changes take turns:
 //! of two changes that expect the same revision the second could only conflict. One read answers all waiting reads.

@@ -10,7 +10,7 @@ use std::io;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stonecast::backup::BackupError;
-use stonecast::structures::{AttachError, MirrorError, PromoteError};
+use stonecast::structures::{AttachError, DetachError, MirrorError, PromoteError, StandingFault};
 use stonecast::{Effect, ErrorKind};
 use stonecast_base::Corruption;
 use stonecast_cluster::DocumentError;
@@ -199,6 +199,19 @@ fn of_mirror(error: &MirrorError) -> Option<Status> {
             reason: AttachError::Connect(_),
             ..
         } => Some(Status::Unreachable),
+        MirrorError::Record(error)
+        | MirrorError::Attach {
+            reason: AttachError::Record(error),
+            ..
+        }
+        | MirrorError::Detach {
+            reason: DetachError::Record(error),
+            ..
+        } => match error.fault {
+            StandingFault::Store(_) => Some(Status::Unreachable),
+            StandingFault::Damaged => Some(Status::Corrupt),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -234,8 +247,12 @@ fn of_store(error: &StoreError) -> Option<Status> {
         | StoreError::TooFewCopies { .. }
         | StoreError::EntrySize { .. }
         | StoreError::BatchKeys { .. }
+        | StoreError::BatchNames { .. }
         | StoreError::BatchSize { .. }
+        | StoreError::ChunksGone
+        | StoreError::ChunkFailed { .. }
         | StoreError::NoBatch
+        | StoreError::BatchShards { .. }
         | StoreError::NoHold { .. }
         | StoreError::HoldLost
         | StoreError::BaseBeyond { .. }

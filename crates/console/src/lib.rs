@@ -8,6 +8,7 @@
 //! | `failure.rs` | exit status and message |
 //! | `ndjson.rs` | the exchange format of import and export |
 //! | `changes.rs` | the lines of a batch |
+//! | `values.rs` | the exchange format of values without keys |
 //! | `size.rs` | sizes as people type them |
 //! | `child.rs` | a server that another program starts |
 //!
@@ -23,6 +24,7 @@ pub mod output;
 pub mod progress;
 mod run;
 mod size;
+pub mod values;
 
 pub use run::run;
 pub use size::Size;

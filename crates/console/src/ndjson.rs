@@ -461,7 +461,7 @@ mod tests {
         );
         assert_eq!(
             message_of(&line_of(&entry(1, VALUE_SIZE_MAX + 1))),
-            "the value has 1048577 bytes; a value has at most 1048576 bytes"
+            "the value has 16777217 bytes; a value has at most 16777216 bytes"
         );
     }
 

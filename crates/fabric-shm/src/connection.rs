@@ -90,7 +90,7 @@ pub(crate) struct PeerAppend {
     pub(crate) reservation: Option<Reservation>,
 }
 
-/// The reason why the responder refused an entry for good.
+/// The reason why the responder permanently refused an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Longer than its buffer.

@@ -20,6 +20,7 @@ use crate::completion_queue::CompletionQueueState;
 use crate::connecting::PendingRequest;
 use crate::control::{Control, Line, Token};
 use crate::descriptors;
+use crate::in_call;
 use crate::key_table::KeyTable;
 use crate::layout::SEND_SIZE_MAX;
 use crate::message::PRIVATE_DATA_SIZE_MAX;
@@ -450,7 +451,7 @@ impl Device for ShmDevice {
         if state.control.has_events() {
             return None;
         }
-        state.qps.get(qp.0)?.read_now(reads)
+        in_call::read_now(state.qps.get(qp.0)?, reads)
     }
 
     fn change_now(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>]) -> bool {
@@ -459,7 +460,7 @@ impl Device for ShmDevice {
             && state
                 .qps
                 .get_mut(qp.0)
-                .is_some_and(|qp| qp.change_now(changes))
+                .is_some_and(|qp| in_call::change_now(qp, changes))
     }
 }
 

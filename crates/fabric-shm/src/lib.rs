@@ -1,7 +1,7 @@
 //! Verbs between processes of one host over shared memory: the requester's processor does the work of its NIC.
 //!
 //! ```text
-//!   Device (device)    posting, connecting, registration, revocation, park: the interface for programs
+//!   Device (device)    posting, in_call, connecting, registration, revocation, park: the interface for programs
 //!     |
 //!   QueuePairState     requester: executes posts        responder: takes from the ring
 //!     |                   |                                |
@@ -41,6 +41,7 @@ mod doorbell;
 mod grants;
 #[cfg(all(test, not(loom)))]
 mod hostile_tests;
+mod in_call;
 mod key_table;
 mod layout;
 mod memory_region;

@@ -56,6 +56,10 @@ impl Park for ShmDevice {
         state.bell.sleep(reasons, timeout, || state.has_work());
     }
 
+    fn yield_processor(&self) {
+        std::thread::yield_now();
+    }
+
     fn unpark(&self) -> Option<Waker> {
         Some(Waker::from(Arc::new(self.state.borrow().bell.clone())))
     }

@@ -14,7 +14,7 @@ use crate::shared_receive_queue::Buffers;
 /// The outcome of the entry at the front.
 enum Taken {
     Yes,
-    /// There is no buffer for it at this moment.
+    /// The entry has no buffer at this moment.
     Refused,
     /// The entry ends the connection; the peer learns the reason.
     Failed(Verdict),

@@ -69,7 +69,7 @@ impl Leaving {
         }
     }
 
-    /// Whether nobody is awaited.
+    /// Whether no peer is awaited.
     pub(crate) fn is_empty(&self) -> bool {
         self.revocations.is_empty() && self.zombies.is_empty() && self.waiting.is_empty()
     }

@@ -139,7 +139,7 @@ faults! {
     ReadOnOtherQueuePair = 21, "read_on_other_queue_pair", placement_delayed_per_million: "of a million placements" in 10_000..=300_000, Reach::Direct,
     /// A READ is answered while a WRITE that completed on another queue pair is still inside the NIC.
     HostHung = 22, "host_hung", host_pauses: "times" in 1..=2, Reach::Direct,
-    /// The software of a host stops, and its NIC goes on acknowledging.
+    /// The software of a host stops, and its NIC continues to acknowledge.
     PowerCut = 23, "power_cut", power_cuts: "times" in 1..=2, Reach::Direct,
     /// The server's machine loses power while bytes are in its NIC, in its caches and on their way to the medium.
     AdrFailure = 24, "adr_failure", adr_failure_percent: "% of crash points" in 10..=50, Reach::Direct,

@@ -24,6 +24,16 @@ pub struct RemoteAddress {
     pub rkey: Rkey,
 }
 
+impl RemoteAddress {
+    /// The place `offset` bytes behind this one.
+    pub const fn at(self, offset: u64) -> Self {
+        Self {
+            address: self.address + offset,
+            rkey: self.rkey,
+        }
+    }
+}
+
 /// The guarantee of a FLUSH (InfiniBand specification volume 1, release 1.6, placement types).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushPlacement {

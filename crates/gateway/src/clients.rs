@@ -137,7 +137,7 @@ impl Clients {
         poll(&mut polled, Some(&now)).is_ok_and(|found| found > 0)
     }
 
-    /// Ends the connections of a user, but for number `own`.
+    /// Ends the connections of a user, except number `own`.
     pub fn end_of_user(&self, name: &[u8], own: u64) {
         for card in self.cards() {
             if card.id != own && card.is_of(name) {

@@ -137,8 +137,9 @@ impl GatewayHandle {
     }
 
     /// Puts `password`, and the present content of the certificate, its key and the clients' authority, in force for
-    /// new connections and new attempts to authenticate. Clients that are connected and authenticated stay so. The
-    /// users of the file of users get their present rules at once, and the connections of users who are gone end.
+    /// new connections and new attempts to authenticate. Connected and authenticated clients stay connected and
+    /// authenticated. The users of the file of users get their present rules at once, and the connections of users who
+    /// are gone end.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Deadlines of connections, checked a few times a second, and the places of newcomers.
 //!
 //! A *newcomer* is a connection that is not authenticated: its TLS handshake is not done, or the password has not
-//! arrived. Newcomers have places of their own, apart from those of clients, and make way for each other.
+//! arrived. Newcomers have places of their own, apart from the places of clients, and make way for each other.
 //!
 //! A connection sets a deadline for its peer, and is cut off after the deadline. One pass over all connections a few
 //! times a second costs less than a timer for each request.

@@ -22,19 +22,19 @@ pub struct GatewayOptions {
     pub resp: Option<SocketAddr>,
     /// The address at which metrics and health are served over HTTP.
     pub admin: Option<SocketAddr>,
-    /// The store's address on the shared-memory fabric. The admin port shows the counts of this store. `None`: there is
-    /// no store, and no port for Redis clients.
+    /// The store's address on the shared-memory fabric. The admin port shows the counts of this store. `None`: the
+    /// gateway has no store, and no port for Redis clients.
     pub store: Option<String>,
     /// The address of a back-end of data structures, whose counts the admin port shows, too.
     pub structures: Option<String>,
-    /// The address of the cluster whose keys the gateway serves; `None`: those of the store.
+    /// The address of the cluster whose keys the gateway serves; `None`: the keys of the store.
     pub cluster: Option<String>,
     /// Threads that serve connections, each with a connection to the store.
     pub threads: NonZeroUsize,
     /// The password that clients must send before any other command.
     pub password: Option<Password>,
-    /// The file of users: a line for each, `user NAME RULE...`, as `ACL LIST` prints it. `None`: there is the user
-    /// `default`, whose password is `password`, and those that `ACL SETUSER` makes.
+    /// The file of users: a line for each, `user NAME RULE...`, as `ACL LIST` prints it. `None`: the users are
+    /// `default`, whose password is `password`, and the users that `ACL SETUSER` makes.
     pub acl_file: Option<PathBuf>,
     /// Encryption of the connections of clients and of the admin port.
     pub tls: Option<TlsOptions>,
@@ -83,7 +83,7 @@ impl Default for GatewayLimits {
     fn default() -> Self {
         Self {
             connections: 10_000,
-            request_size: 16 << 20,
+            request_size: 32 << 20,
             pipeline_depth: 1024,
             output_size: 32 << 20,
             memory_size: 512 << 20,

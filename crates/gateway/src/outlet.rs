@@ -84,7 +84,7 @@ const LOOK_NS: Nanoseconds = 500_000;
 /// The work of one step of a TLS handshake: a signature takes a few hundred microseconds.
 const HANDSHAKE_WORK: usize = WORK_MAX;
 /// The time for which a connection waits for memory while no other connection in the line gets any. After that time,
-/// its client is told that there is no memory.
+/// its client gets an error for lack of memory.
 const PATIENCE_NS: Nanoseconds = 10_000_000_000;
 
 impl Outlet {

@@ -153,8 +153,8 @@ impl Reactor {
         Waker::from(self.bell.clone())
     }
 
-    /// Waits until events have been taken again and the tasks in line before this one have had their turn. A connection
-    /// with little work therefore waits for a single connection with much work, however many of the latter there are.
+    /// Waits until events have been taken again and the earlier tasks in line have had their turn. A connection with
+    /// little work therefore waits for a single connection with much work, however many of the latter there are.
     pub async fn turn(&self) {
         let mut was_asked = false;
         poll_fn(|context| {

@@ -1,7 +1,7 @@
 //! The password, the users and the certificate of a running gateway, which an operator may replace.
 //!
-//! New connections and new attempts to authenticate use the new secrets. A client that is authenticated stays so, and
-//! a connection that is encrypted keeps its keys, as in Redis.
+//! New connections and new attempts to authenticate use the new secrets. An authenticated client stays authenticated,
+//! and an encrypted connection keeps its keys, as in Redis.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -67,6 +67,12 @@ impl Secrets {
             .write()
             .unwrap_or_else(PoisonError::into_inner) = in_force;
         Ok(gone)
+    }
+
+    /// Puts the present content of the file of users of `options` in force, or nothing. Returns the users who are gone.
+    pub fn replace_users(&self, options: &GatewayOptions) -> Result<Vec<Arc<User>>, GatewayError> {
+        let file = options.acl_file.as_deref();
+        self.acl.replace(file, self.password().as_deref())
     }
 
     fn in_force(&self) -> InForce {

@@ -7,7 +7,9 @@ use crate::join::WINDOW;
 use crate::resp::RequestLimits;
 
 /// The bytes of values that are read together: short records, and one of the longest.
-pub const VALUES_SIZE_MAX: usize = limits::VALUE_SIZE_MAX + (256 << 10);
+pub const VALUES_SIZE_MAX: usize = limits::WHOLE_VALUE_SIZE_MAX + (256 << 10);
+/// The bytes of values that are read together, if the first value is in chunks.
+pub const VALUE_IN_CHUNKS_ROOM: usize = limits::VALUE_SIZE_MAX + (256 << 10);
 /// The cost of reading or writing a key, as if this many bytes were moved.
 pub const KEY_WORK: usize = 256;
 /// The bytes of replies that are written without a reservation: numbers, errors, short answers.

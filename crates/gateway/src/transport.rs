@@ -217,7 +217,7 @@ fn read_tls(
 }
 
 impl Tls {
-    /// Appends decrypted bytes to `input`, as many as fit. Returns `None` if there are no decrypted bytes.
+    /// Appends decrypted bytes to `input`, as many as fit. Returns `None` without decrypted bytes.
     fn take_plaintext(&mut self, input: &mut Buffer) -> io::Result<Option<usize>> {
         match self.connection.reader().read(input.spare()) {
             Ok(0) => Ok(None),

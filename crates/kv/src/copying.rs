@@ -78,7 +78,7 @@ copying! {
     filled_bytes,
     /// Bytes that these copies lack, as an estimate.
     fill_left_bytes,
-    /// Copies that were found to lack entries, and are filled anew.
+    /// Copies that were found to lack entries, and are filled again.
     lost,
     /// Bytes of the entries that other nodes have appended here.
     appended_bytes,

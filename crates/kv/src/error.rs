@@ -120,12 +120,22 @@ pub enum StoreError {
     },
     /// The batch names too many keys.
     #[error(
-        "a batch of {count} keys: batches have at most {max}; nothing was done. Split the batch"
+        "a batch that changes {count} keys: batches change at most {max}; nothing was done. Split the batch"
     )]
     BatchKeys {
-        /// Keys of the batch.
+        /// Keys that the batch changes.
         count: usize,
-        /// Keys of the largest batch.
+        /// Keys that the largest batch changes.
+        max: usize,
+    },
+    /// The batch names too many keys.
+    #[error(
+        "a batch that names {count} keys: batches name at most {max}, changed or only expected; nothing was done. Split the batch"
+    )]
+    BatchNames {
+        /// Keys that the batch names.
+        count: usize,
+        /// Keys that the largest batch names.
         max: usize,
     },
     /// The batch is too long.
@@ -138,18 +148,41 @@ pub enum StoreError {
         /// Bytes of the longest batch.
         max: usize,
     },
+    /// The chunks of a long value were dropped before the record that names them came: more than ten minutes passed, or
+    /// the server was started again meanwhile.
+    #[error(
+        "the value is written in chunks, and the server has dropped some of them: writing took more than ten minutes, or the server was started again. Nothing was done; write the value again"
+    )]
+    ChunksGone,
+    /// A chunk of a long value was not stored, or may lie there without a record that names it.
+    #[error(
+        "a chunk of the value was not stored: {reason}. Nothing was done; write the value again"
+    )]
+    ChunkFailed {
+        /// The reason.
+        reason: &'static str,
+    },
     /// The server is of a cluster, which takes one key at a time.
     #[error(
-        "the server is of a cluster, which takes no batches; nothing was done. Use a server that is alone, or write one key at a time"
+        "the server is alone on a pool of a cluster, and takes no batches; nothing was done. Start it as a node of its cluster, or write one key at a time"
     )]
     NoBatch,
+    /// The keys of a batch are of several shards of a cluster. Nothing was done.
+    #[error(
+        "the keys {} and {} of one batch are of different shards of the cluster; nothing was done. A batch takes keys of one shard: apply one batch for each shard, or keep the values together in one key",
+        keys[0].escape_ascii(), keys[1].escape_ascii()
+    )]
+    BatchShards {
+        /// The first key of the batch, and a key of another shard.
+        keys: Box<[Vec<u8>; 2]>,
+    },
     /// The server cannot keep what a backup has to read.
     #[error("the server cannot be backed up while it serves: {reason}")]
     NoHold {
         /// Reason, and remedy.
         reason: &'static str,
     },
-    /// The server keeps nothing for the backup any more.
+    /// The server no longer keeps records for the backup.
     #[error(
         "the backup has lost its hold: it read more slowly than others wrote, or another backup has begun. Nothing was written to the store; begin again, when fewer keys are overwritten"
     )]
@@ -190,7 +223,7 @@ pub enum StoreError {
     },
     /// The pool belongs to a cluster, and may lack records that its node has reported to others.
     #[error(
-        "the pool is of a cluster, and {reason}: its node may have told others of records that are gone. Remove the pool, and let the node begin with a new one"
+        "the pool is of a cluster, and {reason}: its node may have told others of records that are gone. Take the node out (`stonecast cluster remove NODE`), remove the pool, and start the node with a new one"
     )]
     CopyLost {
         /// The event in which the pool may have lost records.
@@ -266,8 +299,12 @@ impl StoreError {
             | Self::TooFewCopies { .. }
             | Self::EntrySize { .. }
             | Self::BatchKeys { .. }
+            | Self::BatchNames { .. }
             | Self::BatchSize { .. }
+            | Self::ChunksGone
+            | Self::ChunkFailed { .. }
             | Self::NoBatch
+            | Self::BatchShards { .. }
             | Self::NoHold { .. }
             | Self::HoldLost
             | Self::BaseBeyond { .. }
@@ -292,7 +329,12 @@ impl StoreError {
         self.is_for_want_of_room()
             || matches!(
                 self,
-                Self::IndexFull | Self::SpaceFailed | Self::Invalid | Self::NoBatch
+                Self::IndexFull
+                    | Self::SpaceFailed
+                    | Self::Invalid
+                    | Self::ChunksGone
+                    | Self::NoBatch
+                    | Self::BatchShards { .. }
             )
     }
 }

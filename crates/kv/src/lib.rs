@@ -41,8 +41,8 @@ pub use metrics::{
     latency_bucket,
 };
 pub use server::{
-    ClientPolicy, Closing, NodeOptions, Offers, Places, RecoveryReport, Server, ServerOptions,
-    Verification, verify,
+    ClientPolicy, Closing, MissingChunk, NodeOptions, Offers, Places, RecoveryReport, Server,
+    ServerOptions, Verification, verify,
 };
 pub use stat::Stat;
 pub use stonecast_log::{Condition, Expiry, LedgerFull, NoMoment};

@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(Report::parse(&bytes), Some(report));
         assert_eq!(Report::parse(&bytes[1..]), None);
         assert_eq!(Report::parse(&bytes[8..]), None);
-        // Fails without the bound: a client that lies this much would stop the counters for good.
+        // Fails without the bound: a client that lies this much would stop the counters forever.
         bytes[7] = 0xff;
         assert_eq!(Report::parse(&bytes), None);
         let path = |seed| PathMetrics {

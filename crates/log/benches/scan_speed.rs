@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use stonecast_log::{
-    Condition, Draft, Found, Kind, LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict,
-    Stamp, UNIT_SIZE, Visitor, check, scan_segment,
+    Condition, Draft, Form, Found, Kind, LogFormat, ScanPolicy, Secret, SegmentState,
+    SegmentVerdict, Stamp, UNIT_SIZE, Visitor, check, scan_segment,
 };
 use stonecast_media::Region as _;
 
@@ -83,6 +83,7 @@ fn filled(format: &LogFormat, value_size: usize) -> Memory {
             let position = format.position(number, state.end);
             let draft = Draft {
                 kind: Kind::Put,
+                form: Form::Whole,
                 condition: Condition::None,
                 token: 0,
                 expires: None,
@@ -110,6 +111,7 @@ fn filled(format: &LogFormat, value_size: usize) -> Memory {
 fn check_ns(format: &LogFormat) -> f64 {
     let draft = Draft {
         kind: Kind::Put,
+        form: Form::Whole,
         condition: Condition::None,
         token: 0,
         expires: None,

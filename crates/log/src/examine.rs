@@ -66,17 +66,7 @@ pub(crate) fn examine(
             }
         }
         HeaderFound::Foreign { number, uuid } => {
-            let found = format!("the header of segment {number} of pool {}", pool_name(uuid));
-            let expected = format!(
-                "the header of segment {} of pool {}, or none",
-                place.number,
-                pool_name(format.uuid)
-            );
-            let corruption = place.corruption("segment header", 0, found, expected);
-            listener.loss(Loss {
-                records: 0,
-                corruption,
-            })?;
+            hear_foreign_header(&place, (number, uuid), listener)?;
             let generation = generation_without_header(region, &place, from, listener)?;
             (generation.unwrap_or(FIRST_GENERATION), false)
         }
@@ -88,16 +78,7 @@ pub(crate) fn examine(
         torn_at: None,
         report: SegmentReport::default(),
     };
-    let (seal, damage) = Seal::newest(region, &place, generation);
-    if let Some(seal) = &seal {
-        examination.listener.seal(seal);
-    }
-    examination.hear(damage.map_or(Ok(()), |corruption| {
-        Err(Loss {
-            records: 0,
-            corruption,
-        })
-    }))?;
+    let seal = examination.newest_seal(region, generation)?;
     let judge = examination.judge(seal, from, generation)?;
     let start = judge.start();
     let source = Source {
@@ -128,6 +109,25 @@ pub(crate) fn examine(
         state.seal_end = 0;
     }
     Ok(SegmentVerdict::Used(state, report))
+}
+
+/// Tells `listener` that the header in the place of a segment's own is that of another segment.
+fn hear_foreign_header(
+    place: &Place<'_>,
+    (number, uuid): (u32, u128),
+    listener: &mut dyn Listener,
+) -> Result<(), Corruption> {
+    let found = format!("the header of segment {number} of pool {}", pool_name(uuid));
+    let expected = format!(
+        "the header of segment {} of pool {}, or none",
+        place.number,
+        pool_name(place.format.uuid)
+    );
+    let corruption = place.corruption("segment header", 0, found, expected);
+    listener.loss(Loss {
+        records: 0,
+        corruption,
+    })
 }
 
 /// The verdict on a segment that appends fill: none of its bytes is searched for records.
@@ -183,6 +183,25 @@ impl<'a> Examination<'a, '_> {
         self.losses += 1;
         self.report.missing += loss.records;
         self.listener.loss(loss)
+    }
+
+    /// The newest seal of the segment, and tells the listener what it found.
+    fn newest_seal(
+        &mut self,
+        region: &dyn Region,
+        generation: u32,
+    ) -> Result<Option<Seal>, Corruption> {
+        let (seal, damage) = Seal::newest(region, &self.place, generation);
+        if let Some(seal) = &seal {
+            self.listener.seal(seal);
+        }
+        self.hear(damage.map_or(Ok(()), |corruption| {
+            Err(Loss {
+                records: 0,
+                corruption,
+            })
+        }))?;
+        Ok(seal)
     }
 
     /// A judge that starts from the checkpoint's knowledge, if that is possible.

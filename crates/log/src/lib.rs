@@ -65,9 +65,10 @@ pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
 pub use inspect::{Finding, walk_segment};
 pub use own::{History, Link, OwnRecords, OwnVerdict, Unsettled, Versions};
 pub use record::{
-    BatchPlace, BodyFault, Condition, Draft, Expiry, GENERATION_MAX, KEY_SIZE_MAX, Kind, NoMoment,
-    RECORD_BODY_SIZE_MAX, RECORD_START_SIZE, Reading, Record, RecordBody, RecordFault,
-    RecordHeader, STAMP_SIZE, VALUE_SIZE_MAX, bury, check, check_read, read_of_key, record_size,
+    BatchPlace, BodyFault, CHUNK_SIZE_MAX, Condition, Draft, Expiry, Form, GENERATION_MAX,
+    HEAD_SIZE, KEY_SIZE_MAX, Kind, NoMoment, RECORD_BODY_SIZE_MAX, RECORD_START_SIZE, Reading,
+    Record, RecordBody, RecordFault, RecordHeader, STAMP_SIZE, VALUE_SIZE_MAX, batch_body,
+    batch_body_size, bury, check, check_read, is_batch_body, read_of_key, record_size,
     record_size_until, relocate,
 };
 pub use recovery::{ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};

@@ -236,7 +236,7 @@ pub fn generation_of(region: &dyn Region, format: &LogFormat, number: u32) -> Op
     }
 }
 
-/// Whether segment `number` is one that appends fill, as far as its header tells.
+/// Whether appends fill segment `number`, as far as its header shows.
 pub fn is_filled_by_appends(region: &dyn Region, format: &LogFormat, number: u32) -> bool {
     matches!(
         read(region, format, number),

@@ -176,7 +176,7 @@ impl Stamp {
 /// The verdict on a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// There is no stamp, or it was not made for this record.
+    /// The record has no stamp, or a stamp that was not made for it.
     Unstamped,
     /// The record counts.
     Published,
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use crate::facts::format;
     use crate::memory::Memory;
-    use crate::{Condition, Draft, Kind, RECORD_START_SIZE, STAMP_SIZE};
+    use crate::{Condition, Draft, Form, Kind, RECORD_START_SIZE, STAMP_SIZE};
 
     const STAMP: Stamp = Stamp {
         sequence: 9,
@@ -229,6 +229,7 @@ mod tests {
     fn place(format: &LogFormat, memory: &Memory, generation: u32) -> u64 {
         let draft = Draft {
             kind: Kind::Put,
+            form: Form::Whole,
             condition: Condition::None,
             token: 0,
             expires: None,
@@ -327,6 +328,7 @@ mod tests {
         let (format, record) = stamped();
         let draft = Draft {
             kind: Kind::Put,
+            form: Form::Whole,
             condition: Condition::None,
             token: 0,
             expires: None,

@@ -33,19 +33,19 @@ const WINDOW_UNITS: usize = 64;
 pub struct SegmentState {
     /// Number of the segment.
     pub number: u32,
-    /// Its generation, from 1.
+    /// The generation of the segment, from 1.
     pub generation: u32,
     /// Next free unit.
     pub end: u32,
-    /// Unit of the last record that was stamped since the seal; 0 if there is none.
+    /// Unit of the last record that was stamped since the seal; 0 without such a record.
     pub last: u32,
     /// Records so far.
     pub count: u32,
-    /// XOR of their commit tags.
+    /// XOR of the commit tags of these records.
     pub xor: u64,
     /// Every record below this unit is durable; 0 after a scan, until the segment is settled.
     pub durable: u32,
-    /// Serial of the newest seal; 0 if there is none.
+    /// Serial of the newest seal; 0 without a seal.
     pub seal_serial: u32,
     /// The unit up to which the newest seal holds; 0 if it must be replaced.
     pub seal_end: u32,

@@ -40,7 +40,7 @@ pub struct Found<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// Whether it was taken back: it is a link of its segment's chain and has no meaning for its key.
+    /// Whether the record was taken back: it is a link of its segment's chain and has no meaning for its key.
     pub is_void: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The boundary between a pool and its medium. It is small, so that a directory of files, a device of persistent memory
-//! and a simulated medium all fit behind it.
+//! The boundary between a pool and its medium. The boundary is small, so that a directory of files, a device of
+//! persistent memory and a simulated medium all fit behind it.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -112,8 +112,8 @@ pub trait Backing {
         self.volatile(name, size)
     }
 
-    /// Removes a pool that was created through this value, if the backing can, and leaves the place as it was before.
-    /// Meant for a pool that has served no client. A pool that existed before stays untouched.
+    /// Removes a pool that was created through this value, if the backing can, and restores the place. The call is
+    /// meant for a pool that has served no client. A pool that existed before stays untouched.
     fn discard(&self) {}
 
     /// Whether no process of an earlier run can still write to the log. A server asks after [`Backing::open_log`], and
@@ -123,15 +123,16 @@ pub trait Backing {
         true
     }
 
-    /// The log for nodes that append to it. Nodes count apart from clients: a client that outlives a run holds nobody
-    /// up who waits for nodes. `None`: nodes get the region of [`Backing::open_log`], and
+    /// The log for nodes that append to it. Nodes count apart from clients: a client that outlives a run delays no
+    /// party that waits for nodes. `None`: nodes get the region of [`Backing::open_log`], and
     /// [`Backing::earlier_writers_are_gone`] speaks of them, too. A run calls this once, after [`Backing::open_log`].
     fn log_for_appends(&self) -> Result<Option<AppendedLog>, MediaError> {
         Ok(None)
     }
 
     /// A value that distinguishes the place of the log from the place of any copy. The value survives a rename of the
-    /// place and a restart of the machine. 0 where there is none. May be called before [`Backing::open_log`].
+    /// place and a restart of the machine. 0 if the place has no such value. May be called before
+    /// [`Backing::open_log`].
     fn home(&self) -> u128 {
         0
     }

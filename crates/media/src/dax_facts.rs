@@ -22,7 +22,7 @@ use crate::error::failed;
 /// The name of this kind of place in messages.
 pub(crate) const DEVICE_NAME: &str = "a device of persistent memory";
 
-/// The facts about one device.
+/// The facts about one device of persistent memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     /// Size in bytes.
@@ -31,7 +31,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts about the device at `path`.
+    /// Reads the facts about the device of persistent memory at `path`.
     pub fn of(path: &Path) -> Result<Self, MediaError> {
         let status = fs::metadata(path).map_err(failed("looking at", path))?;
         if !status.file_type().is_char_device() {

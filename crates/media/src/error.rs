@@ -67,7 +67,7 @@ pub enum MediaError {
         /// The process, if the lock names one.
         pid: Option<u32>,
     },
-    /// There is no pool here.
+    /// No pool is here.
     #[error("there is no pool at {path}; `stonecast serve --data {path}` creates one")]
     NotFound {
         /// The place where a pool was expected.

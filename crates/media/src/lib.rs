@@ -4,7 +4,7 @@
 //! ```text
 //!   Pool (header, secrets, geometry, checks)          one type, for every medium
 //!     | asks
-//!   Backing (log, space, blobs, volatile memory)      a directory of files, a device, a simulated medium
+//!   Backing (log, space, blobs, volatile memory)      a directory of files, a DAX device, a simulated medium
 //!     | hands out
 //!   PersistentRegion: Region + persist                ordinary file, DAX mapping, declared battery, volatile
 //! ```
@@ -69,9 +69,9 @@ pub use platform::{
     Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName,
 };
 pub use pool::{
-    BatchMark, CAPACITY_MAX, Content, Growth, Membership, MembershipCell, OpenMode, Pool,
-    PoolOptions, Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
-    SEGMENT_SIZE_MIN, SHARDS_MAX, TimeMark, header_table, segment_size_default,
+    CAPACITY_MAX, Content, Growth, Membership, MembershipCell, OpenMode, Pool, PoolOptions,
+    RecordFeature, RecordFeatures, Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT,
+    SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, SHARDS_MAX, TimeMark, header_table, segment_size_default,
 };
 pub use region::{MappedPlace, Region, Share};
 pub use time_stamp::time_stamp;

@@ -27,7 +27,8 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `size` bytes, rounded up to whole grains, from `file_offset` of `file`, a multiple of the grain. `flags`
     /// determine the kind of sharing: `MapFlags::SHARED`, or `MapFlags::SHARED_VALIDATE | MapFlags::SYNC`. `grain` is
-    /// the page size, or the larger unit of a device, for which the kernel chooses a suitable address.
+    /// the page size, or the larger unit of a device of persistent memory, for which the kernel chooses a suitable
+    /// address.
     pub fn new(
         file: BorrowedFd<'_>,
         file_offset: u64,

@@ -11,8 +11,8 @@ pub(crate) struct Medium {
     pub kind: MediumKind,
     /// Whether the processor can write cache lines back.
     pub can_write_back: bool,
-    /// The persistence domain that the kernel reports for the underlying memory; `None` if there is no such memory, or
-    /// if it cannot be identified.
+    /// The persistence domain that the kernel reports for the underlying memory; `None` without such memory, or if the
+    /// memory cannot be identified.
     pub domain: Option<DetectedDomain>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum MediumKind {
     Pages,
 }
 
-/// The means for a pool, or the reason why there is none.
+/// The means for a pool, or the reason why the pool has none.
 pub(crate) fn choose_means(
     medium: Medium,
     platform: DeclaredPlatform,

@@ -1,4 +1,4 @@
-//! Examines a directory or a device before a pool is made there.
+//! Examines a directory or a device of persistent memory before a pool is made there.
 
 use std::fs::File;
 use std::path::Path;
@@ -30,17 +30,17 @@ pub enum Keeping {
 pub struct Place {
     /// Type of the file system ("ext4"), or "this file system" for an unknown one.
     pub file_system: &'static str,
-    /// The way in which it keeps bytes.
+    /// The way in which the file system keeps bytes.
     pub keeping: Keeping,
     /// Whether the processor has an instruction that writes cache lines back.
     pub can_write_back: bool,
-    /// The persistence domain that the kernel reports for the underlying memory; `None` if there is no such memory, or
-    /// if the kernel does not identify it.
+    /// The persistence domain that the kernel reports for the underlying memory; `None` without such memory, or if the
+    /// kernel does not identify it.
     pub domain: Option<DetectedDomain>,
 }
 
-/// Examines `directory`: makes an unnamed file in it, maps the file and drops it. For a device, only the kernel's
-/// report is read.
+/// Examines `directory`: makes an unnamed file in it, maps the file and drops it. For a device of persistent memory,
+/// only the kernel's report is read.
 pub fn examine(directory: &Path) -> Result<Place, MediaError> {
     if is_device(directory) {
         let can_write_back = Processor::detect().is_some();

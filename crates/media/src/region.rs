@@ -35,7 +35,7 @@ pub trait Region {
     fn prefetch(&self, offset: u64, size: u64) {
         let _ = (offset, size);
     }
-    /// The file through which another process reaches these bytes; `None` if there is none.
+    /// The file through which another process reaches these bytes, if any.
     fn share(&self) -> Option<Share<'_>> {
         None
     }

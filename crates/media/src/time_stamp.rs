@@ -4,7 +4,7 @@ use std::arch::x86_64::_rdtsc;
 
 /// Reads the counter, unordered: loads before this call may end after the reading (Intel SDM, volume 2, *RDTSC*).
 ///
-/// The unit is a tick, whose length the processor does not tell. A kernel that calls its clock source `tsc` vouches
+/// The unit is a tick, whose length the processor does not report. A kernel that calls its clock source `tsc` vouches
 /// that the counters of all processors agree and go on in every power state.
 ///
 /// ```

@@ -133,8 +133,8 @@ impl Agent {
         self.serial
     }
 
-    /// Returns an answer that grants nothing. The answer tells that the request with the number `serial` came, and
-    /// which configuration this node is in.
+    /// Returns an answer that grants nothing. The answer confirms the request with the number `serial`, and names the
+    /// configuration of this node.
     pub fn took(&self, serial: u64) -> Answer {
         Answer {
             configuration: self.configuration.id(),

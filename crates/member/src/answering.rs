@@ -21,7 +21,7 @@ use crate::shared::Shared;
 const ANSWERS: u64 = 2;
 const ANSWERS_SIZE: u64 = AnswerRing::size(ANSWERS, 0, MESSAGE_SIZE as u64);
 
-/// Returns whether the first words of a peer are those of a node, of any version.
+/// Returns whether the first words of a peer come from a node of any version.
 pub fn is_hello(said: &[u8]) -> bool {
     let heard = GREETING.hear(Side::Client, said);
     !matches!(heard, Err(Mismatch::Stranger { .. }))
@@ -43,7 +43,7 @@ pub async fn take_requests(shared: Rc<Shared>) {
     }
 }
 
-/// Accepts a peer, or tells the peer the reason for the refusal.
+/// Accepts a peer, or refuses the peer with a reason.
 pub fn take_request(shared: &Rc<Shared>, request: ConnectionRequest, said: &[u8]) {
     let heard = Identity::hear(Side::Client, said);
     let checked = heard.and_then(|identity| {

@@ -147,7 +147,7 @@ impl Identity {
         }
     }
 
-    /// Names this start among those of all nodes.
+    /// The number that identifies this start among the starts of all nodes.
     pub(crate) fn start(&self) -> (NodeName, u64) {
         (self.name.clone(), self.incarnation)
     }

@@ -6,8 +6,8 @@
 //!      '-------- backoff <---------'  no answer within two leases, or the connection ended
 //! ```
 //!
-//! A connection that breaks, and an address at which nobody listens afterwards, prove that the process of the peer is
-//! gone.
+//! A connection that breaks, and an address at which no process listens afterwards, prove that the process of the peer
+//! is gone.
 //!
 //! One ask is on its way at a time. `answering.rs` has the sessions of the other direction, which belong to the peers.
 
@@ -89,7 +89,7 @@ fn is_peer(shared: &Shared, peer: &NodeName) -> bool {
     !shared.has_ended() && shared.agent.borrow().peers().contains(peer)
 }
 
-/// The reason why there is no session with a peer.
+/// The reason why a peer has no session.
 #[derive(Debug, thiserror::Error)]
 enum LinkError {
     #[error(transparent)]
@@ -120,8 +120,8 @@ struct Link {
 }
 
 impl Link {
-    /// Connects to `peer` at the first of its addresses that answers. The error says that nobody listens only if that
-    /// is so at each address.
+    /// Connects to `peer` at the first of its addresses that answers. The error states that no process listens only if
+    /// that holds at each address.
     async fn connect(shared: &Shared, peer: &NodeName) -> Result<Self, LinkError> {
         let configuration = shared.configuration();
         let node = configuration.nodes.get(peer);
@@ -190,7 +190,7 @@ impl Link {
         }
     }
 
-    /// Tells the configuration in force to a peer that is behind. Returns `None` if the session is of no more use.
+    /// Sends the configuration in force to a peer that is behind. Returns `None` if the session is of no more use.
     async fn tell_news(&self, shared: &Shared, peer: &NodeName) -> Option<()> {
         let configuration = shared.configuration();
         for mut piece in pieces(&configuration) {

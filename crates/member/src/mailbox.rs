@@ -58,7 +58,7 @@ impl Mailbox {
     /// Waits for the next message. Returns `None` if the connection has ended or broke.
     pub async fn next(&self) -> Option<Vec<u8>> {
         loop {
-            // The receive buffers of a broken connection come back before the event that tells the reason.
+            // The receive buffers of a broken connection come back before the event with the reason.
             if let Some(arrival) = self.inbox.take_received()
                 && arrival.status == Status::Success
             {

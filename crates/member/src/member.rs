@@ -75,7 +75,7 @@ impl Member {
             found: seat.found,
         };
         let mut writer = writer(&name, &mut random);
-        // A store that went back is left as it is: `raise` refuses its configuration.
+        // A store that went back is left alone: `raise` refuses its configuration.
         let register = |present: &Configuration| match epochs.is_ahead(present) {
             Err(_) => Ok(None),
             Ok(_) => present.register(&name, &start).map(Some),
@@ -208,7 +208,7 @@ impl Member {
     /// Names the node `joiner` as in sync. The joiner has got everything of `subject` in its join with the number
     /// `join`, from this node as the primary of `term`. Returns false if the joiner has not granted the lease yet, if
     /// another configuration comes into force here, or if the node does not lead. A later attempt may succeed. A joiner
-    /// that has left since is refused, even if it joins anew.
+    /// that has left since is refused, even if it joins again.
     ///
     /// From the first attempt on, the lease needs a grant of the joiner for as long as the joiner joins: the change may
     /// be done after this call has ended.

@@ -1,4 +1,4 @@
-//! The configuration as one node tells it to another node: in pieces, in order.
+//! The configuration as one node sends it to another node: in pieces, in order.
 //!
 //! A node that cannot reach the configuration store, or has not heard from it yet, learns of a change from any peer
 //! that knows the change. So an outage of the store does not delay a change that the store has taken, and no node waits
@@ -32,7 +32,7 @@ pub struct Assembly {
 
 impl Assembly {
     /// Adds a piece, and returns the configuration if it is complete. A piece that does not follow the previous piece
-    /// is left out. A damaged document yields nothing: its sender begins anew.
+    /// is left out. A damaged document yields nothing: its sender begins again.
     pub fn add(&mut self, piece: &Piece) -> Option<Configuration> {
         if piece.offset == 0 {
             self.configuration = Some(piece.configuration);

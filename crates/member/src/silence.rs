@@ -1,7 +1,7 @@
 //! The time since each peer last answered, and the peers whose process is gone.
 //!
-//! Time counts only while this node runs: a node that was stopped has heard no peer meanwhile, which tells nothing
-//! about the peers. A pause therefore counts as little more than one round.
+//! Time counts only while this node runs: a node that was stopped has heard no peer during the stop, which proves
+//! nothing about the peers. A pause therefore counts as little more than one round.
 
 use std::collections::{BTreeMap, BTreeSet};
 

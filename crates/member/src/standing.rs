@@ -14,9 +14,9 @@
 //!   Otherwise two copies that do not hear each other would depose each other as fast as the store lets them.
 //! - Copies stand one after the other, in an order that differs from group to group. A node that has resigned comes
 //!   last.
-//! - A process that is gone answers nobody, so no write of its groups is acknowledged until it is removed. Its removal
-//!   is safe at any time, and leaves a node to be filled. Where too few copies would be left, the node gets the time to
-//!   start again.
+//! - A process that is gone answers no request, so no write of its groups is acknowledged until the node is removed.
+//!   Its removal is safe at any time, and leaves a node to be filled. Where too few copies would be left, the node gets
+//!   the time to start again.
 //! - The smaller side of a partition waits: before it stands, as long as others wait before they remove, and before it
 //!   removes, twice as long. So the larger side goes on, and a single survivor goes on later.
 

@@ -8,13 +8,13 @@ use stonecast_replication::Point;
 /// The consents about a shard. Only the primary of the term before may consent: the heir waits for no lease of another
 /// node.
 ///
-/// A node that has missed a configuration may take the primary of an earlier term for that one. The node then believes
-/// no consent, and its heir waits for the end of a lease.
+/// A node that has missed a configuration may mistake the primary of an earlier term for the present one. The node then
+/// accepts no consent, and its heir waits for the end of a lease.
 #[derive(Debug, Default)]
 pub struct Consents {
     /// The primary in force and its term.
     primary: Option<(NodeName, Term)>,
-    /// The primary before that one.
+    /// The primary before the present one.
     before: Option<NodeName>,
     /// The last consent of each node: the term to whose primary it consents, and the point at which it has ended.
     said: BTreeMap<NodeName, (Term, Point)>,

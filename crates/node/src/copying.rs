@@ -1,4 +1,4 @@
-//! Copies: they follow the history of an heir, and digest the entries that are on all copies.
+//! Copies, which follow the history of an heir, and digest the entries that are on all copies.
 
 use stonecast_backup::{Intake, Silence, StreamName};
 use stonecast_base::{Nanoseconds, mutant};
@@ -14,7 +14,7 @@ use crate::shard::{Followed, Following, Role, Shard};
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
 
-/// Takes the history that an heir, or the primary, tells, for entries that come by `connection`.
+/// Takes the history that an heir or the primary has sent, for entries that come by `connection`.
 pub fn hear_history<C>(
     state: &mut State<C>,
     from: &NodeName,
@@ -49,6 +49,7 @@ pub fn hear_history<C>(
 
 /// Follows histories, answers letters, and digests.
 pub fn step_copies<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, intake: &mut Intake) {
+    state.due.found.clear();
     for number in state.numbers() {
         let shard = state.shards.get_mut(&number).expect("it was listed");
         if let Some((heir, found)) = shard.follow(intake, &mut state.fences) {
@@ -64,10 +65,12 @@ pub fn step_copies<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, int
     }
 }
 
-/// Digests the entries that are on all copies.
+/// Digests the entries that the last ones found say are on all copies.
 pub fn digest<S: Store>(state: &mut State<S::Call>, store: &S) {
-    for shard in state.shards.values_mut() {
-        shard.digest(store);
+    for number in std::mem::take(&mut state.due.found) {
+        if let Some(shard) = state.shards.get_mut(&number) {
+            shard.digest(store);
+        }
     }
 }
 
@@ -145,8 +148,8 @@ pub fn floor_kept<C>(state: &mut State<C>, (number, history): (u32, Lineage), no
 }
 
 impl<C> Shard<C> {
-    /// Adopts the history that was told, once no entry of earlier senders can land any more. Returns the heir if its
-    /// history lacks entries, with its term.
+    /// Adopts the received history, once no entry of earlier senders can land any more. Returns the heir if its history
+    /// lacks entries, with its term.
     fn follow(
         &mut self,
         intake: &mut Intake,
@@ -223,8 +226,8 @@ impl<C> Shard<C> {
         for (term, _) in self.streams.extract_if(.., |term, _| !terms.contains(term)) {
             intake.close_stream(self.number, term);
         }
-        // All streams are opened anew: a stream of an earlier history may have reached beyond a
-        // cut, and would not take entries up to that point again.
+        // All streams are opened again: a stream of an earlier history may have reached beyond a cut, and would not
+        // take entries up to that point again.
         for term in terms {
             let sender = (from.clone(), *join);
             let stream = StreamName {

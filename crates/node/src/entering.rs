@@ -1,4 +1,4 @@
-//! Configurations: they give each shard its role.
+//! Configurations, which give each shard its role.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -9,8 +9,9 @@ use stonecast_cluster::{Configuration, Epoch, Group, NodeName, Term};
 use stonecast_replication::{Lineage, Point, ShardCopy, Takeover};
 
 use crate::node::Shared;
+use crate::placed::Placed;
 use crate::shard::{Joins, Role, Shard, TakesOver};
-use crate::state::{State, copies_in, number_of};
+use crate::state::{State, number_of};
 use crate::store::Store;
 
 /// Changes over to `configuration`, whose epoch is durable.
@@ -22,7 +23,7 @@ pub fn enter<S: Store>(
 ) {
     let before = state.others();
     state.configuration = configuration.clone();
-    state.copies = copies_in(&configuration, &state.me);
+    state.placed = Placed::new(&configuration, &state.me);
     shared.post.enter(&configuration);
     let others = state.others();
     if !mutant!(DismissedNotFenced) {

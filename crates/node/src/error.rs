@@ -60,7 +60,7 @@ impl NodeError {
     }
 }
 
-/// The reason why there is no link to a peer.
+/// The reason why a peer has no link.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoLink {
     #[error("the configuration names no address")]

@@ -14,9 +14,8 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// Keeps `peer` out, until a turn in which no shard asks for the fence. Returns whether entries
-    /// of `peer` may still land in the intake, whose entries were taken
-    /// before.
+    /// Keeps `peer` out, until a turn in which no shard asks for the fence. Returns whether entries of `peer` may still
+    /// land in the intake, whose entries the caller has already taken.
     pub fn ask(&mut self, intake: &mut Intake, peer: &NodeName) -> Silence {
         let before = self.kept_out.insert(peer.clone(), true);
         if before.is_none() {

@@ -81,7 +81,7 @@ pub fn step_fillings<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>
         let placing = place_shards(shared.clone());
         shared.runtime.spawn(Box::pin(placing));
     }
-    let is_changing = state.is_changing || !state.configuration.lacks_copy_of(&state.me);
+    let is_changing = state.is_changing || !state.placed.lacks_copy();
     if !is_changing {
         state.is_changing = true;
         let taking = take_missing(shared.clone());
@@ -111,7 +111,7 @@ fn fill<S: Store>(
             // Reports of this connection may be of entries that the joiner drops.
             way.end("a joiner takes entries by a new connection".to_owned());
         }
-        // An awaited joiner that was not named begins anew.
+        // An awaited joiner that was not named begins again.
         leads.primary.removed(joiner);
         let begun = leads.primary.fill(joiner, join);
         let begun = Join::new(join, begun, shared.runtime.now());
@@ -133,7 +133,7 @@ fn fill<S: Store>(
     }
 }
 
-/// Takes a joiner's ask for a page of what is published, from `offset` on.
+/// Takes a joiner's ask for a page of published records, from `offset` on.
 pub fn hear_ask<S: Store>(
     state: &mut State<S::Call>,
     shared: &Shared<S>,

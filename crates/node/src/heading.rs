@@ -120,9 +120,9 @@ fn serve<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, number: u32) 
 }
 
 impl TakesOver {
-    /// Takes a consent when everything that its primary has settled has been found. The last
-    /// entries may be durable in the memory of this node, and the search may reach them after the
-    /// letter has come. Until then the heir goes on as if there were no consent.
+    /// Takes a consent when everything that its primary has settled has been found. The last entries may be durable in
+    /// the memory of this node, and the search may reach them after the letter has come. Until then, the heir acts as
+    /// without a consent.
     fn hear(&mut self, consent: Option<(Term, Point)>) {
         if let Some((to, last)) = consent
             && to == self.takeover.term()

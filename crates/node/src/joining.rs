@@ -1,4 +1,4 @@
-//! Joiners: they drop their earlier copy, take appends, and pull the published records.
+//! Joiners, which drop their earlier copy, take appends, and pull the published records.
 //!
 //! ```text
 //!   told of the join ──▶ dropped, durably ──▶ page 0, 1, ... ──▶ all pulled, durably ──▶ named: a copy

@@ -16,6 +16,7 @@ use crate::node::{Node, Shared};
 use crate::shard::{Leads, Role, Shard};
 use crate::state::State;
 use crate::store::Store;
+use crate::turn::Extent;
 
 /// Whether an entry that takes `room` may wait for copies beside others.
 fn fits(unsettled: u64, room: u64, limit: u64) -> bool {
@@ -71,7 +72,9 @@ impl<S: Store> Node<S> {
             shard.insert(entry.point(), body.into());
             Ok(entry)
         })?;
-        self.shared.state.borrow_mut().unsettled += room;
+        let state = &mut *self.shared.state.borrow_mut();
+        state.waiting.unsettled += room;
+        state.due.stamped.insert(shard);
         Ok(entry)
     }
 
@@ -82,7 +85,12 @@ impl<S: Store> Node<S> {
         let shared = &self.shared;
         poll_fn(|context| {
             let state = shared.state.borrow();
-            let has_room = fits(state.unsettled, state.refused, shared.options.unsettled_max);
+            let waiting = &state.waiting;
+            let has_room = fits(
+                waiting.unsettled,
+                waiting.refused,
+                shared.options.unsettled_max,
+            );
             drop(state);
             if has_room || shared.is_over.get() {
                 return Poll::Ready(());
@@ -93,18 +101,18 @@ impl<S: Store> Node<S> {
         .await
     }
 
-    /// The bytes that an entry of `body` takes at a copy, if there is room for them beside those of earlier entries. An
-    /// entry alone always has room.
+    /// The bytes that an entry of `body` takes at a copy, if they have room beside the bytes of earlier entries. A
+    /// single entry always has room.
     fn has_room(&self, body: &[u8]) -> Result<u64, NotServed> {
         let mut state = self.shared.state.borrow_mut();
         let links = state.peers.values().filter_map(|peer| peer.link.as_ref());
         let room = links.map(|link| link.room_of(body.len())).max();
         let room = room.unwrap_or((HEADER_SIZE + body.len()) as u64);
-        let (unsettled, limit) = (state.unsettled, self.shared.options.unsettled_max);
+        let (unsettled, limit) = (state.waiting.unsettled, self.shared.options.unsettled_max);
         if fits(unsettled, room, limit) || mutant!(StampedWithoutRoom) {
             return Ok(room);
         }
-        state.refused = room;
+        state.waiting.refused = room;
         Err(NotServed::NoRoom { unsettled, limit })
     }
 
@@ -152,12 +160,13 @@ impl<S: Store> Node<S> {
     /// commits, and hands the batch to [`Node::persisted_here`].
     pub fn send(&self) -> OwnBatch {
         let state = &mut *self.shared.state.borrow_mut();
-        send_stamped(state, &self.shared);
-        let me = state.me.clone();
+        let stamped = std::mem::take(&mut state.due.stamped);
+        send_stamped(state, &self.shared, &stamped);
         let mut batch = Vec::new();
-        for (&number, shard) in &mut state.shards {
-            if let Some(leads) = shard.leads() {
-                let own = leads.primary.take_unsent(&me, Connection::OWN);
+        for number in stamped {
+            let shard = state.shards.get_mut(&number);
+            if let Some(leads) = shard.and_then(Shard::leads) {
+                let own = leads.primary.take_unsent(&state.me, Connection::OWN);
                 let reports = own.iter().map(|entry| Report::of(Connection::OWN, entry));
                 batch.extend(reports.map(|report| (number, report)));
             }
@@ -199,15 +208,20 @@ fn persisted_here<C>(state: &mut State<C>, OwnBatch { reports, commit }: &OwnBat
     }
 }
 
-/// Gives out the calls that are settled. A primary without a lease resigns.
-pub fn settle<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
+/// Gives out the calls that are settled. A primary without a lease resigns: in a short turn only if something waits for
+/// its copies.
+pub fn settle<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>, extent: Extent) {
     for (&number, shard) in &mut state.shards {
         let Role::Leads(leads) = &mut shard.role else {
             continue;
         };
+        let is_at_rest = leads.primary.is_at_rest();
+        if extent == Extent::Short && is_at_rest {
+            continue;
+        }
         let (term, now) = (leads.primary.term(), shared.runtime.now());
         let lease = primary_lease(&shared.member, &shard.subject, term, now);
-        if lease == LeaseSays::Holds && leads.primary.is_at_rest() {
+        if lease == LeaseSays::Holds && is_at_rest {
             continue;
         }
         let Some(settled) = leads.primary.settle(lease) else {
@@ -238,5 +252,5 @@ fn count_unsettled<C>(state: &mut State<C>) {
         leads.unsettled.drain(..settled);
         leads.unsettled.iter().map(|&(_, room)| room)
     });
-    state.unsettled = unsettled.sum();
+    state.waiting.unsettled = unsettled.sum();
 }

@@ -1,4 +1,4 @@
-//! Nodes that leave shards: they hand the lead over, and go when others are complete.
+//! Nodes that leave shards: they hand the lead over, and leave when other copies are complete.
 //!
 //! ```text
 //!   leads, is to leave ──▶ no reader has a lease ──▶ drains ──▶ compare-and-set: another copy leads ──▶ ends ──▶ tells its consent to all copies
@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Between the drain and the first grant of the heir, no node takes a write. A node hands one shard over at a time: the
-//! others go on meanwhile. A drain or a compare-and-set that takes too long ends, and the primary goes on for longer
-//! than it has drained: when the compare-and-set succeeds later, the heir takes over in the ordinary way.
+//! other shards take writes in the meantime. A drain or a compare-and-set that takes too long ends, and the primary
+//! continues for longer than it has drained: when the compare-and-set succeeds later, the heir takes over in the
+//! ordinary way.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,6 +22,7 @@ use crate::node::Shared;
 use crate::shard::{Leads, Role};
 use crate::state::{State, number_of};
 use crate::store::{Ended, Store};
+use crate::turn::Extent;
 
 /// Repeats of a letter for which a primary drains, or waits for a compare-and-set, at most.
 const PATIENCE: u64 = 8;
@@ -75,7 +77,7 @@ async fn hand_over<S: Store>(
     let patience_ns = PATIENCE * shared.options.repeat_ns;
     let changing = shared.member.change(decide);
     let came = shared.runtime.within(patience_ns, changing).await;
-    // This node alone made the change: no primary was between this one and the heir.
+    // This node alone made the change: no other primary came between this node and the heir.
     let is_ours = |came: &Configuration| Some(came.epoch) == decided.get();
     let came = came.ok().and_then(Result::ok).filter(is_ours);
     let is_done = match came {
@@ -211,7 +213,7 @@ fn go_on<C>(state: &mut State<C>, (number, term): (u32, Term), until: Nanosecond
 fn consent<S: Store>(shared: &Shared<S>, number: u32, term: Term, to: Term) -> bool {
     let state = &mut *shared.state.borrow_mut();
     // Answers that wait for nothing else go out before the end.
-    settle(state, shared);
+    settle(state, shared, Extent::Whole);
     let Some(group) = state.group(number) else {
         return false;
     };

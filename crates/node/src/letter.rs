@@ -65,15 +65,14 @@ pub enum Says {
         join: u64,
         lineage: Lineage,
     },
-    /// From a joiner: the joiner has all pages before this one, and all bytes of this page before
-    /// `offset`.
+    /// From a joiner: the joiner has all earlier pages, and all bytes of this page before `offset`.
     Ask { join: u64, page: u64, offset: u64 },
     /// To a joiner: a part of a page.
     Piece(Piece),
     /// From a joiner: everything that was published is durable here.
     Pulled { join: u64 },
-    /// From the primary before the term: it has ended with everything up to `last` settled, and the next change has
-    /// named the primary of the term.
+    /// From the primary before the term: this primary has ended with everything up to `last` settled, and the next
+    /// change has named the primary of the term.
     Consent { last: Point },
 }
 

@@ -1,4 +1,4 @@
-//! A node that keeps copies of shards: it drives the rules of replication over connections, memory and membership,
+//! A node that keeps copies of shards, and drives the rules of replication over connections, memory and membership,
 //! below any store.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!     shard      the role of a shard, one value: absent, joins, copies, takes over, leads
 //!     peer       the way to another node: link, entries that wait for credit, streams that it has opened
 //!     fences     peers that are kept out while a shard takes the entries that they left
-//!     join       pages of what is published, for a node that comes back with nothing
+//!     join       pages of published records, for a node that comes back with nothing
 //!     letter     histories, their confirmations, pages;   post: the sessions that carry them
 //! ```
 //!
@@ -49,6 +49,7 @@ mod node;
 mod options;
 mod own_commits;
 mod peer;
+mod placed;
 mod post;
 mod rest;
 mod shard;

@@ -1,5 +1,6 @@
 //! Links to the copies of the shards that this node leads or takes over.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use stonecast_backup::{BackupLink, LinkOptions};
@@ -84,7 +85,9 @@ pub fn step_links<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) 
         }
     }
     let idle_ns = shared.options.idle_ns;
-    queue_unsent(state, Some((now, idle_ns)));
+    for number in state.numbers() {
+        queue_unsent(state, number, Some((now, idle_ns)));
+    }
     send(state, shared);
 }
 
@@ -94,9 +97,15 @@ pub fn hear_and_send<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
     send(state, shared);
 }
 
-/// Sends the entries that were stamped.
-pub fn send_stamped<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
-    queue_unsent(state, None);
+/// Sends the entries of the shards `stamped`.
+pub fn send_stamped<S: Store>(
+    state: &mut State<S::Call>,
+    shared: &Shared<S>,
+    stamped: &BTreeSet<u32>,
+) {
+    for &number in stamped {
+        queue_unsent(state, number, None);
+    }
     send(state, shared);
 }
 
@@ -182,29 +191,28 @@ fn tell<S: Store>(
     }
 }
 
-/// Hands entries to the links of copies that follow. If a time is given, also hands over the
-/// horizons of idle shards.
-fn queue_unsent<C>(state: &mut State<C>, idle: Option<(Nanoseconds, Nanoseconds)>) {
-    for number in state.numbers() {
-        let targets = state.targets(&state.shards[&number]);
-        let Some(term) = state.sending_term(number) else {
+/// Hands the entries of a shard to the links of copies that follow. If a time is given, also hands over the horizon if
+/// the shard is idle.
+fn queue_unsent<C>(state: &mut State<C>, number: u32, idle: Option<(Nanoseconds, Nanoseconds)>) {
+    let targets = state.targets(&state.shards[&number]);
+    let State { shards, peers, .. } = state;
+    let shard = shards.get_mut(&number).expect("it was listed");
+    let Some(term) = shard.term() else {
+        return;
+    };
+    for peer in targets.iter() {
+        let Some(way) = peers.get_mut(peer) else {
             continue;
         };
-        for peer in targets.iter() {
-            let Some(way) = state.peers.get_mut(peer) else {
-                continue;
-            };
-            let Some(connection) = way.connection() else {
-                continue;
-            };
-            let shard = state.shards.get_mut(&number).expect("it was listed");
-            let stream = shard.stream_to(peer, term);
-            let unfollowed = mutant!(SentUnfollowed).then(Point::default);
-            if let Some(has) = way.follows(stream).or(unfollowed) {
-                let join = stream.join;
-                for (entry, body) in unsent(shard, peer, (connection, has), idle) {
-                    way.push(Unsent { join, entry, body });
-                }
+        let Some(connection) = way.connection() else {
+            continue;
+        };
+        let stream = shard.stream_to(peer, term);
+        let unfollowed = mutant!(SentUnfollowed).then(Point::default);
+        if let Some(has) = way.follows(stream).or(unfollowed) {
+            let join = stream.join;
+            for (entry, body) in unsent(shard, peer, (connection, has), idle) {
+                way.push(Unsent { join, entry, body });
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Copies that have lost entries: the configuration drops them, and their nodes are filled anew.
+//! Copies that have lost entries: the configuration drops them, and their nodes are filled again.
 //!
 //! ```text
-//!   an heir knows of versions that its own copy lacks              the heir says so of itself
-//!   a copy knows of versions that the history of its heir lacks    the copy says so of the heir
-//!   a copy follows, and ends before what was on all copies         the primary, or the heir, says so of the copy
+//!   an heir knows of versions that its own copy lacks              the heir reports itself
+//!   a copy knows of versions that the history of its heir lacks    the copy reports the heir
+//!   a copy that follows lacks entries that were on all copies      the primary, or the heir, reports the copy
 //! ```
 //!
 //! A start judges its own pool, and a pool that went back to an earlier state looks whole. The other copies know
@@ -24,7 +24,7 @@ use crate::store::Store;
 /// The copies that were found to have lost entries, each with the term of its shard in which that was found.
 pub type Lost = BTreeMap<(u32, NodeName), (Term, NotACopy)>;
 
-/// The versions that a copy lacks: it ends at `found`, and everything up to `horizon` was on all copies.
+/// The versions that a copy lacks: the copy ends at `found`, and everything up to `horizon` was on all copies.
 pub fn gap(found: Point, horizon: u64) -> NotACopy {
     NotACopy::Gap {
         first: found.version + 1,

@@ -43,8 +43,8 @@ pub struct Counts {
     /// Looks at the memory that peers append to, in addition to the looks in turns.
     pub looks: u64,
     /// Copies, here or on other nodes, that were found to lack entries which had been on all copies. The configuration
-    /// drops such a copy, and its node is filled anew. The cause is a pool that went back to an earlier state, or that
-    /// is damaged.
+    /// drops such a copy, and its node is filled again. The cause is a pool that went back to an earlier state, or a
+    /// damaged pool.
     pub lost: u64,
     /// Bytes of the entries that other nodes have appended here, with their headers.
     pub appended_bytes: u64,
@@ -55,8 +55,8 @@ pub struct Counts {
 pub struct ShardStatus {
     /// Number of the shard.
     pub shard: u32,
-    /// The term in which the node leads the shard, and what is left of its lease in nanoseconds; `None`: the node is a
-    /// copy, an heir on its way, or is being filled.
+    /// The term in which the node leads the shard, and the nanoseconds that are left of its lease; `None`: the node is
+    /// a copy, an heir on its way, or is being filled.
     pub leads: Option<(Term, Nanoseconds)>,
     /// Whether the node is being filled.
     pub joins: bool,
@@ -96,7 +96,7 @@ pub(crate) struct Bells {
     pub room: Bell,
 }
 
-/// The facts that the node tells its owner.
+/// The facts that the node reports to its owner.
 #[derive(Default)]
 pub(crate) struct Told {
     pub counts: Cell<Counts>,
@@ -191,6 +191,7 @@ impl<S: Store> Node<S> {
                 is_linked: peer.link.is_some(),
                 link_trouble: peer.trouble.clone(),
                 letter_trouble: self.shared.post.trouble(name),
+                letters_waiting: self.shared.post.waiting(name),
             };
             (name.clone(), status)
         };
@@ -229,7 +230,7 @@ impl<S: Store> Node<S> {
 
     /// Bytes of the entries of this node's shards that are stamped and not on all copies.
     pub fn unsettled(&self) -> u64 {
-        self.shared.state.borrow().unsettled
+        self.shared.state.borrow().waiting.unsettled
     }
 
     /// The joins that the node leads as a primary.
@@ -257,7 +258,7 @@ impl<S: Store> Node<S> {
         self.shared.fail(failed.into());
     }
 
-    /// The reason why the node has ended; `None`: the node goes on, or its end was reported.
+    /// The reason why the node has ended; `None`: the node runs, or its end was reported.
     pub fn take_end(&self) -> Option<NodeError> {
         self.shared.told.end.borrow_mut().take()
     }
@@ -280,7 +281,7 @@ impl<S: Store> Shared<S> {
             }
         }
         state.peers.clear();
-        state.unsettled = 0;
+        state.waiting.unsettled = 0;
         self.told.end.borrow_mut().get_or_insert(error);
     }
 

@@ -23,10 +23,10 @@ pub struct Options {
     /// Longest pause between two turns while there is something to do.
     pub pause_ns: Nanoseconds,
     /// Longest pause between two looks at the memory that peers append to, if the device reports no arrivals. A node
-    /// that has found nothing for some looks makes no more of them: peers wake it. All nodes of a cluster have about
-    /// the same pause.
+    /// that has found nothing for some looks stops looking: peers wake it. All nodes of a cluster have about the same
+    /// pause.
     pub look_ns: Nanoseconds,
-    /// Pause before an unanswered letter is repeated, and before a failed link is tried again.
+    /// Pause before an unanswered letter is repeated, and before a failed link is opened again.
     pub repeat_ns: Nanoseconds,
     /// Longest time that a turn waits for the node's own medium. A node that waits longer ends, so that others lead its
     /// shards.
@@ -41,7 +41,7 @@ pub struct Options {
     pub rest_ns: Nanoseconds,
 }
 
-/// Looks for entries after the last call of a node, before the node makes no more of them.
+/// The number of looks for entries after the last call of a node, before the node stops looking.
 const LOOKS: u64 = 64;
 /// The length of silence after which a sender wakes its peer, in looks. The rest of [`LOOKS`] is for the difference
 /// between the clocks, and the time until an entry is found.

@@ -30,13 +30,13 @@ impl OwnCommits {
         self.open.remove(&commit);
     }
 
-    /// The time at which the next part of the patience is over; `None`: no commit goes on.
+    /// The time at which the next part of the patience is over; `None`: no commit is under way.
     pub fn due(&self, patience_ns: Nanoseconds) -> Option<Nanoseconds> {
         let is_open = !self.open.is_empty();
         is_open.then_some(self.counted_at + patience_ns / PATIENCE_PARTS)
     }
 
-    /// Whether a commit goes on for longer than the patience at `now`.
+    /// Whether a commit has been under way for longer than the patience at `now`.
     pub fn hang(&mut self, now: Nanoseconds, patience_ns: Nanoseconds) -> bool {
         if self.due(patience_ns).is_some_and(|due| now >= due) {
             self.counted_at = now;

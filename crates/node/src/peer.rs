@@ -27,6 +27,8 @@ pub struct PeerStatus {
     pub link_trouble: Option<String>,
     /// The reason why the last letter did not arrive, in words for people.
     pub letter_trouble: Option<String>,
+    /// Letters that wait until the ones before have arrived.
+    pub letters_waiting: usize,
 }
 
 /// The path to a node that has copies of shards that this node leads.
@@ -35,7 +37,7 @@ pub struct Peer {
     pub link: Option<BackupLink>,
     /// Whether a task connects.
     pub is_linking: bool,
-    /// The reason why there is no link.
+    /// The reason why the peer has no link.
     pub trouble: Option<String>,
     answers: Answers,
     /// For each shard, the term, the connection and the time of the last history that was sent.

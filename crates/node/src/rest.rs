@@ -6,8 +6,8 @@
 //! call, until a letter is to be repeated if something waits, and until a floor is to rise.
 //!
 //! A device that packs messages reports no entries. Looks at the memory find them for some time after the last call.
-//! Then the node makes no more looks, and a sender that was quiet for a part of that time sends a letter behind its
-//! entries, which is a call.
+//! Then the node stops looking, and a sender that was quiet for a part of that time sends a letter after its entries,
+//! which is a call.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -35,7 +35,7 @@ const SHORT_PAUSES: u64 = 50;
 
 /// The time since the last call.
 struct Calm {
-    /// The call for the next turn; `None`: it comes without one.
+    /// The call for the next turn; `None`: the turn comes without a call.
     call: Option<Extent>,
     /// The time at which a whole turn is due.
     whole_at: Nanoseconds,
@@ -217,7 +217,7 @@ fn shard_waits<C>(state: &State<C>, shard: &Shard<C>) -> bool {
     }
 }
 
-/// The time at which the next idle shard tells its copies the horizon.
+/// The time at which the next idle shard reports the horizon to its copies.
 fn next_horizon<C>(state: &State<C>, now: Nanoseconds, options: &Options) -> Nanoseconds {
     let written = state.shards.values().filter_map(|shard| match &shard.role {
         Role::Leads(leads) => Some(leads.written_at + options.idle_ns),
@@ -227,8 +227,8 @@ fn next_horizon<C>(state: &State<C>, now: Nanoseconds, options: &Options) -> Nan
     due.min().unwrap_or(Nanoseconds::MAX)
 }
 
-/// The time at which the floor of a shard with few writes rises. A floor that cannot rise yet is tried again after the
-/// same time.
+/// The time at which the floor of a shard with few writes rises. A floor that cannot rise yet is examined again after
+/// the same time.
 fn next_floor<C>(state: &State<C>, now: Nanoseconds, options: &Options) -> Nanoseconds {
     let after_ns = options.floor_after_ns;
     let digested = state.shards.values().filter(|shard| shard.digested() > 0);

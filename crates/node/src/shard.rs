@@ -102,7 +102,7 @@ pub struct Joined {
 /// The progress of a joiner that pulls the published records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pull {
-    /// All pages before this one are here, and these bytes of this one.
+    /// All earlier pages are here, and these bytes of this page.
     Page(u64, Vec<u8>),
     /// Everything is here, and not yet durable.
     Ended,

@@ -15,10 +15,11 @@ use crate::fences::Fences;
 use crate::node::{Bells, Memory, Node, Shared, Told};
 use crate::options::{Options, Place};
 use crate::own_commits::OwnCommits;
+use crate::placed::Placed;
 use crate::post::{Hello, Post, Sender};
 use crate::rest::run;
 use crate::shard::Shard;
-use crate::state::{State, copies_in};
+use crate::state::{Due, State, Waiting};
 use crate::store::Store;
 use crate::turn::look_once;
 
@@ -88,21 +89,22 @@ impl<S: Store> Node<S> {
                 name: name.clone(),
             },
             patience_ns: options.link.patience_ns,
+            unready_ns: options.link.unready_ns(),
         };
         let post = Rc::new(Post::new(&port, &runtime, sender));
         post.enter(&configuration);
         let shared = Rc::new(Shared {
             post,
             state: RefCell::new(State {
-                copies: copies_in(&configuration, &name),
+                placed: Placed::new(&configuration, &name),
                 me: name,
                 configuration,
                 shards: found,
                 peers: BTreeMap::new(),
                 fences: Fences::default(),
                 keepings: Vec::new(),
-                unsettled: 0,
-                refused: 0,
+                due: Due::default(),
+                waiting: Waiting::default(),
                 lost: Default::default(),
                 own_commits: OwnCommits::default(),
                 is_changing: false,

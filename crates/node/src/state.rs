@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use stonecast_cluster::{Configuration, Group, HashRange, NodeName, Subject, Term};
+use stonecast_cluster::{Configuration, Group, HashRange, NodeName, Subject};
 use stonecast_media::Durability;
 use stonecast_replication::{Lineage, Step};
 
@@ -11,29 +11,46 @@ use crate::fences::Fences;
 use crate::lost::Lost;
 use crate::own_commits::OwnCommits;
 use crate::peer::Peer;
+use crate::placed::Placed;
 use crate::shard::{Role, Shard};
 
 /// The state of a node.
 pub struct State<C> {
     pub me: NodeName,
     pub configuration: Rc<Configuration>,
-    /// The copies in `configuration` of each shard, this node left out. A turn asks for all of them.
-    pub copies: Vec<Rc<[NodeName]>>,
+    /// The places of shards in `configuration`.
+    pub placed: Placed,
     pub shards: BTreeMap<u32, Shard<C>>,
     pub peers: BTreeMap<NodeName, Peer>,
     pub fences: Fences,
     /// Histories to make durable in this turn.
     pub keepings: Vec<Keeping>,
-    /// Bytes of the entries that were stamped and are not on all copies.
-    pub unsettled: u64,
-    /// Bytes for which there was no room when a write was refused last.
-    pub refused: u64,
+    pub due: Due,
+    pub waiting: Waiting,
     /// Copies that have lost entries.
     pub lost: Lost,
     /// Commits of the own log that go on.
     pub own_commits: OwnCommits,
     /// Whether a task changes the configuration.
     pub is_changing: bool,
+}
+
+/// The shards at which a short turn looks.
+#[derive(Default)]
+pub struct Due {
+    /// Led shards with writes that were stamped and not handed to links.
+    pub stamped: BTreeSet<u32>,
+    /// Shards for which entries were found since they were last digested.
+    pub found: BTreeSet<u32>,
+}
+
+/// The room that entries take while copies lack them.
+#[derive(Default)]
+pub struct Waiting {
+    /// Bytes of the entries that were stamped and are not on all copies.
+    pub unsettled: u64,
+    /// Bytes for which there was no room when a write was refused last.
+    pub refused: u64,
 }
 
 /// A history to make durable, after everything that was found and digested.
@@ -69,17 +86,6 @@ pub fn number_of(configuration: &Configuration, subject: &Subject) -> Option<u32
     }
 }
 
-/// The copies of each shard in `configuration`, without those of `me`.
-pub fn copies_in(configuration: &Configuration, me: &NodeName) -> Vec<Rc<[NodeName]>> {
-    let shards = 0..configuration.policy.shards;
-    let of_shard = |number| {
-        let group = group_in(configuration, number);
-        let copies = group.into_iter().flat_map(Group::copies);
-        copies.filter(|&name| name != me).cloned().collect()
-    };
-    shards.map(of_shard).collect()
-}
-
 /// The group of a shard in `configuration`.
 pub fn group_in(configuration: &Configuration, number: u32) -> Option<&Group> {
     let is_it = |group: &&Group| number_of(configuration, &group.subject) == Some(number);
@@ -107,10 +113,7 @@ impl<C> State<C> {
     /// The copies to which this node sends the entries of a shard.
     pub fn targets(&self, shard: &Shard<C>) -> Rc<[NodeName]> {
         match &shard.role {
-            Role::Leads(_) => {
-                let copies = self.copies.get(shard.number as usize);
-                copies.cloned().unwrap_or_default()
-            }
+            Role::Leads(_) => self.placed.others(shard.number),
             Role::TakesOver(heir) => match heir.takeover.next() {
                 Step::Settle(copies) => copies.into_iter().collect(),
                 _ => Rc::default(),
@@ -119,14 +122,9 @@ impl<C> State<C> {
         }
     }
 
-    /// The term in which a shard has entries to send.
-    pub fn sending_term(&self, number: u32) -> Option<Term> {
-        self.shards.get(&number)?.term()
-    }
-
     /// The group of a shard.
     pub fn group(&self, number: u32) -> Option<&Group> {
-        group_in(&self.configuration, number)
+        self.placed.group(&self.configuration, number)
     }
 
     /// The numbers of all shards.

@@ -36,15 +36,14 @@ pub trait Store: 'static {
     /// all copies, so it is published and answered; or its refusal is answered.
     fn settled(&self, shard: u32, settled: Vec<Settled<Self::Call>>);
 
-    /// Tells the store that the node no longer serves `shard`. The copy stays with the node.
-    /// Another node may serve the shard as soon as the call has returned: no client reads here
-    /// under a lease of this node any more.
+    /// Tells the store that the node no longer serves `shard`. The copy stays with the node. Another node may serve the
+    /// shard as soon as the call has returned: no client still reads here under a lease of this node.
     fn resigned(&self, shard: u32, resigned: Ended<Self::Call>);
 
-    /// Tells the store that the node keeps no copy of `shard` any more: its records, its history
-    /// and its outcomes go. The drop is durable after the next [`Store::commit`]. A [`Store::keep`]
-    /// that follows begins an empty copy. Until then the ledger of the intake has a
-    /// [dropped](Lineage::dropped) history: no entry of the shard is needed.
+    /// Tells the store that the node no longer keeps a copy of `shard`: the store drops its records, its history and
+    /// its outcomes. The drop is durable after the next [`Store::commit`]. A [`Store::keep`] that follows begins an
+    /// empty copy. Until then the ledger of the intake has a [dropped](Lineage::dropped) history: no entry of the shard
+    /// is needed.
     fn dropped(&self, shard: u32);
 
     /// A part of everything that is published in `shard` at this moment, for the store of a joiner:
@@ -59,7 +58,7 @@ pub trait Store: 'static {
     /// [`Store::commit`].
     fn absorb(&self, shard: u32, page: &[u8]);
 
-    /// A blank segment, to be filled by appends; `None`: there is none at this moment.
+    /// A blank segment, to be filled by appends; `None`: no segment is blank at this moment.
     fn lend(&self) -> Option<Lent>;
 }
 

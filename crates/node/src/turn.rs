@@ -54,7 +54,7 @@ async fn turn<S: Store>(
     extent: Extent,
 ) -> Result<bool, NodeError> {
     if extent == Extent::Short {
-        // Clients wait for writes of this node, and nobody waits for a digest.
+        // Clients wait for writes of this node, and no client waits for a digest.
         settle_shortly(shared);
         look(shared, intake).await?;
         digest_shortly(shared, intake);
@@ -113,7 +113,7 @@ pub async fn look_once(
 fn settle_shortly<S: Store>(shared: &Shared<S>) {
     let state = &mut *shared.state.borrow_mut();
     links::hear_and_send(state, shared);
-    leading::settle(state, shared);
+    leading::settle(state, shared, Extent::Short);
 }
 
 /// Takes the entries that were found, and digests what is on all copies.
@@ -157,7 +157,7 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
     filling::step_fillings(state, shared);
     leaving::step_leaving(state, shared);
     links::step_links(state, shared);
-    leading::settle(state, shared);
+    leading::settle(state, shared, Extent::Whole);
     Ok(std::mem::take(&mut state.keepings))
 }
 
@@ -188,6 +188,7 @@ fn take_found<C>(state: &mut State<C>, memory: &Memory, intake: &mut Intake) -> 
         {
             // A stray of a later term than the copy's: its sender sends it again when the copy follows.
             let _ = shard.take(found.entry, found.piece, body);
+            state.due.found.insert(number);
         }
     }
     size

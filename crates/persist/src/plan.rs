@@ -37,7 +37,7 @@ pub struct Plan {
     program: Program,
 }
 
-/// The reason why there is no plan.
+/// The reason why the platform has no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlan {
     /// No step helps if nothing survives.
@@ -290,7 +290,7 @@ fn saves_caches(platform: &Platform) -> bool {
     )
 }
 
-/// Whether everything posted is durable once a READ behind it has completed.
+/// Whether everything posted is durable once a later READ has completed.
 fn read_persists(platform: &Platform) -> bool {
     let with_read = Platform {
         flush: FlushKind::Read,
@@ -299,7 +299,7 @@ fn read_persists(platform: &Platform) -> bool {
     flush_persists(&with_read, Operation::Append)
 }
 
-/// Whether data that `operation` wrote is durable once a flush behind it has completed.
+/// Whether data that `operation` wrote is durable once a later flush has completed.
 fn flush_persists(platform: &Platform, operation: Operation) -> bool {
     // Every flush is answered after the arrival of all earlier posts.
     if platform.trusted_nic_buffers {

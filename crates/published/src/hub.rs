@@ -107,7 +107,7 @@ impl Hub {
         let _ = self.runtime.within(longest, self.port.activity()).await;
     }
 
-    /// Accepts new clients and forgets those that are gone; returns the queue pairs of the latter.
+    /// Accepts new clients and forgets departed clients; returns the queue pairs of the departed.
     pub fn take_events(&self) -> Vec<QueuePair> {
         let mut gone = Vec::new();
         while let Some(event) = self.port.take_event() {
@@ -129,7 +129,7 @@ impl Hub {
         gone
     }
 
-    /// Accepts a client, or tells it the reason for the refusal.
+    /// Accepts a client, or refuses the client with a reason.
     fn accept(&self, request: ConnectionRequest, hello: &[u8]) {
         let mut sessions = self.sessions.borrow_mut();
         let taken = |number| sessions.values().any(|session| session.number == number);

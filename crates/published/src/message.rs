@@ -36,9 +36,9 @@ pub(crate) enum Kind {
 pub(crate) enum Outcome {
     /// Done; `number` is the requested place.
     Done,
-    /// There is no such key.
+    /// The key does not exist.
     Absent,
-    /// There is no room.
+    /// The store has no room.
     Full,
     /// The head is being cleaned: send the data with the request.
     Cleaning,

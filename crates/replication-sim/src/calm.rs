@@ -1,4 +1,4 @@
-//! The end of a run: nothing goes wrong any more, clients are answered, and all copies come to agree.
+//! The end of a run: no further fault occurs, clients are answered, and all copies come to agree.
 
 use crate::node::Role;
 use crate::outcome::Step;

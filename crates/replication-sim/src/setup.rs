@@ -12,7 +12,7 @@ pub struct Setup {
     pub keys: u8,
     /// Clients that call at the same time.
     pub clients: u32,
-    /// The number of calls after which nothing goes wrong any more.
+    /// The number of calls after which no further fault occurs.
     pub calls: u64,
     /// The fewest copies of a write.
     pub min_copies: usize,
@@ -27,7 +27,7 @@ pub struct Faults {
     pub power: u32,
     /// The power of all nodes fails.
     pub power_everywhere: u32,
-    /// A process dies, and its machine goes on.
+    /// A process dies, and its machine continues.
     pub deaths: u32,
     /// A process stands still.
     pub stops: u32,

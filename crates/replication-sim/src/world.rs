@@ -20,7 +20,7 @@ use crate::wires::Wires;
 pub const NODES: usize = 3;
 /// The number of shards of a world: with two, a worker counts versions for several shards.
 pub const SHARDS: u32 = 2;
-/// The number of events after which nothing goes wrong any more, even if clients lack answers.
+/// The number of events after which no further fault occurs, even if clients lack answers.
 const EVENTS_MAX: u64 = 4_000;
 
 /// A run on its way.

@@ -160,6 +160,13 @@ impl ShardCopy {
             }
         }
         self.horizon = self.horizon.max(entry.horizon);
+        if entry.kind == Kind::Record && mutant!(PlaceDecides) {
+            let last = self.runs.entry(entry.term).or_default();
+            *last = entry.version.max(*last);
+            self.chain.retain(|known| known.point() != point);
+            self.chain.push_back(entry);
+            return Ok(Taken::Contiguous(self.end()));
+        }
         if entry.kind == Kind::Horizon || point <= self.end() {
             return Ok(Taken::Known);
         }
@@ -316,11 +323,11 @@ impl ShardCopy {
         (is_whole || mutant!(LineageBeforeEntries)).then_some(&self.lineage)
     }
 
-    /// The same as [`ShardCopy::to_keep`], but for use after the last entry of an heir's letter.
+    /// Returns what [`ShardCopy::to_keep`] returns, for use after the last entry of an heir's letter.
     ///
     /// # Errors
-    /// The copy lacks entries that the heir does not send, because they were on all copies. The copy tells the heir,
-    /// and the heir has the configuration drop the copy ([`Takeover::lacks`](crate::Takeover::lacks)).
+    /// The copy lacks entries that the heir does not send, because they were on all copies. The copy informs the heir,
+    /// which has the configuration drop the copy ([`Takeover::lacks`](crate::Takeover::lacks)).
     pub fn all_came(&self) -> Result<&Lineage, Incomplete> {
         self.to_keep().ok_or_else(|| Incomplete {
             found: self.end(),

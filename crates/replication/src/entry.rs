@@ -198,10 +198,10 @@ impl Entry {
         self.write_piece(key, Piece::WHOLE, bytes);
     }
 
-    /// As [`Entry::write_header`], in front of the bytes of one piece of the record.
+    /// Writes the header of an entry that carries one piece of the record, in front of the bytes of the piece.
     ///
     /// # Panics
-    /// As [`Entry::write_header`], and if a horizon is cut.
+    /// Panics as [`Entry::write_header`] does, and if a horizon is cut.
     pub fn write_piece(&self, key: &AppendKey, piece: Piece, bytes: &mut [u8]) {
         let (header, body) = bytes.split_at_mut(HEADER_SIZE);
         assert!(

@@ -22,7 +22,7 @@ pub(crate) struct Peers {
     awaited: BTreeMap<NodeName, Progress>,
     named: BTreeSet<NodeName>,
     joiners: BTreeMap<NodeName, Joining>,
-    /// The last connection that brought entries, for each node that gets no more of them.
+    /// The last connection that brought entries, for each node that no longer gets entries.
     earlier: BTreeMap<NodeName, Connection>,
 }
 
@@ -67,7 +67,7 @@ impl Peers {
         persisted
     }
 
-    /// The version up to which all joiners have everything; `u64::MAX`: there is none.
+    /// The version up to which all joiners have everything; `u64::MAX` without joiners.
     pub fn persisted_by_joiners(&self) -> u64 {
         let persisted = self.joiners.values().map(|one| one.progress.persisted());
         persisted.min().unwrap_or(u64::MAX)

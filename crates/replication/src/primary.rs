@@ -361,7 +361,7 @@ impl<W> Primary<W> {
         self.is_draining = drains;
     }
 
-    /// Whether the primary drains and no call waits any more.
+    /// Whether the primary drains and no call still waits.
     pub fn is_drained(&self) -> bool {
         let waits = !self.writes.is_empty() || !self.refusals.is_empty();
         self.is_draining && !waits && self.horizon() == self.last()

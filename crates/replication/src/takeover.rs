@@ -13,7 +13,7 @@ use crate::primary::Primary;
 /// The outcome of quiescing the appends of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// Nothing of that peer lands any more.
+    /// No entry of that peer lands any more.
     Quiesced,
     /// The peer stands still inside an append, and may finish it later.
     Unquiesced,

@@ -15,7 +15,7 @@ use stonecast_fabric::{LocalSpan, MemoryRegion, Operation, Port, QueuePair};
 pub struct AnswerRing {
     region: MemoryRegion,
     slots: u64,
-    /// Bytes of a short slot; 0 if there are none.
+    /// Bytes of a short slot; 0 without short slots.
     short: u64,
     /// Bytes of a long slot.
     long: u64,

@@ -24,11 +24,11 @@ pub struct Endpoint {
     ended: Cell<bool>,
 }
 
-/// The reason why there is no connection. Nothing of it is left on either side.
+/// The reason why no connection was made. Neither side keeps any part of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The server refused, or the address is none, or the server did not answer.
+    /// The server refused or did not answer, or the text is not an address.
     #[error("{reason}")]
     Refused {
         /// The reason, in the words of the server or of the fabric.

@@ -16,7 +16,7 @@ pub struct Protocol {
     pub magic: [u8; 8],
     /// The name of the protocol, for messages: "the KV store".
     pub name: &'static str,
-    /// The version that this build speaks. There is no negotiation: both sides must speak the same version.
+    /// The version that this build speaks. The version is not negotiated: both sides must speak the same one.
     pub version: u32,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Side {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// The peer's first bytes are not those of the protocol.
+    /// The peer's first bytes do not belong to the protocol.
     #[error("not a {who} of {protocol}; check the address")]
     Stranger {
         /// The side of the peer.

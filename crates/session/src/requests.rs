@@ -82,23 +82,19 @@ struct Place<N> {
     ring_end: u64,
 }
 
-struct Slot<A> {
-    result: Option<Result<A, Unanswered>>,
-    waker: Option<Waker>,
-    abandoned: bool,
+/// The state of a request for its caller.
+enum Slot<A> {
+    /// The request waits for its end, and the task with this waker for the request.
+    Waiting(Option<Waker>),
+    /// The request waits for its end, and nobody for the request.
+    Abandoned,
+    /// The request has ended, and the caller has not asked for the end yet.
+    Ended(Result<A, Unanswered>),
+    /// The caller has the end, or the slot is free.
+    Taken,
 }
 
-impl<A> Default for Slot<A> {
-    fn default() -> Self {
-        Self {
-            result: None,
-            waker: None,
-            abandoned: false,
-        }
-    }
-}
-
-impl<A: Copy, N: Copy + Default> Requests<A, N> {
+impl<A, N: Copy + Default> Requests<A, N> {
     /// Room for at most `in_flight_max` requests that wait, or follow one that waits; `ring_size` bytes to send from.
     pub fn new(in_flight_max: usize, ring_size: u64) -> Self {
         Self {
@@ -116,8 +112,8 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         }
     }
 
-    /// Takes the next id and `size` contiguous bytes of the ring, and returns their offset. `None` if there is no room
-    /// at this moment; wait with [`Requests::wait_for_room`].
+    /// Takes the next id and `size` contiguous bytes of the ring, and returns their offset. `None` without room at this
+    /// moment; wait with [`Requests::wait_for_room`].
     ///
     /// On a connection that has ended a request would wait forever: the caller must check for the end first.
     pub fn begin(&mut self, size: u64) -> Option<(RequestHandle, u64)> {
@@ -131,9 +127,10 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
         }
         self.ring.head = start + size;
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
+            self.slots.push(Slot::Taken);
             (self.slots.len() - 1) as u32
         });
+        self.slots[slot as usize] = Slot::Waiting(None);
         let id = RequestId(self.first + self.places.len() as u64);
         self.places.push_back(Place {
             slot,
@@ -220,14 +217,18 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
     }
 
     /// The end of a request, if it has come.
+    ///
+    /// # Panics
+    /// If an earlier call has returned the end.
     pub fn poll(&mut self, handle: RequestHandle, waker: &Waker) -> Poll<Result<A, Unanswered>> {
         let slot = &mut self.slots[handle.slot as usize];
-        match slot.result {
-            Some(result) => Poll::Ready(result),
-            None => {
-                slot.waker = Some(waker.clone());
-                Poll::Pending
-            }
+        if let Slot::Waiting(waiting) = slot {
+            *waiting = Some(waker.clone());
+            return Poll::Pending;
+        }
+        match std::mem::replace(slot, Slot::Taken) {
+            Slot::Ended(end) => Poll::Ready(end),
+            _ => panic!("the end of a request is asked for once"),
         }
     }
 
@@ -235,25 +236,26 @@ impl<A: Copy, N: Copy + Default> Requests<A, N> {
     /// its own.
     pub fn forget(&mut self, handle: RequestHandle) {
         let slot = &mut self.slots[handle.slot as usize];
-        if slot.result.is_some() {
-            self.release(handle.slot);
-        } else {
-            slot.abandoned = true;
+        match slot {
+            Slot::Waiting(_) => *slot = Slot::Abandoned,
+            _ => self.release(handle.slot),
         }
     }
 
-    fn finish(&mut self, index: u32, result: Result<A, Unanswered>) {
+    fn finish(&mut self, index: u32, end: Result<A, Unanswered>) {
         let slot = &mut self.slots[index as usize];
-        slot.result = Some(result);
-        if slot.abandoned {
-            self.release(index);
-        } else if let Some(waker) = slot.waker.take() {
-            waker.wake();
+        match slot {
+            Slot::Waiting(waiting) => {
+                let waker = waiting.take();
+                *slot = Slot::Ended(end);
+                waker.into_iter().for_each(Waker::wake);
+            }
+            _ => self.release(index),
         }
     }
 
     fn release(&mut self, index: u32) {
-        self.slots[index as usize] = Slot::default();
+        self.slots[index as usize] = Slot::Taken;
         self.free.push(index);
     }
 }

@@ -55,8 +55,8 @@ impl<O> Revoked<O> {
 pub struct Unquiesced<O>(Lease<O>);
 
 impl<O> Unquiesced<O> {
-    /// The object of the lease, which must not be reused before the peer is gone for good, for example by a restart of
-    /// the store.
+    /// The object of the lease, which must not be reused while the peer may exist; a restart of the store, for example,
+    /// ends it.
     pub fn object(&self) -> &O {
         self.0.object()
     }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Bytes are released in the order of the entries. The head never moves back: the caller reserves bytes only when the
-//! append cannot fail any more. An empty ring begins at its start, so an empty ring takes every entry that fits the
-//! ring at all.
+//! append can no longer fail. An empty ring begins at its start, so an empty ring takes every entry that fits the ring
+//! at all.
 
 use std::collections::VecDeque;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The address at which a server listens: `shm:PATH`, a socket of this host, or `verbs:HOST:PORT`, a machine in the
-/// RDMA network. Clients also take the address of a cluster: `cluster:URL`, with the URL of the store that has the
-/// cluster's configuration, as `stonecast cluster` takes it.
+/// RDMA network. Clients also accept the address of a cluster: `cluster:URL`, with the URL of the store that holds the
+/// cluster's configuration, as in `stonecast cluster`.
 ///
 /// Two slashes after the colon are accepted and ignored: `shm://./socket` is `shm:./socket`. An address of a cluster is
 /// printed without user, password and files.
@@ -31,7 +31,7 @@ pub(crate) enum Place {
     /// The control plane of a machine in the RDMA network.
     #[cfg(feature = "verbs")]
     Verbs(stonecast_fabric_verbs::ControlAddress),
-    /// The store that has the configuration of a cluster.
+    /// The store that holds the configuration of a cluster.
     Cluster(stonecast_config_store::Address),
 }
 
@@ -41,11 +41,11 @@ pub(crate) enum Place {
 pub struct AddressError {
     /// The text.
     pub text: String,
-    /// The fault of the text, and the form of an address.
+    /// The fault in the text, and the form of an address.
     pub reason: String,
 }
 
-/// The forms that this build takes.
+/// The forms that this build accepts.
 #[cfg(feature = "verbs")]
 const FORMS: &str = "an address is shm:PATH, verbs:HOST:PORT or cluster:URL";
 #[cfg(not(feature = "verbs"))]

@@ -25,7 +25,7 @@ use crate::write::{Retry, Write};
 ///
 /// # Errors
 ///
-/// The same as [`Connector::connect`].
+/// The errors of [`Connector::connect`].
 pub fn connect(url: &str) -> Result<Client, Error> {
     Connector::new(url)?.connect_blocking()
 }
@@ -87,7 +87,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::get`].
+    /// The errors of [`local::Client::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>, Error> {
         self.connection
             .run(async |client| client.get(key.as_ref()).await)
@@ -97,7 +97,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::get`].
+    /// The errors of [`local::Client::get`].
     pub fn get_into(
         &self,
         key: impl AsRef<[u8]>,
@@ -111,7 +111,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::put`].
+    /// The errors of [`local::Client::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<u64, Error> {
         self.connection
             .run(async |client| client.put(key.as_ref(), value.as_ref()).await)
@@ -121,7 +121,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::put`].
+    /// The errors of [`local::Client::put`].
     pub fn put_if(
         &self,
         key: impl AsRef<[u8]>,
@@ -131,11 +131,11 @@ impl Client {
         self.put_with(key, value, Write::new().on(condition))
     }
 
-    /// Stores `value` under `key` as `write` says.
+    /// Stores `value` under `key` with the options of `write`.
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::put`].
+    /// The errors of [`local::Client::put`].
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -146,11 +146,11 @@ impl Client {
             .run(async |client| client.put_with(key.as_ref(), value.as_ref(), write).await)
     }
 
-    /// Gives `key` another lifetime, and leaves its value as it is; see [`local::Client::touch`].
+    /// Gives `key` another lifetime and keeps the value; see [`local::Client::touch`].
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::put`].
+    /// The errors of [`local::Client::put`].
     pub fn touch(
         &self,
         key: impl AsRef<[u8]>,
@@ -165,7 +165,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::put`].
+    /// The errors of [`local::Client::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.connection
             .run(async |client| client.delete(key.as_ref()).await)
@@ -175,16 +175,16 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::put`].
+    /// The errors of [`local::Client::put`].
     pub fn delete_if(&self, key: impl AsRef<[u8]>, condition: Condition) -> Result<Written, Error> {
         self.delete_with(key, Write::new().on(condition))
     }
 
-    /// Removes `key` as `write` says.
+    /// Removes `key` with the options of `write`.
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::put`].
+    /// The errors of [`local::Client::put`].
     pub fn delete_with(&self, key: impl AsRef<[u8]>, write: Write) -> Result<Written, Error> {
         self.connection
             .run(async |client| client.delete_with(key.as_ref(), write).await)
@@ -205,6 +205,8 @@ impl Client {
     /// let mut order = Batch::new();
     /// order.expect(b"stock", Expectation::Version(seen)).put(b"stock", b"2");
     /// order.expect(b"order 7", Expectation::Absent).put(b"order 7", b"one");
+    /// assert!(order.size() <= stonecast::BATCH_SIZE_MAX);
+    /// assert!(order.changed().eq([&b"stock"[..], b"order 7"]));
     /// let Applied::Done(versions) = client.apply(&order)? else { panic!("nobody else writes") };
     /// assert_eq!(client.get("order 7")?.map(|entry| entry.version), versions.last());
     /// // The stock has another version by now, so nothing is done.
@@ -214,17 +216,17 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::apply`].
+    /// The errors of [`local::Client::apply`].
     pub fn apply(&self, batch: &Batch) -> Result<Applied, Error> {
         self.connection
             .run(async |client| client.apply(batch).await)
     }
 
-    /// Applies `batch`, safe to retry as `retry` says; see [`local::Client::apply_with`].
+    /// Applies `batch`, which can be repeated with the name in `retry`; see [`local::Client::apply_with`].
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::apply`].
+    /// The errors of [`local::Client::apply`].
     pub fn apply_with(&self, batch: &Batch, retry: Retry) -> Result<Applied, Error> {
         self.connection
             .run(async |client| client.apply_with(batch, retry).await)
@@ -234,7 +236,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::multi_get`].
+    /// The errors of [`local::Client::multi_get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Entry>>, Error> {
         self.connection
             .run(async |client| client.multi_get(keys).await)
@@ -244,7 +246,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::multi_put`].
+    /// The errors of [`local::Client::multi_put`].
     pub fn multi_put<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: &[(K, V)],
@@ -258,7 +260,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::get`].
+    /// The errors of [`local::Client::get`].
     pub fn entries(&self) -> Result<Entries<'_>, Error> {
         let found = self.connection.run(async |client| client.entries().await)?;
         Ok(Entries {
@@ -273,7 +275,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::get`].
+    /// The errors of [`local::Client::get`].
     pub fn stat(&self) -> Result<Stat, Error> {
         self.connection.run(async |client| client.stat().await)
     }
@@ -282,7 +284,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::get`].
+    /// The errors of [`local::Client::get`].
     pub fn metrics(&self) -> Result<Metrics, Error> {
         self.connection.run(async |client| client.metrics().await)
     }

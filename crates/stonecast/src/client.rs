@@ -15,9 +15,9 @@ use crate::write::{Retry, Write};
 
 /// A client that can be cloned and used from any thread and any executor. [`crate::connect`] makes one.
 ///
-/// A thread of its own drives the connection; an operation takes two hops between threads to the store and back.
+/// A separate thread drives the connection; an operation takes two hops between threads, to the driver and back.
 /// Operations of all clones are in flight together. Dropping a future abandons its operation without undoing the
-/// operation: a write takes its course. The connection ends when the last clone is dropped.
+/// operation: a write that was begun goes on. The connection ends when the last clone is dropped.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -48,7 +48,7 @@ pub struct Client {
 
 /// The effect of an operation for which the driver gives no answer.
 struct Unanswered {
-    /// The driver took no more work.
+    /// The driver no longer accepts work.
     refused: Effect,
     /// The driver ended during the work, or before.
     lost: Effect,
@@ -68,7 +68,7 @@ impl Unanswered {
     fn of(retry: &Retry) -> Self {
         match retry {
             Retry::Never | Retry::Fresh => Self::WRITE,
-            // An earlier attempt may have taken effect, whatever becomes of this one.
+            // An earlier attempt may have taken effect, whatever the outcome of this attempt.
             Retry::Of(token) => {
                 let unknown = Effect::Unknown {
                     token: Some(token.clone()),
@@ -92,7 +92,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::get`], and [`ErrorKind::Closed`] after [`Client::close`].
+    /// The errors of [`local::Client::get`], and [`ErrorKind::Closed`] after [`Client::close`].
     pub async fn get(&self, key: impl Into<Vec<u8>>) -> Result<Option<Entry>, Error> {
         let key = key.into();
         self.read(async move |client| client.get(&key).await).await
@@ -104,7 +104,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn get_into(
         &self,
         key: impl Into<Vec<u8>>,
@@ -125,7 +125,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::put`], and [`ErrorKind::Closed`] after [`Client::close`].
+    /// The errors of [`local::Client::put`], and [`ErrorKind::Closed`] after [`Client::close`].
     pub async fn put(
         &self,
         key: impl Into<Vec<u8>>,
@@ -142,7 +142,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`]. A condition that does not hold is not an error.
+    /// The errors of [`Client::put`]. A condition that does not hold is not an error.
     pub async fn put_if(
         &self,
         key: impl Into<Vec<u8>>,
@@ -152,11 +152,11 @@ impl Client {
         self.put_with(key, value, Write::new().on(condition)).await
     }
 
-    /// Stores `value` under `key` as `write` says.
+    /// Stores `value` under `key` with the options of `write`.
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`].
+    /// The errors of [`Client::put`].
     pub async fn put_with(
         &self,
         key: impl Into<Vec<u8>>,
@@ -170,11 +170,11 @@ impl Client {
         .await
     }
 
-    /// Gives `key` another lifetime, and leaves its value as it is; see [`local::Client::touch`].
+    /// Gives `key` another lifetime and keeps the value; see [`local::Client::touch`].
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`].
+    /// The errors of [`Client::put`].
     pub async fn touch(
         &self,
         key: impl Into<Vec<u8>>,
@@ -192,7 +192,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`].
+    /// The errors of [`Client::put`].
     pub async fn delete(&self, key: impl Into<Vec<u8>>) -> Result<bool, Error> {
         let key = key.into();
         self.call(Unanswered::WRITE, async move |client| {
@@ -205,7 +205,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`].
+    /// The errors of [`Client::put`].
     pub async fn delete_if(
         &self,
         key: impl Into<Vec<u8>>,
@@ -214,11 +214,11 @@ impl Client {
         self.delete_with(key, Write::new().on(condition)).await
     }
 
-    /// Removes `key` as `write` says.
+    /// Removes `key` with the options of `write`.
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`].
+    /// The errors of [`Client::put`].
     pub async fn delete_with(
         &self,
         key: impl Into<Vec<u8>>,
@@ -235,16 +235,16 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::apply`], and [`ErrorKind::Closed`] after [`Client::close`].
+    /// The errors of [`local::Client::apply`], and [`ErrorKind::Closed`] after [`Client::close`].
     pub async fn apply(&self, batch: Batch) -> Result<Applied, Error> {
         self.apply_with(batch, Retry::Never).await
     }
 
-    /// Applies `batch`, safe to retry as `retry` says; see [`local::Client::apply_with`].
+    /// Applies `batch`, which can be repeated with the name in `retry`; see [`local::Client::apply_with`].
     ///
     /// # Errors
     ///
-    /// The same as [`Client::apply`].
+    /// The errors of [`Client::apply`].
     pub async fn apply_with(&self, batch: Batch, retry: Retry) -> Result<Applied, Error> {
         self.call(Unanswered::of(&retry), async move |client| {
             client.apply_with(&batch, retry).await
@@ -256,7 +256,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn multi_get(
         &self,
         keys: impl IntoIterator<Item = impl Into<Vec<u8>>>,
@@ -271,7 +271,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`local::Client::multi_put`].
+    /// The errors of [`local::Client::multi_put`].
     pub async fn multi_put(
         &self,
         pairs: impl IntoIterator<Item = (impl Into<Vec<u8>>, impl Into<Vec<u8>>)>,
@@ -290,7 +290,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn entries(&self) -> Result<Entries, Error> {
         let found = self
             .read(async move |client| client.entries().await)
@@ -305,7 +305,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn stat(&self) -> Result<Stat, Error> {
         self.read(async move |client| client.stat().await).await
     }
@@ -314,12 +314,12 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn metrics(&self) -> Result<Metrics, Error> {
         self.read(async move |client| client.metrics().await).await
     }
 
-    /// Ends the connection once all requested operations are done. Other clones are refused from now on.
+    /// Ends the connection once all requested operations are done. Operations of other clones are refused from now on.
     pub fn close(self) {
         self.driver.close();
     }
@@ -389,7 +389,7 @@ impl Entries {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`], and [`ErrorKind::Closed`] after a call that was dropped before it ended.
+    /// The errors of [`Client::get`], and [`ErrorKind::Closed`] after a call that was dropped before it ended.
     pub async fn next_batch(&mut self) -> Result<Vec<Record>, Error> {
         let mut found = self.found.take().ok_or(ErrorKind::Closed)?;
         let (found, batch) = self

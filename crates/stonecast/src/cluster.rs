@@ -1,7 +1,7 @@
 //! A client of a cluster, with the operations and the errors of the library.
 //!
-//! The client of the store looks for the node of each key, and tries operations again, within the time limit of an
-//! operation. No other limit is needed here.
+//! The client of the store finds the node of each key, and repeats operations, within the time limit of an operation.
+//! No other limit is needed here.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,15 +11,15 @@ use stonecast_base::Nanoseconds;
 use stonecast_config_store::{Bounds, open_within};
 use stonecast_fabric::{Port, Runtime};
 use stonecast_kv::{
-    CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions,
-    Dial, FoundKey, Metrics, PutRules, Values, Written,
+    Applied, Batch, CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, ClusterError, ClusterGet,
+    ClusterOptions, Dial, FoundKey, Metrics, PutRules, Values, Written,
 };
 use stonecast_media::{Durability, SHARDS_MAX};
 
 use crate::connector::{Connector, nanoseconds};
 use crate::error::{Effect, Error, ErrorKind};
 use crate::lifetime::Lifetime;
-use crate::write::Write;
+use crate::write::{Retry, Write};
 
 /// The client of the store, whose errors this component translates.
 pub(crate) struct Cluster {
@@ -133,12 +133,18 @@ impl Cluster {
         touched.map_err(of_write)
     }
 
-    /// `None`: there was nothing to remove.
+    /// `None`: the key was absent.
     pub async fn delete_with(&self, key: &[u8], write: Write) -> Result<Option<Written>, Error> {
         let condition = write.condition();
         let mut token = write.retry.into_token();
         let deleted = self.client.delete_with(&mut token, key, condition).await;
         deleted.map_err(of_write)
+    }
+
+    pub async fn apply_with(&self, batch: &Batch, retry: Retry) -> Result<Applied, Error> {
+        let mut token = retry.into_token();
+        let applied = self.client.apply_with(&mut token, batch).await;
+        applied.map_err(of_write)
     }
 
     pub async fn multi_get_into(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), Error> {
@@ -179,15 +185,10 @@ impl Cluster {
 
     /// The counters of all nodes that lead shards, added up.
     pub async fn metrics(&self) -> Result<Metrics, Error> {
-        let mut sum: Option<Metrics> = None;
-        for (_, counted) in self.nodes().await {
-            let counted = counted?;
-            sum = Some(sum.map_or(counted, |sum| sum.and(&counted)));
-        }
-        Ok(sum.expect("some node leads, as the client has checked"))
+        self.client.metrics_of_all().await.map_err(of_read)
     }
 
-    /// Gives back what the client has leased, and disconnects.
+    /// Gives the client's leases back, and disconnects.
     pub async fn close(&self) {
         self.client.close().await;
     }

@@ -70,6 +70,8 @@ pub struct Connector {
     pub(crate) operation_timeout: Option<Duration>,
     pub(crate) durability: Option<Durability>,
     pub(crate) spin: Duration,
+    /// The name under which the program holds lock domains.
+    pub(crate) name: Option<String>,
     pub(crate) options: ClientOptions,
     rdma: Rdma,
 }
@@ -84,8 +86,8 @@ struct Rdma {
 
 /// A server accepts connections between two batches, and a batch takes no longer than a sync.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The limit is longer than a write asks for room, if a request takes at most twice as long as the pause after the
-/// request. A write that gets no room therefore ends with *busy*, which means that nothing was done, and not with an
+/// The limit exceeds the time for which a write asks for room, as long as a request takes at most twice the pause that
+/// follows it. A write that gets no room therefore ends with *busy*, which means that nothing was done, and not with an
 /// unknown outcome.
 const OPERATION_TIMEOUT: Duration = Duration::from_nanos(3 * ROOM_WAIT_NS);
 /// A wake-up costs about ten microseconds and a sync about a hundred: a client that polls longer for its answer wastes
@@ -112,6 +114,7 @@ impl Connector {
             operation_timeout: Some(OPERATION_TIMEOUT),
             durability: None,
             spin: SPIN,
+            name: None,
             options: ClientOptions::default(),
             rdma: Rdma::default(),
         }
@@ -148,6 +151,34 @@ impl Connector {
         self
     }
 
+    /// Sets the name under which the program holds lock domains of data structures. Another program that asks for such
+    /// a lock domain gets the name ([`structures::Error::Held`](crate::structures::Error::Held)), at most its first 64
+    /// bytes. By default, the name states the process and its host, as in `process 4711 on db1`.
+    ///
+    /// ```
+    /// use stonecast::structures::{self, BTree, Connection, Server};
+    /// use stonecast::Connector;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let server = Server::builder(folder.path().join("pool"))
+    ///     .durability(stonecast::Durability::Process)
+    ///     .capacity(32 << 20)
+    ///     .serve()?;
+    /// let url = server.address().to_string();
+    /// let first = Connection::open(Connector::new(&url)?.named("nightly import"))?;
+    /// let other = structures::connect(&url)?;
+    /// let _orders = first.run(async |session| session.writer::<BTree<u64, u64>>("orders").await)?;
+    /// let refused = other.run(async |session| session.writer::<BTree<u64, u64>>("orders").await);
+    /// let refused = refused.err().expect("it has a writer").to_string();
+    /// assert!(refused.starts_with("\"orders\" has a writer, nightly import (tenure 1)"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
     /// Sets the number of keys whose places in the log the client remembers, so that a read of such a key takes one
     /// round trip. Each place takes 16 bytes, and the number is rounded up to a power of two. Over shared memory, the
     /// client remembers no places, since they would save nothing.
@@ -158,7 +189,7 @@ impl Connector {
     }
 
     /// Sets whether the client publishes its overwrites itself, if the server allows that. True by default. A client of
-    /// a cluster never does so.
+    /// a cluster never publishes.
     #[must_use]
     pub fn publishing(mut self, publishes: bool) -> Self {
         self.options.publishes = publishes;
@@ -211,7 +242,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// The same as [`Connector::connect`].
+    /// The errors of [`Connector::connect`].
     pub fn connect_blocking(self) -> Result<blocking::Client, Error> {
         blocking::Client::connect(self)
     }
@@ -220,7 +251,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// The same as [`Connector::connect`].
+    /// The errors of [`Connector::connect`].
     pub fn connect_local(self) -> Result<Connection, Error> {
         let device = self.open_device()?;
         self.connect_on(device)
@@ -228,29 +259,29 @@ impl Connector {
 
     /// Opens a connection that the calling thread drives itself, over a device of the caller.
     ///
-    /// If the connection is refused, the address is tried once more, to distinguish a server that refuses from an
-    /// absent one. A program that opens many connections at once should use [`Connection::over`], which spares the
+    /// If the connection is refused, the call tries the address once more, to distinguish a server that refuses from an
+    /// absent server. A program that opens many connections at once should use [`Connection::over`], which spares the
     /// server the second attempt.
     ///
     /// # Errors
     ///
-    /// The same as [`Connector::connect`].
+    /// The errors of [`Connector::connect`].
     pub fn connect_on(self, device: OpenDevice) -> Result<Connection, Error> {
         let address = self.address.clone();
         Connection::over(device, self).map_err(|error| explained(error, &address))
     }
 
-    /// Connects an observer, which asks one server for its counts. [`Connector::counted_as`], the time limits, and the
-    /// options of the device count; those about reads and writes of keys do not.
+    /// Connects an observer, which asks one server for its counts. [`Connector::counted_as`], the time limits and the
+    /// options of the device take effect; options about reads and writes of keys do not.
     ///
     /// # Errors
     ///
-    /// The same as [`Connector::connect`], and [`crate::ErrorKind::Setup`] for the address of a cluster.
+    /// The errors of [`Connector::connect`], and [`crate::ErrorKind::Setup`] for the address of a cluster.
     pub fn observe(self) -> Result<Observer, Error> {
         Observer::connect(self)
     }
 
-    /// Waits until the server has accepted, for as long as it may take.
+    /// Waits until the server has accepted, within the time limit of the connect.
     pub(crate) async fn accepted<T, E: From<Error>>(
         &self,
         runtime: &Rc<dyn Runtime>,

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 
-/// Bytes that nobody can guess.
+/// Unpredictable bytes.
 pub fn entropy<const SIZE: usize>() -> Result<[u8; SIZE], Error> {
     let mut bytes = [0; SIZE];
     getrandom::fill(&mut bytes)

@@ -1,7 +1,7 @@
 //! Errors, and what they mean for the data.
 //!
-//! [`Error`] and [`Effect`] suffice for most programs. The other types are those that a program names to tell one
-//! reason from another, each with its facts as fields:
+//! [`Error`] and [`Effect`] suffice for most programs. A program names the other types to distinguish reasons; each has
+//! its facts as fields:
 //!
 //! ```
 //! # let folder = tempfile::tempdir()?;
@@ -19,6 +19,25 @@
 //!     _ => panic!("{error}"),
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Two functions group the reasons of the store:
+//!
+//! ```
+//! use stonecast::error::StoreError;
+//!
+//! /// What a program does with a failed write.
+//! fn advice(error: &StoreError) -> &str {
+//!     match error {
+//!         _ if error.is_for_want_of_room() => "remove something, or write again later",
+//!         _ if error.is_refusal_of_write() => "no attempt has done anything",
+//!         _ => "ask for the effect",
+//!     }
+//! }
+//!
+//! assert_eq!(advice(&StoreError::Busy), "remove something, or write again later");
+//! assert_eq!(advice(&StoreError::IndexFull), "no attempt has done anything");
+//! assert_eq!(advice(&StoreError::NotPersisted), "ask for the effect");
 //! ```
 
 use std::fmt;
@@ -88,8 +107,8 @@ pub enum Effect {
     Unknown {
         /// Names the write for the next attempt ([`crate::Write::retry`]). `None`: the write was sent without a token,
         /// the write was so long ago that the server has forgotten the outcome, the thread that drives a
-        /// [`crate::Client`] ended before it reported the token of a first attempt, or it was an update of a data
-        /// structure, which is named by its [`crate::structures::Attempt`].
+        /// [`crate::Client`] ended before it reported the token of a first attempt, or the operation was an update of a
+        /// data structure, which is named by its [`crate::structures::Attempt`].
         token: Option<Token>,
     },
 }
@@ -114,7 +133,7 @@ pub enum ErrorKind {
         /// Whether nothing listens at the address; otherwise this program cannot reach the address.
         is_absent: bool,
     },
-    /// The server accepted nothing in time.
+    /// The server did not accept the connection in time.
     #[error("the server at {address} does not answer: nothing came within {limit:?}")]
     Unanswered {
         /// The server.
@@ -180,7 +199,7 @@ pub enum ErrorKind {
     /// The server does not become a node of its cluster.
     #[error(transparent)]
     Node(NotANode),
-    /// A mirror of data structures, or a back-end with a mirror, does not do as asked.
+    /// A mirror of data structures, or a back-end with a mirror, refuses or fails.
     #[error(transparent)]
     Mirror(Box<MirrorError>),
     /// The store of the cluster's configuration cannot be opened.
@@ -301,7 +320,7 @@ impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.kind.fmt(formatter)?;
         match (&self.0.kind, &self.0.effect) {
-            // The store's own messages tell what became of the operation.
+            // The store's own messages state the outcome of the operation.
             (ErrorKind::Store(_) | ErrorKind::Cluster(_), _) | (_, Effect::None) => Ok(()),
             (_, Effect::Done) => formatter.write_str("; the operation was done"),
             (_, Effect::Unknown { .. }) => formatter.write_str("; the outcome is unknown"),

@@ -1,4 +1,4 @@
-//! Finds out why no server accepted a connection: there may be no server.
+//! Finds out why no server accepted a connection: perhaps no server runs there.
 
 use std::io;
 #[cfg(feature = "verbs")]
@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 #[cfg(feature = "verbs")]
 const KNOCK_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Explains why no connection to `address` was made if `error` is a refusal: there may be no server at all.
+/// Explains why no connection to `address` was made if `error` is a refusal: perhaps no server runs there.
 pub(crate) fn explained(error: Error, address: &Address) -> Error {
     if !matches!(error.kind(), ErrorKind::Store(StoreError::Refused(_))) {
         return error;

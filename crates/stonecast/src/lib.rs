@@ -67,7 +67,9 @@ pub use lifetime::Lifetime;
 pub use observer::Observer;
 pub use open_device::OpenDevice;
 pub use server::Server;
-pub use stonecast_kv::limits::{BATCH_KEYS_MAX, BATCH_SIZE_MAX, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use stonecast_kv::limits::{
+    BATCH_KEYS_MAX, BATCH_NAMES_MAX, BATCH_SIZE_MAX, KEY_SIZE_MAX, VALUE_SIZE_MAX,
+};
 pub use stonecast_kv::{
     Applied, Batch, Condition, Expectation, Expiry, Metrics, NoMoment, Stat, Token, Written,
 };
@@ -88,7 +90,7 @@ pub use write::{Retry, Write};
 ///
 /// # Errors
 ///
-/// The same as [`Connector::connect`].
+/// The errors of [`Connector::connect`].
 pub async fn connect(url: &str) -> Result<Client, Error> {
     Connector::new(url)?.connect().await
 }

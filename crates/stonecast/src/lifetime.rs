@@ -12,12 +12,20 @@ use stonecast_kv::Expiry;
 /// #     .durability(stonecast::Durability::Process).serve()?;
 /// # let url = server.address().to_string();
 /// use std::time::Duration;
-/// use stonecast::{Lifetime, Write, Written};
+/// use stonecast::{Batch, Expiry, Lifetime, Write, Written};
 ///
 /// let client = stonecast::blocking::connect(&url)?;
 /// client.put_with("session", "ada", Write::new().expires_in(Duration::from_secs(60)))?;
 /// let entry = client.get("session")?.expect("it has just begun");
-/// assert!(entry.expires.is_some());
+/// let moment = entry.expires.expect("the put has named a time");
+/// assert!(moment.time() > std::time::UNIX_EPOCH);
+/// assert_eq!(Expiry::at_ms(moment.ms()), Some(moment));
+///
+/// // Other keys can end at the same moment.
+/// let mut batch = Batch::new();
+/// batch.put_until(b"basket", b"two pins", Some(moment));
+/// client.apply(&batch)?;
+/// assert_eq!(client.get("basket")?.expect("it is there").expires, Some(moment));
 ///
 /// // Each use of the session prolongs it, unless somebody else has written it meanwhile.
 /// let hour = Lifetime::For(Duration::from_secs(3600));

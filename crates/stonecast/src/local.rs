@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Futures of [`Client`] make progress only inside [`Connection::run`]. Dropping such a future abandons its operation
-//! without undoing the operation: a write that was sent takes its course.
+//! without undoing the operation: a write that was sent goes on.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_kv::{
-    Applied, Batch, CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, Condition, FoundKey,
-    Metrics, PutRules, Stat, StoreError, Written,
+    Applied, Batch, CLIENT_COMPLETIONS, ClusterClient, ClusterEntries, Condition, Metrics,
+    PutRules, Stat, StoreError, Written,
 };
 use stonecast_media::Durability;
 
@@ -34,7 +34,7 @@ use crate::open_device::OpenDevice;
 use crate::timed::{Reading, Timed, TimedRead};
 use crate::write::{Retry, Write};
 
-pub use stonecast_kv::Values;
+pub use stonecast_kv::{FoundKey, Values};
 
 /// The time for which a client without a time limit waits for the server when the client disconnects.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 ///
-/// The same as [`Connector::connect`].
+/// The errors of [`Connector::connect`].
 pub fn connect(url: &str) -> Result<Connection, Error> {
     Connector::new(url)?.connect_local()
 }
@@ -92,11 +92,24 @@ pub struct Connection {
 ///     }
 ///     let mut values = Values::default(); // kept from call to call, as the vector of `get_into`
 ///     client.multi_get_into(&[b"a", b"missing", b"b"], &mut values).await?;
+///     assert_eq!(values.expires(0), None);
 ///     assert_eq!(values.get(0).map(|(value, _)| value), Some(&b"1"[..]));
 ///     assert_eq!(values.get(1), None);
 ///     Ok::<(), stonecast::Error>(())
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A program whose keys come from several stores fills [`Values`] itself:
+///
+/// ```
+/// use stonecast::local::{FoundKey, Values};
+///
+/// let cached = FoundKey { version: 7, expires: None };
+/// let mut values = Values::default();
+/// values.fill([Some((&b"hello"[..], cached)), None]);
+/// assert_eq!(values.get(0), Some((&b"hello"[..], 7)));
+/// assert_eq!(values.get(1), None);
 /// ```
 #[derive(Clone)]
 pub struct Client {
@@ -119,7 +132,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The same as [`Connector::connect`], with [`ErrorKind::Store`] in place of [`ErrorKind::Unreachable`].
+    /// The errors of [`Connector::connect`], with [`ErrorKind::Store`] in place of [`ErrorKind::Unreachable`].
     pub fn over(device: OpenDevice, connector: Connector) -> Result<Self, Error> {
         let store = match &connector.address.0 {
             Place::Cluster(store) => Some(store),
@@ -155,8 +168,8 @@ impl Connection {
     }
 
     /// Gives back the leases of the client and disconnects. If the server does not answer within the time limit of an
-    /// operation, or within 5 seconds if there is no limit, the client disconnects all the same. If the connection is
-    /// dropped instead, the server notices the drop and takes the leases back.
+    /// operation, or within 5 seconds if there is no limit, the client disconnects anyway. If the connection is dropped
+    /// instead, the server notices the drop and takes the leases back.
     pub fn close(self) {
         let Self { executor, client } = self;
         let Client {
@@ -269,7 +282,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     #[inline]
     pub fn get_into<'a>(
         &'a self,
@@ -304,7 +317,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`]. A condition that does not hold is not an error.
+    /// The errors of [`Client::put`]. A condition that does not hold is not an error.
     pub async fn put_if(
         &self,
         key: &[u8],
@@ -314,11 +327,11 @@ impl Client {
         self.put_with(key, value, Write::new().on(condition)).await
     }
 
-    /// Stores `value` under `key` as `write` says.
+    /// Stores `value` under `key` with the options of `write`.
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`].
+    /// The errors of [`Client::put`].
     pub async fn put_with(&self, key: &[u8], value: &[u8], write: Write) -> Result<Written, Error> {
         let server = match &self.store {
             Store::Server(server) => server,
@@ -357,15 +370,15 @@ impl Client {
         }
     }
 
-    /// Gives `key` another lifetime, and leaves its value as it is. With `version`, only if the key has this version at
-    /// the moment of the write. A key that is absent is [`Written::Conflict`]`(None)`.
+    /// Gives `key` another lifetime and keeps the value. With `version`, only if the key has this version at the moment
+    /// of the write. A key that is absent is [`Written::Conflict`]`(None)`.
     ///
     /// The value is read and stored again, with a new version. A crash leaves the key with the old lifetime or with the
     /// new one.
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`].
+    /// The errors of [`Client::put`].
     pub async fn touch(
         &self,
         key: &[u8],
@@ -388,7 +401,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`].
+    /// The errors of [`Client::put`].
     pub async fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         let removed = self.remove(key, Write::new()).await?;
         Ok(matches!(removed, Some(Written::Done(_))))
@@ -399,22 +412,22 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`].
+    /// The errors of [`Client::put`].
     pub async fn delete_if(&self, key: &[u8], condition: Condition) -> Result<Written, Error> {
         self.delete_with(key, Write::new().on(condition)).await
     }
 
-    /// Removes `key` as `write` says. A key that is absent is [`Written::Conflict`]`(None)`.
+    /// Removes `key` with the options of `write`. A key that is absent is [`Written::Conflict`]`(None)`.
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`].
+    /// The errors of [`Client::put`].
     pub async fn delete_with(&self, key: &[u8], write: Write) -> Result<Written, Error> {
         let removed = self.remove(key, write).await?;
         Ok(removed.unwrap_or(Written::Conflict(None)))
     }
 
-    /// Removes `key` as `write` says. `None`: there was nothing to remove.
+    /// Removes `key` with the options of `write`. `None`: the key was absent.
     async fn remove(&self, key: &[u8], write: Write) -> Result<Option<Written>, Error> {
         let server = match &self.store {
             Store::Server(server) => server,
@@ -444,27 +457,28 @@ impl Client {
     /// Applies `batch`: does all of its changes, if each of its expectations holds, or nothing. The changes are durable
     /// as one, and visible, when the call returns [`Applied::Done`]; a crash leaves all of them or none.
     ///
-    /// Changes become visible one after the other: a reader of several keys may see some of them and not yet the rest.
+    /// Changes become visible one after the other: a reader of several keys may see some changes and not yet the
+    /// others.
     ///
     /// # Errors
     ///
-    /// The same as [`Client::put`], and [`StoreError::BatchKeys`], [`StoreError::BatchSize`] and
-    /// [`StoreError::NoBatch`]: a client of a cluster has no batches. An expectation that does not hold is not an
-    /// error.
+    /// The errors of [`Client::put`], and [`StoreError::BatchKeys`], [`StoreError::BatchNames`],
+    /// [`StoreError::BatchSize`] and, in a cluster, [`StoreError::BatchShards`]: all keys of a batch are of one shard.
+    /// An expectation that does not hold is not an error.
     pub async fn apply(&self, batch: &Batch) -> Result<Applied, Error> {
         self.apply_with(batch, Retry::Never).await
     }
 
-    /// Applies `batch`, safe to retry as `retry` says. Expectations and changes of the batch have conditions and
-    /// lifetimes of their own.
+    /// Applies `batch`, which can be repeated with the name in `retry`. Conditions and lifetimes belong to the
+    /// expectations and changes of the batch.
     ///
     /// # Errors
     ///
-    /// The same as [`Client::apply`].
+    /// The errors of [`Client::apply`].
     pub async fn apply_with(&self, batch: &Batch, retry: Retry) -> Result<Applied, Error> {
         let server = match &self.store {
             Store::Server(server) => server,
-            Store::Cluster(_) => return Err(Fault::Store(StoreError::NoBatch).of_read()),
+            Store::Cluster(cluster) => return cluster.apply_with(batch, retry).await,
         };
         match retry {
             Retry::Never => {
@@ -488,7 +502,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Entry>>, Error> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let mut values = Values::default();
@@ -508,7 +522,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn multi_get_into(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), Error> {
         match &self.store {
             Store::Server(server) => {
@@ -557,7 +571,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn entries(&self) -> Result<Entries, Error> {
         // The time limit of an operation does not apply: the call takes one round trip for each 256 buckets of the
         // whole index.
@@ -576,7 +590,7 @@ impl Client {
         match &self.store {
             Store::Server(server) => Ok(server),
             Store::Cluster(_) => Err(Error::of_read(StoreError::NoHold {
-                reason: "it is of a cluster, whose keys are written at several nodes; export the keys",
+                reason: "it is of a cluster, whose keys are written at several nodes; `stonecast export` writes its keys, which is no single version",
             })),
         }
     }
@@ -585,7 +599,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn stat(&self) -> Result<Stat, Error> {
         match &self.store {
             Store::Server(server) => self.timed(server.stat()).await.map_err(Fault::of_read),
@@ -598,7 +612,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn metrics(&self) -> Result<Metrics, Error> {
         match &self.store {
             Store::Server(server) => self.timed(server.metrics()).await.map_err(Fault::of_read),
@@ -606,8 +620,8 @@ impl Client {
         }
     }
 
-    /// All counters of each node of a cluster that leads shards, with the node's name. A single server has no name, and
-    /// is not in a cluster: the list is empty.
+    /// All counters of each node of a cluster that leads shards, with the node's name. For a single server, the list is
+    /// empty.
     ///
     /// ```no_run
     /// let connection = stonecast::local::connect("cluster:file:./cluster")?;
@@ -685,7 +699,7 @@ impl Entries {
     ///
     /// # Errors
     ///
-    /// The same as [`Client::get`].
+    /// The errors of [`Client::get`].
     pub async fn next_batch(&mut self, client: &Client) -> Result<Vec<Record>, Error> {
         match (&mut self.found, &client.store) {
             (Found::Server(found), Store::Server(server)) => {
@@ -695,7 +709,7 @@ impl Entries {
             (Found::Cluster(found), Store::Cluster(cluster)) => {
                 cluster.next_batch(found, &mut self.batch).await?;
             }
-            // The keys of one store say nothing at another one.
+            // The hashes of keys of one store mean nothing to another store.
             _ => return Err(ErrorKind::Closed.into()),
         }
         Ok(self.batch.drain(..).map(Record::from).collect())

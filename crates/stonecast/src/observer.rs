@@ -10,11 +10,12 @@ use crate::connector::{Connector, nanoseconds};
 use crate::error::{Error, ErrorKind, Fault};
 use crate::knock::explained;
 
-/// A connection that asks one server for its counts, and whose calls wait. It belongs to the thread that made it.
+/// A connection that asks one server for its counts, and whose calls wait. An observer belongs to the thread that made
+/// it.
 ///
-/// An observer leases nothing and reads no memory of the server. A node of a cluster therefore accepts it whichever
-/// shards the node leads, and tells its own counts; a client of the cluster ([`crate::blocking::Client::metrics`]) adds
-/// up those of all nodes that lead.
+/// An observer leases nothing and reads no memory of the server. A node of a cluster therefore accepts an observer
+/// whichever shards the node leads, and returns its own counts; a client of the cluster
+/// ([`crate::blocking::Client::metrics`]) adds up the counts of all nodes that lead.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -67,7 +68,7 @@ impl Observer {
     /// # Errors
     ///
     /// [`ErrorKind::TimedOut`] if the server is silent for longer than [`Connector::operation_timeout`], and
-    /// [`ErrorKind::Store`] if the connection is over. After an error, connect anew.
+    /// [`ErrorKind::Store`] if the connection is over. After an error, connect again.
     pub fn metrics(&self) -> Result<Metrics, Error> {
         let asked = self.counts.metrics();
         let answer = match self.limit {

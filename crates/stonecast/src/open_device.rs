@@ -48,7 +48,7 @@ impl OpenDevice {
         spin_ns: Nanoseconds,
         completions: u32,
     ) -> Result<(BusyPoll, Rc<Port>), Error> {
-        let executor = BusyPoll::new(self.park, spin_ns);
+        let executor = BusyPoll::for_client(self.park, spin_ns);
         let port = Rc::new(Port::new(self.device, completions)?);
         executor.add_port(&port);
         Ok((executor, port))

@@ -13,8 +13,8 @@ use crate::connector::nanoseconds;
 use crate::error::{Error, Fault};
 
 /// `work`, given up if the work takes longer than `limit` after its first poll. Work that is ready at its first poll
-/// costs neither a timer nor a look at the clock: a GET over shared memory takes a few hundred instructions, and so
-/// does each of the two.
+/// costs neither a timer nor a look at the clock: a GET over shared memory takes a few hundred instructions, and a
+/// timer or a look at the clock takes as many.
 #[must_use = "futures do nothing unless they are awaited"]
 pub(crate) struct Timed<'a, Work> {
     work: Work,

@@ -1,4 +1,4 @@
-//! The options of a write beside its key and value.
+//! The options of a write, in addition to key and value.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use stonecast_kv::{Condition, Expiry, Token};
 
 use crate::lifetime::Lifetime;
 
-/// The options of a write beside its key and value: a condition, and whether it can be repeated safely.
+/// The options of a write, in addition to key and value: a condition, a lifetime, and whether the write can be repeated
+/// safely.
 ///
 /// A client whose connection has ended answers every attempt at once, with the same token. The loop below then ends,
 /// and the error carries the token to the next connection.
@@ -28,6 +29,24 @@ use crate::lifetime::Lifetime;
 ///     }
 /// };
 /// # Ok::<(), stonecast::Error>(())
+/// ```
+///
+/// A token knows whether an attempt may have been done. A limit that no server can meet stands for a network that
+/// loses the answer:
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let server = stonecast::Server::builder(folder.path().join("pool"))
+/// #     .durability(stonecast::Durability::Process).serve()?;
+/// # let url = server.address().to_string();
+/// use std::time::Duration;
+/// use stonecast::{Connector, Effect, Write};
+///
+/// let hasty = Connector::new(&url)?.operation_timeout(Some(Duration::ZERO));
+/// let error = hasty.connect_blocking()?.put_with("job", "taken", Write::retryable()).unwrap_err();
+/// let Effect::Unknown { token: Some(token) } = error.effect() else { panic!("{error}") };
+/// assert!(token.may_be_done());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// A delete takes the same options:
@@ -71,8 +90,8 @@ pub struct Write {
     pub(crate) lifetime: Lifetime,
 }
 
-/// The name of a write for its retries. A [`Write`] has one beside its other options, and a batch has nothing else: its
-/// conditions and lifetimes are those of its keys.
+/// The name of a write for its retries. A [`Write`] has a name among its options. A batch has only a name: conditions
+/// and lifetimes belong to its keys.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -104,12 +123,12 @@ pub enum Retry {
     Never,
     /// A token that is made when the write is sent, and that an error with an unknown outcome carries.
     Fresh,
-    /// The token of an earlier attempt. The write must be that of the attempt.
+    /// The token of an earlier attempt. The write must be the same as in that attempt.
     Of(Token),
 }
 
 impl Retry {
-    /// The token of an earlier attempt, if there was one.
+    /// The token of an earlier attempt, if any.
     pub(crate) fn into_token(self) -> Option<Token> {
         match self {
             Self::Never | Self::Fresh => None,

@@ -26,7 +26,7 @@ use crate::wire::{Group, Operation, Pointer, Verb};
 pub(crate) struct DomainState {
     workspace: Workspace,
     roots: Roots,
-    /// The results of operations with tokens; `None`: they were not read.
+    /// The results of operations with tokens; `None`: the results were not read.
     results: Option<Results>,
     recall: Recall,
 }
@@ -36,7 +36,7 @@ pub(crate) struct DomainState {
 pub(crate) struct Execution<'a> {
     operation: Operation<'a>,
     number: u64,
-    /// An operation that is retried was staged for the first time behind the operation with this number.
+    /// For a retried operation: the number of the operation behind which it was first staged.
     since: Option<u64>,
     parts: std::vec::IntoIter<Operation<'a>>,
     /// `None` once the execution has ended.
@@ -53,7 +53,7 @@ struct Open<'a> {
     draft: Draft<'a>,
     /// The structures before the operation.
     roots: &'a mut Roots,
-    /// The structures after it, if it changes them.
+    /// The structures after the operation, if the operation changes them.
     changed: Option<Roots>,
     results: &'a mut Option<Results>,
 }
@@ -94,9 +94,9 @@ enum Stage {
 pub(crate) enum Executed<'a> {
     /// The operation was done before: nothing changes.
     Before {
-        /// Its first answer.
+        /// The first answer to the operation.
         answer: Answer,
-        /// Its number.
+        /// The number of the operation.
         number: u64,
     },
     /// The operation changes something, if it is committed.
@@ -207,8 +207,8 @@ enum Next<'a> {
 }
 
 impl<'a> Execution<'a> {
-    /// The same execution, of an operation that was staged for the first time behind the operation `since`: it is
-    /// refused unless the result of the first try would be known.
+    /// This execution for an operation that was first staged behind the operation `since`. The operation is refused
+    /// unless the result of the first attempt would still be known.
     pub fn retried(mut self, since: u64) -> Self {
         self.since = Some(since);
         self
@@ -240,7 +240,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Looks for the result of the operation's token, and begins with the first part.
+    /// Searches the result of the operation's token, and begins with the first part.
     fn begin(&mut self) -> Result<Next<'a>, ExecuteFault> {
         let (operation, slab_size, since) = (self.operation, self.slab_size, self.since);
         if operation.token == 0 {

@@ -23,14 +23,14 @@ fn allocator_of(territory: &Territory, read: Read<'_>) -> Allocator {
     allocator
 }
 
-/// The back-end's executor of the leftovers of a tenure. It takes the same blocks as the writer that has logged the
-/// operations, since it puts them into one transaction, as that writer did.
+/// The back-end's executor of the leftovers of a tenure. The executor takes the same blocks as the writer that logged
+/// the operations, since both put the operations into one transaction.
 #[derive(Debug)]
 pub struct Executor {
     key: LogKey,
     place: DomainPlace,
     territory: Territory,
-    /// The domain with everything executed so far; `None`: nothing was read yet.
+    /// The domain with everything executed so far; `None`: not read yet.
     state: Option<DomainState>,
 }
 
@@ -63,7 +63,7 @@ impl Executor {
         Ok(DomainState::new(allocator, roots))
     }
 
-    /// Executes an operation in front of those before it. False: the open transaction has no room.
+    /// Executes an operation on top of the earlier ones. Returns false if the open transaction has no room.
     fn execute_in(
         &self,
         state: &mut DomainState,

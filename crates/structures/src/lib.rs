@@ -22,6 +22,7 @@ mod mirror;
 mod service;
 pub mod shapes;
 mod space;
+mod standing_record;
 mod survey;
 mod tenure;
 mod wire;
@@ -33,8 +34,8 @@ pub use backend::{
 };
 pub use executor::Executor;
 pub use frontend::{
-    BackEnd, DomainWriter, FRONT_END_COMPLETIONS, FrontEndError, Reader, Served, StageFault,
-    Staged, Staging, StructureReader, Ticket, Writer,
+    BackEnd, DomainIdentity, DomainWriter, FRONT_END_COMPLETIONS, FrontEndError, NoMirrorLog,
+    Publication, Reader, Served, StageFault, Staged, Staging, StructureReader, Ticket, Writer,
 };
 pub use mirror::{
     AttachError, DetachError, MirrorLink, MirrorServer, PromoteError, Promoted, detach,
@@ -42,13 +43,14 @@ pub use mirror::{
 };
 pub use service::{SERVICE_COMPLETIONS, Service, ServiceError};
 pub use space::{Allocator, Draft, SlabGeometry, SpaceFault, Workspace};
+pub use standing_record::{StandingFault, StandingRecord, StandingRecordError, StandingStore};
 pub use stonecast_persist::execute::NoAgreement;
 pub use stonecast_session::{ConnectError, Mismatch};
 pub use survey::{SurveyedDomain, survey};
 pub use tenure::{Append, LogArea, LogFull, LogScan, Mark, TenureWriter};
 pub use wire::{
     BODY_SIZE_MAX, BackEndStat, Chain, Comparison, DomainName, DomainStat, ENTRY_SIZE_MAX, Entries,
-    Entry, EntryFault, Group, HEADER_SIZE, Key, KeyFault, Kind, LogKey, MirrorStat, Operation,
-    OperationFault, Pointer, ReaderCounts, Record, RecordFault, RecordHeader, UNIT_SIZE, Verb,
-    record_size,
+    Entry, EntryFault, FrontEndName, Group, HEADER_SIZE, Key, KeyFault, Kind, LogKey, MirrorStat,
+    Operation, OperationFault, Pointer, ReaderCounts, Record, RecordFault, RecordHeader, Run,
+    StoreStat, UNIT_SIZE, Verb, record_size,
 };

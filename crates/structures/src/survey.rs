@@ -1,4 +1,4 @@
-//! A look at everything that a pool holds, and at whether it belongs together.
+//! Checks the whole content of a pool for consistency.
 
 use std::rc::Rc;
 
@@ -14,22 +14,26 @@ use crate::wire::DomainName;
 pub struct SurveyedDomain {
     /// The number of the domain.
     pub number: u32,
-    /// Its name, if it can be read.
+    /// The name of the domain, if it can be read.
     pub name: Option<DomainName>,
-    /// Its structures, with the number and the bytes of their entries.
+    /// The structures of the domain, with the number and the bytes of their entries.
     pub structures: Vec<(Named, u64, u64)>,
-    /// Units of 64 bytes that its blocks use.
+    /// Units of 64 bytes that the domain's blocks use.
     pub units: u64,
-    /// The damage, if there is any, in words.
+    /// The damage, if any, in words.
     pub damage: Option<String>,
 }
 
 /// Opens a pool as a back-end does, and walks over everything: each structure is whole, and each unit of the slabs is
-/// free or belongs to one block. The pool should be a copy, since opening a pool changes it.
+/// free or belongs to one block. The pool should be a copy, since opening a pool changes it. Reports to `watch` the
+/// number of bytes read since the last report; most bytes are read twice.
 ///
 /// # Errors
 /// [`DomainError`]: the pool cannot be opened. Damage of a domain is part of the result.
-pub async fn survey(medium: Rc<Medium>) -> Result<Vec<SurveyedDomain>, DomainError> {
+pub async fn survey(
+    medium: Rc<Medium>,
+    watch: &mut dyn FnMut(u64),
+) -> Result<Vec<SurveyedDomain>, DomainError> {
     let key = medium.key;
     let mut executor = |place, territory: &Territory| {
         Box::new(Executor::new(key, place, territory.clone())) as Box<dyn Execute>
@@ -51,7 +55,7 @@ pub async fn survey(medium: Rc<Medium>) -> Result<Vec<SurveyedDomain>, DomainErr
             damage,
         };
         if let Some(territory) = territory {
-            found.damage = walk(&medium, &territory, &mut found).err();
+            found.damage = walk(&medium, &territory, &mut found, watch).err();
             if name.is_none() {
                 found.damage.get_or_insert("the name is damaged".to_owned());
             }
@@ -61,8 +65,14 @@ pub async fn survey(medium: Rc<Medium>) -> Result<Vec<SurveyedDomain>, DomainErr
     Ok(domains)
 }
 
-fn walk(medium: &Medium, territory: &Territory, found: &mut SurveyedDomain) -> Result<(), String> {
+fn walk(
+    medium: &Medium,
+    territory: &Territory,
+    found: &mut SurveyedDomain,
+    watch: &mut dyn FnMut(u64),
+) -> Result<(), String> {
     let mut read = |span: Span| {
+        watch(span.size);
         let mut bytes = vec![0; span.size.next_multiple_of(8) as usize];
         territory.holds(span).then(|| {
             medium.bytes().read(span.offset, &mut bytes);

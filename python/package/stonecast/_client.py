@@ -51,7 +51,7 @@ class Client(_native.Client, MutableMapping[Any, bytes]):
     def multi_put(
         self, pairs: Union[Mapping[Any, Octets], Iterable[Tuple[Octets, Octets]]]
     ) -> List[int]:
-        """Stores all pairs, in flight together, and returns the version of each. Each pair is a put of its own.
+        """Stores all pairs, in flight together, and returns the version of each pair. Each pair is a separate put.
 
         Raises :class:`MultiPutError`, whose ``outcomes`` tell what became of each pair, if any of them was not stored.
         """
@@ -74,7 +74,7 @@ class Client(_native.Client, MutableMapping[Any, bytes]):
     @overload
     def pop(self, key: Octets, default: Union[bytes, T]) -> Union[bytes, T]: ...
     def pop(self, key: Octets, default: Any = _ABSENT) -> Any:
-        """Removes ``key`` and returns the value that it had at the moment of the removal."""
+        """Removes ``key`` and returns the value that the key had at the moment of the removal."""
         while True:
             entry = self.get_entry(key)
             if entry is None:
@@ -112,7 +112,7 @@ class Client(_native.Client, MutableMapping[Any, bytes]):
             self.delete(key)
 
     def __bool__(self) -> bool:
-        """Always true: a client is more than what its store holds."""
+        """Always true: an empty store does not make a client false."""
         return True
 
     def __eq__(self, other: object) -> bool:
@@ -136,7 +136,7 @@ class Client(_native.Client, MutableMapping[Any, bytes]):
 
 
 class _Items(ItemsView[bytes, bytes]):
-    """Records as pairs, without a read for each of them."""
+    """Records as pairs, without a read for each record."""
 
     _mapping: Client
 

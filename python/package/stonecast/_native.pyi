@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from datetime import datetime, timedelta
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union, final, overload
 
 from typing_extensions import Unpack, disjoint_base
@@ -64,7 +65,9 @@ class Written:
 @final
 class Batch:
     def __new__(cls) -> Batch: ...
-    def put(self, key: Octets, value: Octets, /) -> Batch: ...
+    def put(
+        self, key: Octets, value: Octets, /, *, expires_at: Union[None, float, datetime] = None
+    ) -> Batch: ...
     def delete(self, key: Octets, /) -> Batch: ...
     def expect(
         self,
@@ -95,6 +98,8 @@ class Entry:
     def value(self) -> bytes: ...
     @property
     def version(self) -> int: ...
+    @property
+    def expires_at(self) -> Optional[float]: ...
 
 @final
 class Record:
@@ -157,7 +162,15 @@ class Client:
     def get(self, key: Octets, default: Union[bytes, _T], /) -> Union[bytes, _T]: ...
     def get_entry(self, key: Octets, /) -> Optional[Entry]: ...
     def put(
-        self, key: Octets, value: Octets, /, *, retryable: bool = False, token: Optional[Token] = None
+        self,
+        key: Octets,
+        value: Octets,
+        /,
+        *,
+        expires_in: Union[None, float, timedelta] = None,
+        expires_at: Union[None, float, datetime] = None,
+        retryable: bool = False,
+        token: Optional[Token] = None,
     ) -> int: ...
     def put_if(
         self,
@@ -167,6 +180,8 @@ class Client:
         *,
         version: Optional[int] = None,
         absent: bool = False,
+        expires_in: Union[None, float, timedelta] = None,
+        expires_at: Union[None, float, datetime] = None,
         retryable: bool = False,
         token: Optional[Token] = None,
     ) -> Written: ...
@@ -209,7 +224,15 @@ class AsyncClient:
     def get(self, key: Octets) -> asyncio.Future[Optional[bytes]]: ...
     def get_entry(self, key: Octets) -> asyncio.Future[Optional[Entry]]: ...
     def put(
-        self, key: Octets, value: Octets, /, *, retryable: bool, token: Optional[Token]
+        self,
+        key: Octets,
+        value: Octets,
+        /,
+        *,
+        expires_in: Union[None, float, timedelta],
+        expires_at: Union[None, float, datetime],
+        retryable: bool,
+        token: Optional[Token],
     ) -> asyncio.Future[int]: ...
     def put_if(
         self,
@@ -219,6 +242,8 @@ class AsyncClient:
         *,
         version: Optional[int],
         absent: bool,
+        expires_in: Union[None, float, timedelta],
+        expires_at: Union[None, float, datetime],
         retryable: bool,
         token: Optional[Token],
     ) -> asyncio.Future[Written]: ...

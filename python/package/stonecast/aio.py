@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -106,11 +107,23 @@ class Client:
         key: Octets,
         value: Octets,
         *,
+        expires_in: Union[None, float, timedelta] = None,
+        expires_at: Union[None, float, datetime] = None,
         retryable: bool = False,
         token: Optional[Token] = None,
     ) -> int:
-        """Stores ``value`` under ``key`` and returns its version. The value is durable and visible when the call returns."""
-        sent = self._ready(token).put(key, value, retryable=retryable, token=token)
+        """Stores ``value`` under ``key`` and returns its version. The value is durable and visible when the call returns.
+
+        The key expires after ``expires_in``, or at ``expires_at``, by the server's time; see :meth:`stonecast.Client.put`.
+        """
+        sent = self._ready(token).put(
+            key,
+            value,
+            expires_in=expires_in,
+            expires_at=expires_at,
+            retryable=retryable,
+            token=token,
+        )
         return await self._written(sent)
 
     async def put_if(
@@ -120,19 +133,28 @@ class Client:
         *,
         version: Optional[int] = None,
         absent: bool = False,
+        expires_in: Union[None, float, timedelta] = None,
+        expires_at: Union[None, float, datetime] = None,
         retryable: bool = False,
         token: Optional[Token] = None,
     ) -> Written:
         """Stores ``value`` if the key has this version, or is absent, at the moment of the write."""
         sent = self._ready(token).put_if(
-            key, value, version=version, absent=absent, retryable=retryable, token=token
+            key,
+            value,
+            version=version,
+            absent=absent,
+            expires_in=expires_in,
+            expires_at=expires_at,
+            retryable=retryable,
+            token=token,
         )
         return await self._written(sent)
 
     async def delete(
         self, key: Octets, *, retryable: bool = False, token: Optional[Token] = None
     ) -> bool:
-        """Removes ``key`` and returns whether it was there."""
+        """Removes ``key`` and returns whether the key was there."""
         return await self._written(
             self._ready(token).delete(key, retryable=retryable, token=token)
         )
@@ -185,7 +207,7 @@ class Client:
         return await self._ready().stat()
 
     async def settled(self) -> None:
-        """Waits until every write has ended, those of cancelled tasks included."""
+        """Waits until every write has ended, including writes of cancelled tasks."""
         while self._writes:
             await asyncio.wait(set(self._writes))
 

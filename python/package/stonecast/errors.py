@@ -48,7 +48,7 @@ class Error(Exception):
     effect: Effect
     """The effect on the data."""
     token: Optional[Token]
-    """Names a retryable write whose outcome is unknown, for the next attempt."""
+    """The name of a retryable write whose outcome is unknown, for the next attempt."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class UnreachableError(Error, ConnectionError):
 
 
 class RefusedError(Error, ConnectionError):
-    """The server refused the connection, for example since it is of another version or has no place for another client."""
+    """The server refused the connection, for example because the server has another version, or no place for another client."""
 
 
 class DisconnectedError(Error, ConnectionError):
@@ -94,7 +94,7 @@ class PoolError(Error):
 
 
 class InvalidError(Error, ValueError):
-    """A key is empty, or a key, value or batch is too long."""
+    """A key is empty, a key, value or batch is too long, or a batch has keys of several shards."""
 
 
 class NoSpaceError(Error):
@@ -110,7 +110,7 @@ class ForgottenError(Error):
 
 
 class ClusterError(Error):
-    """The cluster is not known, does not serve the key, or has no batches."""
+    """The cluster is not known, or does not serve the key."""
 
 
 class StoreError(Error):
@@ -126,7 +126,7 @@ class UsageError(Error, RuntimeError):
 
 
 class InterruptedWriteError(Error):
-    """The wait for the answer to a write was interrupted by a signal. It is the cause of the exception that the handler of the signal raised."""
+    """A signal interrupted the wait for the answer to a write. This error is the cause of the exception that the handler of the signal raised."""
 
 
 class MultiPutError(Error):
@@ -149,23 +149,23 @@ class StructureError(Error):
 
 
 class HeldError(StructureError):
-    """Another front-end writes the structure. Try again later."""
+    """Another front-end writes the structure, which the message names: its process and its host. Try again later."""
 
 
 class TenureOverError(StructureError):
-    """The writer was silent for longer than its lease. Open a writer anew."""
+    """The writer was silent for longer than its lease. Open a new writer."""
 
 
 class GoneError(StructureError, ConnectionError):
-    """The back-end is gone. Connect anew."""
+    """The back-end is gone. Connect again."""
 
 
 class NotFoundError(StructureError, LookupError):
-    """There is no such structure."""
+    """The structure does not exist."""
 
 
 class TooOldError(StructureError):
-    """The memory of the snapshot is used again. Take another one."""
+    """The memory of the snapshot is used again. Take another snapshot."""
 
 
 class OtherTypeError(StructureError, TypeError):
@@ -173,7 +173,7 @@ class OtherTypeError(StructureError, TypeError):
 
 
 class StructureNameError(StructureError, ValueError):
-    """The text is no name of a structure, or another structure has it."""
+    """The text is not a name of a structure, or another structure has the name."""
 
 
 class TooLargeError(StructureError, ValueError):
@@ -181,8 +181,8 @@ class TooLargeError(StructureError, ValueError):
 
 
 class NoRoomError(StructureError):
-    """The pool of the back-end is full, or the lock domain has its share of it."""
+    """The pool of the back-end is full, or the lock domain has its whole share of the pool."""
 
 
 class ForgottenUpdateError(StructureError):
-    """The update was tried so long ago that its result is not kept any more."""
+    """The first attempt at the update is so old that its result is no longer kept."""

@@ -160,7 +160,7 @@ class Session:
     @overload
     def reader(self, name: str, shape: Type[Stack[V]]) -> SequenceReader[V]: ...
     def reader(self, name: str, shape: Any) -> Any:
-        """A reader of the structure ``name``. It asks no processor but its own."""
+        """A reader of the structure ``name``, which uses no processor of the back-end."""
         types = _types(shape)
         native = self._native.reader(name, *types)
         if not types[1]:
@@ -206,7 +206,7 @@ class Snapshot:
 
 
 class _Writer:
-    """What writers of all kinds have."""
+    """The calls of writers of all kinds."""
 
     def __init__(self, native: _native.Writer) -> None:
         self._native = native
@@ -249,26 +249,26 @@ class _Writer:
 
 
 class KeyedWriter(_Writer, Generic[K, V]):
-    """The writer of a structure with keys. Every update but :meth:`stage` is durable and visible when it returns."""
+    """The writer of a structure with keys. Every update except :meth:`stage` is durable and visible when the call returns."""
 
     def insert(self, key: K, value: V) -> bool:
-        """Gives ``key`` a value. Returns whether it had one before."""
+        """Gives ``key`` a value. Returns whether ``key`` had one before."""
         return self._native.insert(key, value)
 
     def insert_if_absent(self, key: K, value: V) -> bool:
-        """Gives ``key`` a value if it has none. Returns whether it had one."""
+        """Gives ``key`` a value if it has none. Returns whether ``key`` had one."""
         return self._native.insert_if_absent(key, value)
 
     def update(self, key: K, value: V) -> bool:
-        """Gives ``key`` another value if it has one. Returns whether it had one."""
+        """Gives ``key`` another value if it has one. Returns whether ``key`` had one."""
         return self._native.update(key, value)
 
     def compare_and_update(self, key: K, expected: V, new: V) -> bool:
-        """Gives ``key`` the value ``new`` if it has the value ``expected``. Returns whether it had."""
+        """Gives ``key`` the value ``new`` if it has the value ``expected``. Returns whether ``key`` had ``expected``."""
         return self._native.compare_and_update(key, expected, new)
 
     def remove(self, key: K) -> bool:
-        """Removes ``key``. Returns whether it was there."""
+        """Removes ``key``. Returns whether ``key`` had a value."""
         return self._native.remove(key)
 
     def stage(self, key: K, value: V) -> None:

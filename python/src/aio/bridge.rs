@@ -16,7 +16,7 @@ use super::client::AsyncClient;
 use crate::errors::raised;
 use crate::options;
 
-/// What an operation gives to the loop's thread: its result, as an object of Python.
+/// The result of an operation, which the loop's thread makes an object of Python.
 type Finish = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 type Work = Pin<Box<dyn Future<Output = Finish> + Send>>;
 

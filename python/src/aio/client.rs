@@ -49,16 +49,20 @@ impl AsyncClient {
         self.start(py, get, some_entry)
     }
 
-    #[pyo3(signature = (key, value, /, *, retryable, token))]
+    #[pyo3(signature = (key, value, /, *, expires_in, expires_at, retryable, token))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn put<'py>(
         &self,
         py: Python<'py>,
         key: Octets<'_>,
         value: Octets<'_>,
+        expires_in: Option<&Bound<'_, PyAny>>,
+        expires_at: Option<&Bound<'_, PyAny>>,
         retryable: bool,
         token: Option<&Bound<'_, Token>>,
     ) -> Started<'py> {
-        let write = write::named(retryable, token.map(Bound::get));
+        let lifetime = write::lifetime(expires_in, expires_at)?;
+        let write = write::named(retryable, token.map(Bound::get)).living(lifetime);
         let (key, value) = (key.into_vec(), value.into_vec());
         let put = async move |client: stonecast::Client| client.put_with(key, value, write).await;
         self.start(py, put, |py, written| {
@@ -67,7 +71,7 @@ impl AsyncClient {
         })
     }
 
-    #[pyo3(signature = (key, value, /, *, version, absent, retryable, token))]
+    #[pyo3(signature = (key, value, /, *, version, absent, expires_in, expires_at, retryable, token))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn put_if<'py>(
         &self,
@@ -76,10 +80,13 @@ impl AsyncClient {
         value: Octets<'_>,
         version: Option<u64>,
         absent: bool,
+        expires_in: Option<&Bound<'_, PyAny>>,
+        expires_at: Option<&Bound<'_, PyAny>>,
         retryable: bool,
         token: Option<&Bound<'_, Token>>,
     ) -> Started<'py> {
-        let write = write::named(retryable, token.map(Bound::get));
+        let lifetime = write::lifetime(expires_in, expires_at)?;
+        let write = write::named(retryable, token.map(Bound::get)).living(lifetime);
         let write = write::conditional(write, version, absent)?;
         let (key, value) = (key.into_vec(), value.into_vec());
         let put = async move |client: stonecast::Client| client.put_with(key, value, write).await;
@@ -227,7 +234,7 @@ fn written(py: Python<'_>, written: stonecast::Written) -> PyResult<Py<PyAny>> {
 
 fn some_entry(py: Python<'_>, entry: Option<stonecast::Entry>) -> PyResult<Py<PyAny>> {
     match entry {
-        Some(entry) => Ok(Py::new(py, Entry::new(py, &entry.value, entry.version))?.into_any()),
+        Some(entry) => Ok(Py::new(py, Entry::new(py, &entry))?.into_any()),
         None => Ok(py.None()),
     }
 }

@@ -134,7 +134,7 @@ impl Types {
         Ok(Self { kind, key, value })
     }
 
-    /// What the library's own types say about a structure of this type: its description, and the type in words.
+    /// The description that the library's own types give of a structure of this type, and the type in words.
     pub fn described(self) -> (Description, String) {
         let Self { kind, key, value } = self;
         with_type!(value, V => match key {

@@ -29,7 +29,7 @@ pub struct Files<'a> {
     pub version: &'a str,
 }
 
-/// Installs `files` below `prefix`, in place of those of an earlier version.
+/// Installs `files` below `prefix`, in place of the files of an earlier version.
 pub fn install(files: &Files<'_>, prefix: &Path) -> Result<()> {
     let libraries = prefix.join("lib");
     let descriptions = libraries.join("pkgconfig");

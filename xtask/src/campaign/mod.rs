@@ -3,15 +3,15 @@
 //!
 //! ```text
 //!   orders.rs    one row for each scenario, split into parts
-//!   quiesce.rs   the tries of quiet, by the tests of two providers
+//!   stories.rs   tests with larger counts than those of CI: the tries of quiet, and real processes that are killed
 //!   ledger.rs    the parts that are done: no part runs twice at the same commit
 //!   report.rs    the totals
 //! ```
 
 mod ledger;
 mod orders;
-mod quiesce;
 mod report;
+mod stories;
 
 use std::process::Command;
 use std::time::Instant;
@@ -20,8 +20,9 @@ use anyhow::{Context, Result, ensure};
 
 use self::ledger::{Done, Ledger};
 pub use self::orders::Part;
-use self::orders::{MUTANTS, ORDERS, QUIESCE, Share};
+use self::orders::{MUTANTS, ORDERS, Share};
 use self::report::Campaign;
+use self::stories::STORIES;
 use crate::metadata::Metadata;
 use crate::mutants;
 use crate::sim::{Binary, Total};
@@ -80,10 +81,9 @@ pub fn run(options: &CampaignOptions) -> Result<bool> {
 
 /// All orders, by name.
 fn names() -> impl Iterator<Item = &'static str> {
-    ORDERS
-        .iter()
-        .map(|order| order.scenario)
-        .chain([QUIESCE, MUTANTS])
+    let scenarios = ORDERS.iter().map(|order| order.scenario);
+    let stories = STORIES.iter().map(|stories| stories.order);
+    scenarios.chain(stories).chain([MUTANTS])
 }
 
 /// Returns the wanted orders whose part is not done.
@@ -100,7 +100,7 @@ fn due(options: &CampaignOptions, ledger: &Ledger) -> Result<Vec<&'static str>> 
         let is_named = options.orders.is_empty() || options.orders.iter().any(|name| name == order);
         let is_here = match *order {
             MUTANTS => options.with_mutants && options.part.number == 1,
-            QUIESCE => options.part.number == 1,
+            _ if STORIES.iter().any(|stories| stories.order == *order) => options.part.number == 1,
             _ => true,
         };
         is_named && is_here
@@ -116,12 +116,15 @@ fn run_order(
     name: &str,
     options: &CampaignOptions,
 ) -> Result<(bool, Total)> {
-    if name == QUIESCE {
-        return Ok((quiesce::run(metadata, options.percent)?, Total::default()));
+    if let Some(stories) = STORIES.iter().find(|stories| stories.order == name) {
+        return Ok((stories.run(metadata, options.percent)?, Total::default()));
     }
     let Some(order) = ORDERS.iter().find(|order| order.scenario == name) else {
         let arguments = ["--control", CONTROL_SEEDS].map(str::to_owned);
-        return Ok((mutants::run(metadata, &arguments)?, Total::default()));
+        return Ok((
+            mutants::run(metadata, mutants::Build::Hunts, &arguments)?,
+            Total::default(),
+        ));
     };
     let total = match order.share(options.percent, options.part) {
         Share::Seeds(seeds) => binary.run_seeds(order.scenario, seeds)?,
@@ -175,7 +178,7 @@ mod tests {
         assert_eq!(due(&options(1, &[]), &ledger).unwrap(), all);
         assert_eq!(
             due(&options(2, &[]), &ledger).unwrap(),
-            all[..all.len() - 2]
+            all[..all.len() - 1 - STORIES.len()]
         );
         assert_eq!(due(&options(2, &["copies"]), &ledger).unwrap(), ["copies"]);
         assert!(due(&options(1, &["copy"]), &ledger).is_err());

@@ -52,6 +52,10 @@ pub const ORDERS: &[Order] = &[
         until: Until::CrashStates(10_000_000),
     },
     Order {
+        scenario: "structures-crashes",
+        until: Until::CrashStates(5_000_000),
+    },
+    Order {
         scenario: "kv-rivals",
         until: Until::Seeds(1_000),
     },
@@ -80,9 +84,6 @@ pub const ORDERS: &[Order] = &[
         until: Until::Seeds(1_000),
     },
 ];
-
-/// The order of the tries of quiet, which is not split: the first part has it.
-pub const QUIESCE: &str = "quiesce";
 
 /// The order of the seeded bugs, which is not split: the first part has it.
 pub const MUTANTS: &str = "mutants";

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::ledger::{Done, Ledger};
-use super::orders::{MUTANTS, ORDERS, QUIESCE};
+use super::orders::{MUTANTS, ORDERS};
+use super::stories::STORIES;
 use crate::tally::minutes;
 
 /// The subject of a report.
@@ -27,8 +28,10 @@ impl Campaign<'_> {
             .iter()
             .map(|order| (order.scenario, parts(order.scenario)));
         let orders: Vec<(&str, Vec<&Done>)> = orders.collect();
-        let (quiesce, mutants) = (parts(QUIESCE), parts(MUTANTS));
-        let whole = quiesce.iter().chain(&mutants);
+        let stories = STORIES.map(|stories| (stories.order, parts(stories.order)));
+        let mutants = parts(MUTANTS);
+        let stories_done = stories.iter().flat_map(|(_, parts)| parts);
+        let whole = stories_done.chain(&mutants);
         let all = orders.iter().flat_map(|(_, parts)| parts).chain(whole);
         let seconds = all.map(|done| done.seconds).sum();
         let mut report = format!(
@@ -66,11 +69,13 @@ impl Campaign<'_> {
                 report += &format!("NOT RUN of {order}, in {of} parts: {missing}.\n");
             }
         }
-        report += match quiesce.first() {
-            Some(done) if done.holds => "No byte landed behind a promise of quiet.\n",
-            Some(_) => "NOT every promise of quiet held.\n",
-            None => "No promise of quiet was tried.\n",
-        };
+        for (order, parts) in &stories {
+            report += &match parts.first() {
+                Some(done) if done.holds => format!("All stories of {order} held.\n"),
+                Some(_) => format!("NOT all stories of {order} held.\n"),
+                None => format!("NOT RUN: {order}.\n"),
+            };
+        }
         report
             + match mutants.first() {
                 Some(done) if done.holds => {

@@ -66,7 +66,7 @@ pub fn is_possible(metadata: &Metadata) -> bool {
     matches!(bare_system(metadata), Ok(Ok(_)))
 }
 
-/// The bare system, which is made if there is none; the inner error is the reason why this machine cannot make one.
+/// The bare system, which is made if it does not exist; the inner error is the reason why this machine cannot make one.
 fn bare_system(metadata: &Metadata) -> Result<Result<PathBuf, String>> {
     let folder = metadata.target_directory.join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;

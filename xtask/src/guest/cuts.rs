@@ -19,6 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::guest::Bench;
+use crate::guest::jobs::CLUSTER_PARTS;
 use crate::guest::machine::{KernelPanic, Machine, Persistence, Running, create_medium};
 use crate::tally::Outcome;
 
@@ -26,8 +27,6 @@ use crate::tally::Outcome;
 const SERIES: u32 = 20;
 /// Longest boot until all sites are under load.
 const BOOT_MAX: Duration = Duration::from_secs(300);
-/// Load lasts up to this long before a cut.
-const LOAD_MAX_MS: u64 = 1500;
 /// A cut during recovery comes up to this long after its start.
 const RECOVERY_MAX_MS: u64 = 2500;
 /// One cut of this many comes during recovery.
@@ -47,6 +46,8 @@ pub struct Cuts {
     pub modules_mib: &'static [u64],
     /// Size of the disk.
     pub disk_mib: u64,
+    /// Load lasts up to this long before a cut.
+    pub load_max_ms: u64,
     /// The state expected after a cut.
     pub expected: Expected,
 }
@@ -188,7 +189,7 @@ impl Cuts {
         let (sign, wait_ms) = if in_recovery {
             ("opening", random.below(RECOVERY_MAX_MS))
         } else {
-            ("loading", random.below(LOAD_MAX_MS))
+            ("loading", random.below(self.load_max_ms))
         };
         for site in self.sites {
             running.wait_for(&format!("{site}/{sign}-{boot}"), BOOT_MAX)?;
@@ -208,7 +209,9 @@ impl Cuts {
             ""
         };
         let sites = self.sites.join(" ");
-        format!(". /functions.sh\nexport STONECAST_BOOT={boot}\n{last}sites='{sites}'\n{SCRIPT}")
+        format!(
+            ". /functions.sh\n{CLUSTER_PARTS}export STONECAST_BOOT={boot}\n{last}sites='{sites}'\n{SCRIPT}"
+        )
     }
 }
 

@@ -78,6 +78,18 @@ pub const JOBS: &[Job] = &[
         },
     },
     Job {
+        name: "verbs-cluster",
+        what: "three nodes over soft-RoCE devices at a switch: links are cut, and nodes are killed",
+        programs: &[Set::Verbs],
+        run: |bench| {
+            bench.script(
+                "verbs-cluster",
+                include_str!("../../guest/verbs-cluster.sh"),
+                &VERBS_CLUSTER,
+            )
+        },
+    },
+    Job {
         name: "power-cuts",
         what: "machines killed under load and booted again",
         programs: &[Set::Binary],
@@ -89,6 +101,18 @@ pub const JOBS: &[Job] = &[
         programs: &[Set::Binary],
         run: |bench| CONTROL.run(bench, 1),
     },
+    Job {
+        name: "cluster-power-cuts",
+        what: "the power of three nodes over soft-RoCE is cut at once, under load",
+        programs: &[Set::Verbs],
+        run: |bench| CLUSTER_CUTS.run(bench, bench.cuts.div_ceil(CUTS_PER_RDMA_CUT)),
+    },
+    Job {
+        name: "structures-power-cuts",
+        what: "the power of back-ends of data structures is cut, which are reached over soft-RoCE, under load",
+        programs: &[Set::Verbs],
+        run: |bench| STRUCTURES_CUTS.run(bench, bench.cuts.div_ceil(CUTS_PER_RDMA_CUT)),
+    },
 ];
 
 const CUTS: Cuts = Cuts {
@@ -96,6 +120,29 @@ const CUTS: Cuts = Cuts {
     sites: &["devdax", "dax-file-system", "disk"],
     modules_mib: &[128, 160],
     disk_mib: 160,
+    load_max_ms: 1500,
+    expected: Expected::EverythingAcknowledged,
+};
+
+/// Servers over soft-RoCE take longer than three pools over shared memory until they are under load.
+const CUTS_PER_RDMA_CUT: u32 = 10;
+
+const CLUSTER_CUTS: Cuts = Cuts {
+    name: "cluster-power-cuts",
+    sites: &["cluster"],
+    modules_mib: &[128, 128, 128],
+    disk_mib: 64,
+    // Each write goes to three nodes.
+    load_max_ms: 6000,
+    expected: Expected::EverythingAcknowledged,
+};
+
+const STRUCTURES_CUTS: Cuts = Cuts {
+    name: "structures-power-cuts",
+    sites: &["structures-one-sided", "structures-messages"],
+    modules_mib: &[64, 64],
+    disk_mib: 16,
+    load_max_ms: 1500,
     expected: Expected::EverythingAcknowledged,
 };
 
@@ -105,6 +152,7 @@ const CONTROL: Cuts = Cuts {
     sites: &["unsynced"],
     modules_mib: &[],
     disk_mib: 160,
+    load_max_ms: 1500,
     expected: Expected::Loss,
 };
 
@@ -154,14 +202,24 @@ const VERBS_STORE: Hardware = Hardware {
     ..VERBS
 };
 
+// Each story starts and loses nodes, whose leases take seconds.
+const VERBS_CLUSTER: Hardware = Hardware {
+    modules_mib: &[128, 128, 128],
+    disk_mib: Some(128),
+    limit: Duration::from_secs(1200),
+    ..MEMORY_CONTROLLER
+};
+
 /// Number of times that a script is started if the guest's kernel panics.
 const ATTEMPTS: u32 = 3;
 
 /// Variables of this process that scripts see, too: the lengths of runs.
-const HANDED_ON: &[&str] = &["STONECAST_QUIESCE_TRIES"];
+const HANDED_ON: &[&str] = &["STONECAST_QUIESCE_TRIES", "STONECAST_CLUSTER_LEASE_S"];
 
 /// Functions of the scripts for pools.
 const POOLS: &str = include_str!("../../guest/pools.sh");
+/// Functions of the scripts for clusters.
+pub const CLUSTER_PARTS: &str = include_str!("../../guest/cluster-parts.sh");
 
 impl Bench {
     /// Runs a script on a fresh machine, and again from the start if the machine's kernel panics.
@@ -179,7 +237,10 @@ impl Bench {
         let job = self.job_folder(name)?;
         fs::write(
             job.join("script"),
-            format!(". /functions.sh\n{}{POOLS}{script}", handed_on()?),
+            format!(
+                ". /functions.sh\n{}{POOLS}{CLUSTER_PARTS}{script}",
+                handed_on()?
+            ),
         )
         .context("writing the script")?;
         let mut modules = Vec::new();

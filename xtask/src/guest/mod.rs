@@ -38,7 +38,7 @@ use crate::tally::{Outcome, Tally, hand_on, minutes};
 pub struct GuestOptions {
     /// Number of power cuts.
     pub cuts: Option<u32>,
-    /// The jobs to run; all jobs, if none is named.
+    /// The jobs to run; all, if none is named.
     pub only: Vec<String>,
     /// The seed of the moments of power cuts; `None`: from the clock.
     pub seed: Option<u64>,

@@ -31,6 +31,7 @@ const WANTED: &[&str] = &[
     "rdma_ucm",
     "rdma_rxe",
     "veth",
+    "bridge",
     "sch_netem",
 ];
 /// Needs that a module does not name: the module requests an algorithm, and not the module that provides the algorithm.

@@ -57,7 +57,7 @@ const BUILDS: &[Build] = &[
                 "stonecast",
                 &[Set::Binary, Set::Verbs],
             ),
-            wanted("stonecast-cli", "it", "cli-it", &[Set::Binary]),
+            wanted("stonecast-cli", "it", "cli-it", &[Set::Binary, Set::Verbs]),
             wanted(
                 "stonecast-lab",
                 "stonecast-lab",

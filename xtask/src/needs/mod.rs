@@ -44,7 +44,7 @@ const fn program(
 /// The needs of all steps. Steps that the table does not name need only Rust and a C compiler.
 pub const NEEDS: &[Need] = &[
     program("redis-server", "redis-server", &["tests", "bench"]),
-    program("etcd", "etcd-server", &["tests", "bench"]),
+    program("etcd", "etcd-server", &["tests", "bench", "end-to-end"]),
     program(
         "redis-benchmark",
         "redis-tools",

@@ -58,7 +58,7 @@ fn build(metadata: &Metadata) -> Result<PathBuf> {
     Ok(metadata.target_directory.join("dist/stonecast"))
 }
 
-/// Makes a folder anew.
+/// Replaces a folder by an empty one.
 fn fresh(folder: &Path) -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder)

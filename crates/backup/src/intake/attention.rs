@@ -9,9 +9,9 @@ use super::{Intake, IntakeError};
 /// The urgency of the owner's next look, when nothing has woken the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
-    /// The device has reported an arrival, and the search for it goes on.
+    /// The device has reported an arrival, and the search for the entry continues.
     AtOnce,
-    /// Looks alone bring something forward: the end of a session, or the search of what an earlier run left.
+    /// Looks alone bring something forward: the end of a session, or the search of places that an earlier run left.
     Soon,
     /// A peer is in doubt.
     Seldom,

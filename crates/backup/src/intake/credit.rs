@@ -8,8 +8,8 @@
 //!
 //! A session that ends leaves a *debt*: credits that a lost message may or may not have used. The queue gives out
 //! places in the order of arrival. So when an entry of a later connection is found, everything that ended sessions have
-//! used lies before that entry, and the open places there bound their debts. Mostly there are none. When every segment
-//! that a session may have written is settled, the debt of the session is known.
+//! used lies before that entry, and the open places there bound their debts. Usually no places are open. When every
+//! segment that a session may have written is settled, the debt of the session is known.
 //!
 //! A debt that is forgiven or proved by a completion leaves places that stay empty and that no session owes. The next
 //! entry may lie behind all of them, so a search reaches beyond them until an entry of a later connection is found or

@@ -18,11 +18,11 @@ use crate::notice::NOTICE_SIZE;
 /// Whether a fenced peer can still change the memory of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// Nothing from the peer lands any more, and everything that had landed was handed on.
+    /// No entry of the peer lands any more, and all landed entries were passed on.
     Silent,
-    /// The peer is being quieted, or the search for its last entries goes on.
+    /// The peer is being quieted, or its last entries are being searched.
     UnderWay,
-    /// The peer may still finish a write. The intake asks again until the peer's process goes on or is gone. A store
+    /// The peer may still finish a write. The intake asks again until the peer's process continues or is gone. A store
     /// that cannot wait decides after the peer's lease.
     Doubtful,
 }

@@ -40,8 +40,7 @@ pub enum IntakeError {
         /// Credits of the posted segments but one.
         room: u64,
     },
-    /// The medium failed: anything that was not durable may be lost. The owner has to open the pool
-    /// anew.
+    /// The medium failed: anything that was not durable may be lost. The owner has to open the pool again.
     #[error(transparent)]
     Medium(#[from] PersistError),
     /// The medium failed before.
@@ -56,7 +55,7 @@ pub enum IntakeError {
 }
 
 impl IntakeError {
-    /// Whether nothing that was not durable before can be trusted any more.
+    /// Whether bytes that were not durable before can no longer be trusted.
     pub(super) fn is_of_medium(&self) -> bool {
         matches!(
             self,

@@ -3,12 +3,12 @@
 use stonecast_base::Span;
 use stonecast_log::{Consumption, LogFormat, UNIT_SIZE, first_unit};
 
-/// The places in which no entry was found, although entries lie behind them and nothing arrives there any more.
+/// The places in which no entry was found, although entries lie behind them and nothing arrives there any longer.
 ///
 /// A sender that dies within a message leaves such a place. So does a message that is no entry of this pool: an entry
-/// under the key of another pool, a damaged one, or no entry at all. The bytes cannot tell, because a segment is not
-/// cleared between two uses. Ended sessions explain a few places each. A number that grows while no session ends means
-/// that a peer sends something other than entries: look at the bytes of the first place.
+/// under the key of another pool, a damaged entry, or a message that is not an entry. The bytes cannot tell, because a
+/// segment is not cleared between two uses. Ended sessions explain a few places each. A number that grows while no
+/// session ends means that a peer sends something other than entries: look at the bytes of the first place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holes {
     /// The number of places since the start: grains of messages, and slots on a device that does not pack messages.

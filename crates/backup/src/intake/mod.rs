@@ -1,4 +1,4 @@
-//! The responder's half: it takes the entries that other nodes append to this one.
+//! The responder's half, which takes the entries that other nodes append to this node.
 //!
 //! ```text
 //!   hear    hello --> session, or a refusal
@@ -52,7 +52,7 @@ pub use start::{IntakeOptions, Pace, Pool};
 pub use streams::Found;
 use streams::Streams;
 
-/// A session that is over: nothing of it lands any more, and everything that had landed was handed on.
+/// An ended session: no entry of the session lands any more, and all landed entries were passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The node.
@@ -124,8 +124,8 @@ impl Intake {
         self.charge_dropped(&dropped);
     }
 
-    /// Closes a stream: the term is over, or the shard has moved away. The primary hears of the close, and its link
-    /// goes on with other streams. Entries of the stream that are found later are strays.
+    /// Closes a stream: the term is over, or the shard has moved away. The primary learns of the close, and its link
+    /// continues with other streams. Entries of the stream that are found later are strays.
     pub fn close_stream(&mut self, shard: u32, term: Term) {
         let dropped = self.streams.close(shard, term);
         self.charge_dropped(&dropped);
@@ -170,8 +170,8 @@ impl Intake {
         self.room.terms()
     }
 
-    /// The entries that were found since the last call: those of each stream in its order, each once; strays in the
-    /// order in which they were found.
+    /// The entries that were found since the last call: the entries of each stream in its order, each once; strays in
+    /// the order in which they were found.
     pub fn take_found(&mut self) -> Vec<Found> {
         std::mem::take(&mut self.outbox.found)
     }
@@ -227,7 +227,7 @@ impl Intake {
         }
     }
 
-    /// Passes a result on. After a failure of the medium the intake trusts nothing of the medium any more.
+    /// Passes a result on. After a failure of the medium, the intake no longer trusts the medium.
     fn judge<T>(&mut self, result: Result<T, IntakeError>) -> Result<T, IntakeError> {
         self.failed |= result.as_ref().is_err_and(IntakeError::is_of_medium);
         result

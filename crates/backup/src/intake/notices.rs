@@ -1,5 +1,4 @@
-//! The notices of one session: one notice is under way, and the next one tells everything that is new by
-//! then.
+//! The notices of one session: one notice is under way, and the next notice reports everything that is new by then.
 
 use std::future::Future;
 use std::pin::Pin;

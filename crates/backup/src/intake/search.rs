@@ -63,8 +63,8 @@ impl Intake {
     }
 
     /// Looks where messages have arrived, as far as the device names them, and takes a step of the search if entries
-    /// may lie elsewhere. A step comes at once if somebody waits for what it would find, and otherwise not within a
-    /// moment of the last one. The next message wakes `waiter`.
+    /// may lie elsewhere. A step follows at once if a caller waits for its result, and otherwise not within a moment of
+    /// the last step. The next message wakes `waiter`.
     pub(super) fn search_if_due(&mut self, now: Nanoseconds, waiter: Option<&Waker>) {
         self.look_at_messages(waiter);
         let is_awaited = self.is_search_awaited();
@@ -108,14 +108,14 @@ impl Intake {
         }
     }
 
-    /// Whether somebody waits for the end of a search.
+    /// Whether a caller waits for the end of a search.
     fn is_search_awaited(&self) -> bool {
         let mut sessions = self.sessions.values();
         let ends = sessions.any(Session::is_ending);
         ends || self.searching.awaited.is_some() || !self.is_left_searched()
     }
 
-    /// The bounds of the next step. Places without an entry are looked at with all units only while somebody waits.
+    /// The bounds of the next step. All units of places without an entry are examined only while a caller waits.
     fn bounds(&self, is_awaited: bool) -> Bounds {
         let units = self.terms.pace.units;
         Bounds {

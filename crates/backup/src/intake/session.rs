@@ -1,4 +1,4 @@
-//! One connection of a peer, to its very end.
+//! One connection of a peer, until it has completely ended.
 //!
 //! ```text
 //!   accepted --> open --> quieting --> searching --> gone
@@ -7,8 +7,8 @@
 //!                         doubtful
 //! ```
 //!
-//! A session is over when nothing from its peer can land any more, and everything that had landed was found. A store
-//! that fences a peer waits for both: entries that were persisted and not found would count nowhere.
+//! A session is over when no entry of its peer can land any more, and all landed entries were found. A store that
+//! fences a peer waits for both: entries that were persisted and not found would count nowhere.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -27,14 +27,14 @@ pub(super) struct Session {
     pub peer: NodeName,
     pub connection: u64,
     pub qp: QueuePair,
-    /// Memory of its notices.
+    /// The memory that holds the connection's notices.
     pub memory: MemoryRegion,
     pub window: Window,
     pub notices: Notices,
     /// The number of messages that completed.
     pub arrivals: u64,
     pub stage: Stage,
-    /// Whether its peer was in doubt: what the peer wrote meanwhile may have been charged to others.
+    /// Whether the peer was in doubt; entries of that time may have been charged to other senders.
     pub was_doubtful: bool,
 }
 
@@ -67,8 +67,8 @@ impl Session {
         }
     }
 
-    /// Takes a step towards the end. Returns the cause when the session is over. Asks a peer that may still write again
-    /// every `ask_again_ns`: the peer confirms when its process goes on or is gone.
+    /// Takes a step towards the end. Returns the cause when the session is over. Repeats the request to a peer that may
+    /// still write every `ask_again_ns`: the peer confirms when its process continues or is gone.
     pub fn step_end(
         &mut self,
         (port, buffers): (&Rc<Port>, &mut Buffers),

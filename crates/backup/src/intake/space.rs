@@ -104,7 +104,7 @@ impl Space {
         self.buffers.is_earlier_run_doubtful()
     }
 
-    /// Numbers of the segments whose search goes on.
+    /// Numbers of the segments that are still being searched.
     pub fn unsettled(&self) -> impl Iterator<Item = u32> {
         self.buffers.unsettled().map(|state| state.number)
     }

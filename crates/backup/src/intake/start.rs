@@ -1,4 +1,4 @@
-//! The beginning of an intake, and the terms that it tells its peers.
+//! The beginning of an intake, and the terms that it states to its peers.
 
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ use crate::ledger::SharedLedger;
 pub struct Pool {
     /// The log of the pool.
     pub region: Rc<dyn PersistentRegion>,
-    /// The same log as peers get it, to append to it.
+    /// The log as peers get it, to append to it.
     pub appended: Rc<dyn PersistentRegion>,
     /// The facts of the log.
     pub format: LogFormat,
@@ -58,7 +58,7 @@ pub struct IntakeOptions {
     pub platform: Platform,
     /// The failure that entries have to outlive.
     pub durability: Durability,
-    /// The most sessions, those that are ending included.
+    /// The most sessions, including sessions that are ending.
     pub sessions_max: usize,
     /// The number of segments that are posted at any time.
     pub ahead: usize,
@@ -81,12 +81,12 @@ pub struct IntakeOptions {
 pub struct Pace {
     /// The number of units of each segment that a look examines, at most.
     pub units: u32,
-    /// Units of these in which no entry was found, apart from the place behind the last entry, while nobody waits for
-    /// the end of the search.
+    /// The most of these units that have no entry, apart from the place behind the last entry, while no caller waits
+    /// for the end of the search.
     pub open_units: u32,
-    /// The pause between two steps of the search while nobody waits for its end: a later step finds more entries with
-    /// the same waits for the medium. Senders that wait for answers wait for the search, so there is no pause then.
-    /// Entries of a pause should not use up a window.
+    /// The pause between two steps of the search while no caller waits for its end: a later step finds more entries
+    /// with the same waits for the medium. Senders that wait for answers wait for the search, so the search then makes
+    /// no pause. Entries of a pause should not use up a window.
     pub pause_ns: Nanoseconds,
 }
 

@@ -86,7 +86,7 @@ impl Found {
     }
 }
 
-/// A stream that takes no more entries.
+/// A stream that no longer takes entries.
 struct Closed {
     name: StreamName,
     peer: NodeName,
@@ -197,8 +197,8 @@ impl Streams {
         }
     }
 
-    /// The rows that `peer` was not told, at most as many as a notice holds. If the plan has no `answers`, they tell of
-    /// closed streams only.
+    /// The rows that `peer` has not received, at most as many as a notice holds. If the plan has no `answers`, the rows
+    /// report only closed streams.
     pub fn take_news(&mut self, peer: &NodeName, answers: bool) -> Vec<Told> {
         let closed = self.closed.values_mut();
         let untold = closed.filter(|closed| closed.peer == *peer && !closed.is_told);

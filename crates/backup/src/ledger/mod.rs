@@ -134,8 +134,8 @@ impl SharedLedger {
         self.shared.book.borrow().writes()
     }
 
-    /// Makes all changes durable that were made before the call. Dropping the future loses nothing: the next call goes
-    /// on.
+    /// Makes all changes durable that were made before the call. Dropping the future loses nothing: the next call
+    /// continues.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -148,7 +148,7 @@ impl SharedLedger {
         }
     }
 
-    /// The floors of all shards: the intake may take entries up to these points for old. Entries above a floor may
+    /// The floors of all shards: the intake may treat entries up to these points as old. Entries above a floor may
     /// count in a later history, although they are void in this one.
     pub(crate) fn with_floors<T>(&self, look: impl FnOnce(&Lineages) -> T) -> T {
         look(self.shared.book.borrow().floors())

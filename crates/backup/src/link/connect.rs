@@ -36,6 +36,14 @@ pub struct LinkOptions {
     pub rnr_retry_delay_ns: Nanoseconds,
 }
 
+impl LinkOptions {
+    /// Time for which the backup may have no receive buffer.
+    pub fn unready_ns(&self) -> Nanoseconds {
+        self.rnr_retry_delay_ns
+            .saturating_mul(self.rnr_retry_count.into())
+    }
+}
+
 /// The reason why no link was made. Nothing of the connection is left.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! The requester's ear: it takes the backup's notices out of receive buffers, and posts the buffers again at once.
+//! The requester's ear, which takes the backup's notices out of receive buffers, and posts the buffers again at once.
 
 use stonecast_fabric::{ConnectionEvent, QueuePair};
 use stonecast_fabric::{DeviceError, DisconnectCause, Inbox, ReceiveQueue, Status};

@@ -60,13 +60,14 @@ struct Source {
 }
 
 impl Source {
-    /// Copies a message into the next free place; `None`: there is no room. The place is free until [`Source::keep`].
+    /// Copies a message into the next free place; `None`: no place is free. The place stays free until
+    /// [`Source::keep`].
     fn place(&self, device: &dyn Device, bytes: &[u8]) -> Option<LocalSpan> {
         let size = bytes.len() as u64;
         let offset = self.staging.room(size)?;
         let memory = device.memory(self.memory);
         memory.write(offset, bytes);
-        // The next entry mostly goes behind this one.
+        // The next entry usually follows this one.
         memory.prefetch(offset + size, size);
         Some(LocalSpan {
             region: self.memory,
@@ -137,8 +138,8 @@ impl BackupLink {
     /// pieces.
     ///
     /// # Errors
-    /// [`NotSent`]. Pieces that were taken before stay taken: the next call appends the same entry again, and goes on
-    /// behind them.
+    /// [`NotSent`]. Pieces that were taken before stay taken: the next call appends the same entry again, and continues
+    /// after them.
     pub fn append(&mut self, join: u64, entry: &Entry, body: &[u8]) -> Result<(), NotSent> {
         self.hear();
         let posted = Posted::new(entry, join);
@@ -207,9 +208,9 @@ impl BackupLink {
         Ok(())
     }
 
-    /// Gives a stream up: the backup has left the shard, or joined it again. Entries of the stream that were appended
-    /// pass without a report, and the link takes no more of them. Other streams go on. The link also gives up a stream
-    /// that the backup reports as closed.
+    /// Gives a stream up: the backup has left the shard, or joined it again. Appended entries of the stream pass
+    /// without a report, and the link takes no further ones. Other streams go on. The link also gives up a stream that
+    /// the backup reports as closed.
     pub fn give_up(&mut self, stream: StreamName) {
         let standing = Standing::Closed;
         self.sent.note(Told { stream, standing });

@@ -19,7 +19,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Cuts records for messages of so many bytes. `None`: such a message has no room for a byte of a record.
+    /// Cuts records for messages of this size. `None`: a message of this size has no room for a byte of a record.
     pub fn in_messages_of(message_size_max: u32) -> Option<Self> {
         (message_size_max > HEADER_SIZE as u32).then_some(Self { message_size_max })
     }

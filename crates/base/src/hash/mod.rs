@@ -1,11 +1,16 @@
 //! The hashes of the on-media and on-wire formats. All are specified algorithms with implementations in many languages.
-//! Their results never change between versions or processors.
+//! The result of a hash never changes between versions or processors.
 
 mod middle;
 
-use std::hash::Hasher as _;
+use std::hash::{BuildHasherDefault, Hasher as _};
 
+use siphasher::sip::SipHasher13;
 use xxhash_rust::xxh3;
+
+/// Makes the hashes of tables in memory. Unlike the standard library's, this hash draws no key, so that the same seed
+/// of a simulated world gives the same trace.
+pub type TableHashes = BuildHasherDefault<SipHasher13>;
 
 /// XXH3 with 64 bits and a seed. Fast, and keyed against accidental matches; *not* a defence against an attacker who
 /// knows the seed.

@@ -4,9 +4,9 @@
 //!   for each operation    read the bucket (64 bytes)  ->  its word says where  ->  read the record  ->  compare its tag
 //! ```
 //!
-//! The same number of dependent reads of the same sizes from the same mappings as a GET, and the same tag. The bucket
-//! and the word of each operation were looked up beforehand, so the loop hashes no key, searches and compares nothing,
-//! checks no right, and calls no provider.
+//! The loop makes as many dependent reads, of the same sizes and from the same mappings, as a GET, and checks the same
+//! tag. The bucket and the word of each operation were looked up beforehand, so the loop hashes no key, searches and
+//! compares nothing, checks no right, and calls no provider.
 //!
 //! *Dependent* ([`Order::Dependent`]): a bucket is read after the tag of the operation before was compared, as by a
 //! program that reads one value after the other. [`Order::Overlapping`] lets the processor begin the next operations
@@ -75,7 +75,7 @@ pub struct StoreMemory {
     pub tag_key: u64,
 }
 
-/// The reason why there is no limit.
+/// The reason why no limit was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitError {
     /// A key of the sequence is not in the store.

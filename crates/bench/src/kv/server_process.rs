@@ -38,7 +38,7 @@ pub struct ServerOptions {
     pub instead: Option<Vec<String>>,
 }
 
-/// The reason why there is no server.
+/// The reason why no server runs.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerProcessError {
     /// A call of the operating system failed.

@@ -348,8 +348,8 @@ impl Stage<'_> {
         Ok((session, plan))
     }
 
-    /// Looks up the places that the bare loop reads, for all clients. There is no bare loop if a GET of this data is
-    /// not two reads, or if the store's memory is not mapped.
+    /// Looks up the places that the bare loop reads, for all clients. The bare loop is left out if a GET of this data
+    /// is not two reads, or if the store's memory is not mapped.
     fn prepare_limit(&self, session: &Session) -> Result<(), YcsbError> {
         let Some(store) = session.store_memory(self.first_key())? else {
             return Ok(());

@@ -37,7 +37,7 @@ struct Run {
     explorer: Explorer<Appends>,
     mishaps: Vec<(u64, Mishap)>,
     moments: Moments,
-    /// The time at which the last process that stands still goes on.
+    /// The time at which the last stopped process continues.
     stands_still_until: Nanoseconds,
 }
 
@@ -204,7 +204,7 @@ impl Run {
                     .mark(format!("receiver {node} is to end sender {sender}"));
                 self.stage.count("dismissals");
             }
-            // A mishap does no more harm to a node that is down already.
+            // A mishap does no further harm to a node that is already down.
             Mishap::ReceiverKilled | Mishap::PowerCut => {}
         }
     }

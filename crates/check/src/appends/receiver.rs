@@ -1,5 +1,5 @@
 //! A receiver: takes sessions, finds entries by reading its memory, makes the entries durable if the plan demands that
-//! of the responder, and ends sessions for good.
+//! of the responder, and ends sessions permanently.
 //!
 //! ```text
 //!   connections ─▶ peers        look ─▶ arrived ─▶ persist ─▶ a message to each peer that has news:
@@ -318,7 +318,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Grants credits, and tells each peer its news.
+    /// Grants credits, and sends each peer its news.
     fn tell(&mut self) {
         for (qp, durable) in self.durable.take_answers() {
             if let Some(peer) = self.peers.get_mut(&qp) {
@@ -339,7 +339,7 @@ impl Receiver {
         }
     }
 
-    /// Ends a session for good. Each entry that its sender had under way is in memory afterwards, or never will be.
+    /// Ends a session permanently. Each entry that its sender had under way is in memory afterwards, or never will be.
     async fn end(&mut self, qp: QueuePair) -> Result<(), Failure> {
         if !self.peers.contains_key(&qp) {
             return Ok(());

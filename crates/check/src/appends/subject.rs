@@ -16,7 +16,7 @@ use crate::subject::{Ended, Seat, Subject, Task, Testimony};
 use crate::timeline::Words;
 use crate::violation::Violation;
 
-/// The rehearsed program: it takes an entry that has arrived for a persisted one.
+/// The rehearsed program, which treats an arrived entry as persisted.
 pub(super) const MISTAKE: &str = "rq.append(a) rq.await(append(a))";
 
 /// The statement that an entry is persisted everywhere.

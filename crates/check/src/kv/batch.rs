@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use rand::RngExt as _;
 use stonecast_base::Random;
-use stonecast_kv::{Applied, Batch, Client, Expectation};
+use stonecast_kv::{Applied, Batch, Client, Expectation, Expiry};
 
 use crate::history::OperationId;
 use crate::kv::client::{Work, judge_error};
@@ -44,41 +44,21 @@ pub(crate) async fn apply(
     random: &mut Random,
     versions: &mut HashMap<u32, u64>,
 ) -> bool {
-    let changes = pick(work, random, versions);
-    let (mut batch, mut bytes) = (Batch::new(), Vec::new());
-    let mut bundle = Bundle::new();
-    for &(key, call) in &changes {
-        let name = &work.keys[key as usize];
-        if let Call::PutIf(_, expected) = call {
-            batch.expect(
-                name,
-                match expected {
-                    Expected::Absent => Expectation::Absent,
-                    Expected::Version(version) => Expectation::Version(version),
-                },
-            );
-        }
-        match call.value() {
-            Some(value) => {
-                let longest = work
-                    .setup
-                    .value_size_max
-                    .clamp(VALUE_SIZE_MIN, VALUE_SIZE_MAX);
-                encode(
-                    value,
-                    random.random_range(VALUE_SIZE_MIN..=longest),
-                    &mut bytes,
-                );
-                batch.put(name, &bytes);
-            }
-            None => _ = batch.delete(name),
-        }
-        bundle.push(work.call(number, key, call));
-        versions.remove(&key);
-    }
+    let setup = &work.setup;
+    let fresh = || work.fresh_value();
+    let key_of = |random: &mut Random| random.random_range(0..setup.keys);
+    let changes = pick(random, (setup.deletes_percent, fresh), key_of, versions);
+    let longest = setup.value_size_max;
+    let batch = batch_of(&work.keys, &changes, (random, longest), |_| None);
+    let call = |&(key, call): &(u32, Call)| work.call(number, key, call);
+    let bundle: Bundle = changes.iter().map(call).collect();
+    changes.iter().for_each(|(key, _)| _ = versions.remove(key));
     work.batches.borrow_mut().push(bundle.clone());
     let (answers, goes_on) = match client.apply(&batch).await {
-        Ok(applied) => (told(work, &changes, applied), true),
+        Ok(applied) => {
+            let note = |violation| work.note(violation);
+            (told(&work.keys, &changes, applied, note), true)
+        }
         Err(error) => {
             let (answer, goes_on) = judge_error(work, &error);
             (vec![answer; changes.len()], goes_on)
@@ -93,12 +73,16 @@ pub(crate) async fn apply(
     goes_on
 }
 
-/// Draws the changes of a batch, of different keys.
-fn pick(work: &Work, random: &mut Random, versions: &HashMap<u32, u64>) -> Vec<(u32, Call)> {
-    let keys = work.setup.keys;
+/// Draws the changes of a batch, of different keys: each key from `key_of`, and each value from `fresh_value`.
+pub(crate) fn pick(
+    random: &mut Random,
+    (deletes_percent, fresh_value): (u32, impl Fn() -> ValueId),
+    mut key_of: impl FnMut(&mut Random) -> u32,
+    versions: &HashMap<u32, u64>,
+) -> Vec<(u32, Call)> {
     let mut changes: Vec<(u32, Call)> = Vec::new();
     for _ in 0..random.random_range(2..=KEYS_MAX) {
-        let key = random.random_range(0..keys);
+        let key = key_of(random);
         if changes.iter().any(|(other, _)| *other == key) {
             continue;
         }
@@ -106,24 +90,61 @@ fn pick(work: &Work, random: &mut Random, versions: &HashMap<u32, u64>) -> Vec<(
         let call = if expects {
             let version = versions.get(&key).copied();
             let expected = version.map_or(Expected::Absent, Expected::Version);
-            Call::PutIf(work.fresh_value(), expected)
-        } else if random.random_range(0..100) < work.setup.deletes_percent {
+            Call::PutIf(fresh_value(), expected)
+        } else if random.random_range(0..100) < deletes_percent {
             Call::Delete
         } else {
-            Call::Put(work.fresh_value())
+            Call::Put(fresh_value())
         };
         changes.push((key, call));
     }
     changes
 }
 
-/// The answers to the operations of a batch.
-fn told(work: &Work, changes: &[(u32, Call)], applied: Applied) -> Vec<Option<Answer>> {
+/// The batch of `changes` of these keys. Values have at most so many bytes, and the moments that `expires` gives.
+pub(crate) fn batch_of(
+    keys: &[Vec<u8>],
+    changes: &[(u32, Call)],
+    (random, longest): (&mut Random, usize),
+    expires: impl Fn(ValueId) -> Option<Expiry>,
+) -> Batch {
+    let (mut batch, mut bytes) = (Batch::new(), Vec::new());
+    for &(key, call) in changes {
+        let name = &keys[key as usize];
+        if let Call::PutIf(_, expected) = call {
+            batch.expect(
+                name,
+                match expected {
+                    Expected::Absent => Expectation::Absent,
+                    Expected::Version(version) => Expectation::Version(version),
+                },
+            );
+        }
+        match call.value() {
+            Some(value) => {
+                let longest = longest.clamp(VALUE_SIZE_MIN, VALUE_SIZE_MAX);
+                let size = random.random_range(VALUE_SIZE_MIN..=longest);
+                encode(value, size, &mut bytes);
+                batch.put_until(name, &bytes, expires(value));
+            }
+            None => _ = batch.delete(name),
+        }
+    }
+    batch
+}
+
+/// The answers to the operations of a batch. `note` takes what a store must not answer.
+pub(crate) fn told(
+    keys: &[Vec<u8>],
+    changes: &[(u32, Call)],
+    applied: Applied,
+    note: impl Fn(Violation),
+) -> Vec<Option<Answer>> {
     match applied {
         Applied::Done(versions) => {
             if versions.end - versions.start != changes.len() as u64 {
                 let found = format!("{} changes have the versions {versions:?}", changes.len());
-                work.note(Violation::new(WHOLE, found));
+                note(Violation::new(WHOLE, found));
             }
             let changes = changes.iter().zip(versions);
             changes
@@ -132,13 +153,13 @@ fn told(work: &Work, changes: &[(u32, Call)], applied: Applied) -> Vec<Option<An
         }
         Applied::Contradicted { key } => {
             let answer = |(name, call): &(u32, Call)| {
-                let is_named = work.keys[*name as usize] == key;
+                let is_named = keys[*name as usize] == key;
                 if is_named && !matches!(call, Call::PutIf(..)) {
                     let found =
                         format!("key {name} contradicts a batch that expects nothing of it");
-                    work.note(Violation::new(WHOLE, found));
+                    note(Violation::new(WHOLE, found));
                 }
-                // The batch does not tell the version that was in the way.
+                // The batch does not return the version that made it fail.
                 Some(match is_named {
                     true => Answer::Conflict(None),
                     false => Answer::Refused,
@@ -170,7 +191,7 @@ fn places(history: &History, batches: &[Bundle]) -> HashMap<ValueId, (usize, u64
     places
 }
 
-/// Adds the answers that others prove: a value of a batch that somebody saw proves that all of the batch was done.
+/// Adds the answers that others prove: a read value of a batch proves that the whole batch was done.
 pub(crate) fn complete(history: &History, batches: &[Bundle]) -> History {
     let (places, mut complete) = (places(history, batches), history.clone());
     let operations = history.operations().iter();

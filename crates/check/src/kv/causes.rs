@@ -45,7 +45,7 @@ impl Run {
         self.course.waited = 0;
         self.course.behind_a_store = self.random.random();
         if needs_server && !self.server().is_running() {
-            // The server is down already: the mishap is tried later.
+            // The server is already down: the mishap is attempted later.
             return self.course.mishaps.push((answers + 10, mishap));
         }
         let number = self.random.random_range(0..self.stage.clients.len());

@@ -17,7 +17,7 @@ use stonecast_kv::{
 
 use crate::history::OperationId;
 use crate::kv::batch::{self, Bundle};
-use crate::kv::setup::Setup;
+use crate::kv::setup::{Setup, chunked_size};
 use crate::kv::subject::SERVER;
 use crate::models::register::{Answer, Call, Expected};
 use crate::oracles::values;
@@ -159,7 +159,7 @@ async fn run_lane(
         let key = pick_key(&work.setup, &mut random);
         let call = pick_call(&work, &mut random, versions.get(&key).copied());
         let id = work.call(number, key, call);
-        let size = pick_size(&work.setup, &mut random);
+        let size = pick_size(&work.setup, key, &mut random);
         let mut token = client.token();
         // A put that a client publishes has no token, so it is not repeated.
         let is_plain = work.setup.publishes()
@@ -390,7 +390,10 @@ fn pick_call(work: &Work, random: &mut Random, version: Option<u64>) -> Call {
     }
 }
 
-fn pick_size(setup: &Setup, random: &mut Random) -> usize {
+fn pick_size(setup: &Setup, key: u32, random: &mut Random) -> usize {
+    if let Some(size) = chunked_size(setup.chunked_percent, key, random) {
+        return size;
+    }
     let is_long = random.random_range(0..100) < setup.long_percent;
     let longest = if is_long {
         setup.value_size_max

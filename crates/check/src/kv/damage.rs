@@ -119,7 +119,7 @@ impl Damage {
     }
 
     /// Judges damage after a power cut without loss. The records of `trail`, written one after the other by one client,
-    /// are above every seal. Each record but the last has a successor that tells that it was durable.
+    /// are above every seal. Each record except the last has a successor that proves its durability.
     pub fn of_trail(
         &mut self,
         work: &Work,

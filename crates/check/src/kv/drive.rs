@@ -336,8 +336,8 @@ impl Run {
             return;
         }
         if self.work.setup.publishes() {
-            // A close is no power cut, so there is no state to explore: the content is there when
-            // the pool is opened again.
+            // A close is not a power cut, so no state has to be explored: the content is complete when the pool is
+            // opened again.
             self.stage.start(SERVER);
             self.stage.healed_until = Some(self.stage.world.now() + PROGRESS_NS);
             return self.read_everything();

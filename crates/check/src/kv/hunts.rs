@@ -84,8 +84,8 @@ impl Setup {
         }
     }
 
-    /// As [`Setup::reuse`], in a pool of a cluster. A record that the ledger does not call settled counts if no version
-    /// is missing before it.
+    /// The hunt of [`Setup::reuse`], in a pool of a cluster. A record that the ledger does not call settled counts if
+    /// no version is missing before it.
     pub fn ledgers(seed: u64) -> Self {
         Self::reuse(seed).ledgered(1.0)
     }

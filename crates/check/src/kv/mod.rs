@@ -1,7 +1,7 @@
 //! The store with one server in the simulated world: a subject of the checks, and the course of its runs.
 
 mod answers;
-mod batch;
+pub(crate) mod batch;
 mod causes;
 mod client;
 mod contents;
@@ -21,8 +21,8 @@ mod visitors;
 mod words;
 
 pub(crate) use answers::judge_history;
-pub(crate) use contents::Contents;
+pub(crate) use contents::{Contents, WithBatches};
 pub(crate) use drive::run;
 pub(crate) use keys::name;
-pub(crate) use setup::Setup;
+pub(crate) use setup::{Setup, chunked_percent, chunked_size};
 pub(crate) use words::WORDS;

@@ -60,7 +60,7 @@ impl Spot {
     }
 }
 
-/// The reason why there is no connection.
+/// The reason why no connection was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoConnection {
     /// The server refused the connection, with this reason.

@@ -38,6 +38,8 @@ pub(crate) struct Setup {
     pub conditional_percent: u32,
     /// Percentage of operations that are batches of several keys.
     pub batches_percent: u32,
+    /// Percentage of writes of some keys with values that no record holds.
+    pub chunked_percent: u32,
     /// Percentage of puts without a token, in runs in which clients publish: clients publish no put with a token.
     pub plain_percent: u32,
     /// Keys whose places each client remembers.
@@ -67,8 +69,7 @@ const CLOSINGS_DRAWN: [u64; 4] = [0, 0, 1, 2];
 
 /// Share of short runs that write several times the size of their pool.
 const CHURN_SHARE: f64 = 0.3;
-/// Share of full runs that write several times the size of their pool: such a run takes as long as
-/// some dozens of others.
+/// Share of full runs that write several times the size of their pool: each takes as long as some dozens of other runs.
 const FULL_CHURN_SHARE: f64 = 0.05;
 
 /// Share of full runs in which the index grows.
@@ -87,8 +88,17 @@ const SHARDS_DRAWN: [u32; 4] = [2, 3, 7, 32];
 const LEDGER_SHARE: f64 = 0.2;
 /// Share of the runs outside of pools of clusters that have batches.
 const BATCHED_SHARE: f64 = 0.2;
-/// Faults that damage a medium, which runs with a ledger or with batches leave out. A pool has one ledger that counts,
-/// and no second copy of that ledger.
+/// Share of the runs that have values in chunks, the segments that these need beside the others, and the operations
+/// of a run from which on such values become rarer: a long run writes no more of them.
+const CHUNKED_SHARE: f64 = 0.1;
+const CHUNKED_SEGMENTS: u64 = 32;
+const CHUNKED_OPERATIONS: u64 = 300;
+/// The keys that may have values in chunks are the first ones.
+const CHUNKED_KEYS: u32 = 3;
+/// Sizes of values in chunks: five chunks or six, in a pool of the smallest segments.
+const CHUNKED_SIZES: std::ops::Range<usize> = 262_000..360_000;
+/// Faults that damage a medium, which runs with a ledger, batches or values in chunks leave out. A pool has one ledger
+/// that counts, and no second copy of that ledger.
 const OF_THE_MEDIUM: [&str; 7] = [
     "adr_failure",
     "poison",
@@ -118,6 +128,18 @@ const NOT_WITHOUT_POWER: [&str; 11] = [
 /// Smallest segments: recovery reads them whole.
 const SEGMENT_SIZE: u64 = 256 << 10;
 
+/// The percentage of writes with values in chunks in a run of `operations`, of which a short run has `percent`.
+pub(crate) fn chunked_percent(percent: u32, operations: u64) -> u32 {
+    let rarer = u64::from(percent) * CHUNKED_OPERATIONS / operations.max(CHUNKED_OPERATIONS);
+    rarer.max(1) as u32
+}
+
+/// The size of a value in chunks, with which `percent` of the puts of the first keys go; `None` for all others.
+pub(crate) fn chunked_size(percent: u32, key: u32, random: &mut Random) -> Option<usize> {
+    let is_chunked = percent > 0 && key < CHUNKED_KEYS && random.random_range(0..100) < percent;
+    is_chunked.then(|| random.random_range(CHUNKED_SIZES))
+}
+
 impl Setup {
     /// A full run: clients on three machines and more, a thousand operations, crashes of all parts.
     pub fn full(seed: u64) -> Self {
@@ -129,6 +151,7 @@ impl Setup {
             .sharded()
             .ledgered(LEDGER_SHARE)
             .batched(BATCHED_SHARE)
+            .chunked(CHUNKED_SHARE)
     }
 
     /// The choices that scenarios share.
@@ -166,6 +189,7 @@ impl Setup {
             conditional_percent: 10,
             plain_percent: 0,
             batches_percent: 0,
+            chunked_percent: 0,
             locations: LOCATIONS_DRAWN[locations.random_range(0..LOCATIONS_DRAWN.len())],
             reads_in_batches: locations.random_range(0..4) == 0,
             closings: CLOSINGS_DRAWN[locations.random_range(0..CLOSINGS_DRAWN.len())],
@@ -305,6 +329,28 @@ impl Setup {
         }
     }
 
+    /// In a share of the seeds: values in chunks. A damaged chunk harms a key whose record is elsewhere, so the medium
+    /// is sound; and a pool of a cluster keeps chunks after a start whose record another node may have, so their space
+    /// is not lost. Every other choice of the seed stays.
+    pub(super) fn chunked(self, share: f64) -> Self {
+        let random = &mut random_from_seed(self.seed ^ 0x0043_4855_4e4b_4544);
+        if self.pool.cluster_seed.is_some() || !random.random_bool(share) {
+            return self;
+        }
+        let mut faults = self.faults;
+        faults.leave_out(|name| OF_THE_MEDIUM.contains(&name));
+        Self {
+            pool: PoolOptions {
+                capacity: self.pool.capacity + CHUNKED_SEGMENTS * self.pool.segment_size,
+                ..self.pool
+            },
+            chunked_percent: chunked_percent(random.random_range(5..40), self.operations),
+            crash_points: self.crash_points.min(4),
+            faults,
+            ..self
+        }
+    }
+
     /// Clients that publish their overwrites, beside others. The pool survives only processes, so only processes die.
     pub(super) fn publishing(self, random: &mut Random) -> Self {
         let mut faults = self.faults;
@@ -378,6 +424,7 @@ impl Setup {
             .sharded()
             .ledgered(LEDGER_SHARE)
             .batched(BATCHED_SHARE)
+            .chunked(CHUNKED_SHARE)
     }
 
     /// The same run, with clients that do not publish and a pool that is not filled.
@@ -481,6 +528,7 @@ impl Setup {
                 format!("{} %, {} %", self.gets_percent, self.deletes_percent),
             ),
             ("batches", format!("{} %", self.batches_percent)),
+            ("values in chunks", format!("{} %", self.chunked_percent)),
         ]
     }
 }

@@ -79,7 +79,7 @@ impl Kv {
         let refused = |error: StoreError| Violation::new(REFUSED, error.to_string());
         let opened = Pool::open(seat.backing.clone(), OpenMode::Serve);
         let (pool, _) = opened.map_err(|error| refused(error.into()))?;
-        let segments = u64::from(pool.segment_count());
+        let (segments, segment_size) = (u64::from(pool.segment_count()), pool.segment_size());
         let port = seat.process.port(65_536).expect("completion queues");
         let runtime = seat.process.runtime();
         let opened = Server::open(pool, port, runtime, ServerOptions::default()).await;
@@ -93,7 +93,7 @@ impl Kv {
             let version = server.peek(key, &mut bytes).map_err(refused)?;
             contents.keys.push(match version {
                 Some(version) => {
-                    live_bytes += keys::record_size(number, bytes.len());
+                    live_bytes += keys::live_size(number, bytes.len(), segment_size);
                     Some((values::identify(number, &bytes)?, version))
                 }
                 None => None,

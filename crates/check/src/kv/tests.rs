@@ -8,7 +8,7 @@ use stonecast_fabric_sim::World;
 use crate::explorer::{Effort, Explorer, Judge};
 use crate::kv::client::Work;
 use crate::kv::contents::Contents;
-use crate::kv::drive::server;
+use crate::kv::drive::{run, server};
 use crate::kv::keys;
 use crate::kv::setup::Setup;
 use crate::kv::subject::Kv;
@@ -53,4 +53,14 @@ fn the_end_of_every_cut_recovery_is_judged_even_after_torn_headers() {
     }
     assert!(explorer.states > explorer.cut, "some headers were torn");
     assert_eq!(judge.0.get(), explorer.cut);
+}
+
+/// The first seeds that have values in chunks: a share of all seeds, with the choices that the seeds had without them.
+#[test]
+fn whatever_befalls_a_server_no_value_in_chunks_is_torn_or_lost() {
+    let chunked = (0..).map(Setup::lite).filter(|it| it.chunked_percent > 0);
+    for setup in chunked.take(3) {
+        let report = run("kv-lite", &setup, false);
+        assert_eq!(report.violations, [], "seed {}", setup.seed);
+    }
 }

@@ -9,7 +9,7 @@ use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric::{Operation, Status};
 use stonecast_fabric_sim::{Fault, Process};
 use stonecast_kv::limits::PROTOCOL_VERSION as VERSION;
-use stonecast_log::{Condition, Draft, Kind};
+use stonecast_log::{Condition, Draft, Form, Kind};
 
 use crate::kv::client::Work;
 use crate::kv::raw::{NoConnection, Raw, request};
@@ -247,6 +247,7 @@ async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
     };
     let mut draft = Draft {
         kind: Kind::Put,
+        form: Form::Whole,
         condition: Condition::None,
         token: 0,
         expires: None,

@@ -12,6 +12,8 @@ use stonecast_kv::{
 };
 
 use crate::history::OperationId;
+use crate::kv::chunked_size;
+use crate::kv_cluster::batches;
 use crate::kv_cluster::subject::KvCluster;
 use crate::models::register::{Answer, Call, Expected};
 use crate::oracles::values;
@@ -36,8 +38,9 @@ struct Unfinished {
 /// The life of one client, until the script is done. `seed` distinguishes it from the others.
 pub(super) async fn live(subject: Rc<KvCluster>, process: Process, number: u32, seed: u64) {
     let mut random = random_from_seed(seed);
+    let mut pairs = Pairs::new(&subject, seed);
     let mut versions = HashMap::new();
-    let mut unfinished = Vec::new();
+    let (mut unfinished, mut batches) = (Vec::new(), Vec::new());
     let Some(client) = connect(&subject, &process).await else {
         return;
     };
@@ -48,19 +51,28 @@ pub(super) async fn live(subject: Rc<KvCluster>, process: Process, number: u32, 
             unfinished.extend(repeat(&subject, &client, write).await);
             continue;
         }
+        if let Some(batch) = batches.pop() {
+            batches.extend(batches::repeat(&subject, &client, batch).await);
+            continue;
+        }
+        let percent = subject.setup.batches_percent;
+        if percent > 0 && random.random_range(0..100) < percent {
+            let applied = batches::apply(&subject, &client, number, &mut random, &mut versions);
+            batches.extend(applied.await);
+            continue;
+        }
         let key = pick_key(&subject, &mut random);
         let call = pick_call(&subject, &mut random, versions.get(&key).copied());
-        let size = random.random_range(VALUE_SIZE_MIN..=subject.setup.value_size_max);
+        let size = pick_size(&subject, key, &mut random);
+        if let (Call::Get, Some(other)) = (call, pairs.pick(&subject, key)) {
+            read_both(&subject, &client, number, [key, other], &mut versions).await;
+            continue;
+        }
         let id = subject.testimony.call(number, None, key, call);
         let mut token = None;
         let executed = execute(&subject, &client, &mut token, (key, call, size)).await;
         let answer = answer_of(&subject, executed);
-        match answer {
-            Some(Answer::Got(Some((_, version))) | Answer::Stored(version)) => {
-                versions.insert(key, version);
-            }
-            _ => _ = versions.remove(&key),
-        }
+        note_version(&mut versions, key, answer);
         let percent = subject.setup.faults.repeated_write_percent;
         let repeats = answer.is_none() && random.random_range(0..100) < percent;
         if repeats {
@@ -76,6 +88,59 @@ pub(super) async fn live(subject: Rc<KvCluster>, process: Process, number: u32, 
         }
     }
     client.close().await;
+}
+
+/// The choices of second keys. They are not drawn from the random source of the other choices, which the seeds of known
+/// findings depend on.
+struct Pairs {
+    random: Random,
+    percent: u32,
+}
+
+impl Pairs {
+    fn new(subject: &KvCluster, seed: u64) -> Self {
+        Self {
+            random: random_from_seed(seed ^ 0x7365_636f_6e64),
+            percent: subject.setup.pairs_percent,
+        }
+    }
+
+    /// The key that is read together with `key`; `None`: `key` is read alone.
+    fn pick(&mut self, subject: &KvCluster, key: u32) -> Option<u32> {
+        let is_pair = self.random.random_range(0..100) < self.percent;
+        let other = is_pair.then(|| pick_key(subject, &mut self.random))?;
+        (other != key).then_some(other)
+    }
+}
+
+/// Reads two keys in one call. Each of them is a read of its own: the two values are no snapshot.
+async fn read_both(
+    subject: &KvCluster,
+    client: &ClusterClient,
+    number: u32,
+    keys: [u32; 2],
+    versions: &mut HashMap<u32, u64>,
+) {
+    let testimony = &subject.testimony;
+    let ids = keys.map(|key| testimony.call(number, None, key, Call::Get));
+    let names = keys.map(|key| &subject.keys[key as usize][..]);
+    let found = client.multi_get(&names).await;
+    for ((key, id), found) in keys.into_iter().zip(ids).zip(found) {
+        let read = found.map(|found| got(subject, key, found));
+        let answer = answer_of(subject, read);
+        note_version(versions, key, answer);
+        testimony.answer(id, answer);
+    }
+}
+
+/// Notes the version that an answer tells about `key`.
+fn note_version(versions: &mut HashMap<u32, u64>, key: u32, answer: Option<Answer>) {
+    match answer {
+        Some(Answer::Got(Some((_, version))) | Answer::Stored(version)) => {
+            versions.insert(key, version);
+        }
+        _ => _ = versions.remove(&key),
+    }
 }
 
 /// Connects, as soon as there is a cluster to connect to. `None`: the process has no port.
@@ -109,7 +174,10 @@ async fn repeat(
 }
 
 /// The answer to an operation; `None`: its outcome is unknown.
-fn answer_of(subject: &KvCluster, executed: Result<Answer, ClusterError>) -> Option<Answer> {
+pub(super) fn answer_of(
+    subject: &KvCluster,
+    executed: Result<Answer, ClusterError>,
+) -> Option<Answer> {
     let error = match executed {
         Ok(answer) => return Some(answer),
         Err(error) => error,
@@ -143,27 +211,7 @@ async fn execute(
     match call {
         Call::Get => {
             let found = client.find(name, &mut bytes).await?;
-            let Some(FoundKey { version, expires }) = found else {
-                return Ok(Answer::Got(None));
-            };
-            let history = subject.testimony.history.borrow();
-            let judged = values::identify(key, &bytes)
-                .and_then(|value| values::judge(&history, key, value).map(|()| value));
-            drop(history);
-            Ok(match judged {
-                Ok(value) => {
-                    if expires != moment_of(value) {
-                        let oracle = "a key has the moment of its value";
-                        let what = format!("{expires:?} of value {}", value.0);
-                        subject.testimony.note(Violation::new(oracle, what));
-                    }
-                    Answer::Got(Some((value, version)))
-                }
-                Err(violation) => {
-                    subject.testimony.note(violation);
-                    Answer::Refused
-                }
-            })
+            Ok(got(subject, key, found.map(|found| (bytes, found))))
         }
         Call::Put(value) => {
             encode(value, size, &mut bytes);
@@ -188,9 +236,34 @@ async fn execute(
     }
 }
 
-/// The moment of a key with this value; half of the values have one. It is far beyond the run, since the model has no
-/// time: the histories show that moments are carried, and that readers get on with the time of a shard.
-fn moment_of(value: ValueId) -> Option<Expiry> {
+/// The answer to a read of `key` that found this value, which is judged.
+fn got(subject: &KvCluster, key: u32, found: Option<(Vec<u8>, FoundKey)>) -> Answer {
+    let Some((bytes, FoundKey { version, expires })) = found else {
+        return Answer::Got(None);
+    };
+    let history = subject.testimony.history.borrow();
+    let judged = values::identify(key, &bytes)
+        .and_then(|value| values::judge(&history, key, value).map(|()| value));
+    drop(history);
+    match judged {
+        Ok(value) => {
+            if expires != moment_of(value) {
+                let oracle = "a key has the moment of its value";
+                let what = format!("{expires:?} of value {}", value.0);
+                subject.testimony.note(Violation::new(oracle, what));
+            }
+            Answer::Got(Some((value, version)))
+        }
+        Err(violation) => {
+            subject.testimony.note(violation);
+            Answer::Refused
+        }
+    }
+}
+
+/// The moment of a key with this value; half of the values have one. The moment lies far beyond the run, since the
+/// model has no time: the histories show that moments are carried, and that readers get along with the time of a shard.
+pub(super) fn moment_of(value: ValueId) -> Option<Expiry> {
     let number = u64::from(value.0);
     let has_moment = !number.is_multiple_of(2);
     has_moment.then(|| Expiry::at_ms(FAR_MS + number)).flatten()
@@ -210,13 +283,19 @@ fn stored(written: Written) -> Answer {
     }
 }
 
-fn pick_key(subject: &KvCluster, random: &mut Random) -> u32 {
+pub(super) fn pick_key(subject: &KvCluster, random: &mut Random) -> u32 {
     // Half of the operations go to a quarter of the keys, so that operations on one key meet.
     let keys = subject.setup.keys;
     match random.random() {
         true => random.random_range(0..keys.div_ceil(4)),
         false => random.random_range(0..keys),
     }
+}
+
+fn pick_size(subject: &KvCluster, key: u32, random: &mut Random) -> usize {
+    let setup = &subject.setup;
+    chunked_size(setup.chunked_percent, key, random)
+        .unwrap_or_else(|| random.random_range(VALUE_SIZE_MIN..=setup.value_size_max))
 }
 
 fn pick_call(subject: &KvCluster, random: &mut Random, version: Option<u64>) -> Call {

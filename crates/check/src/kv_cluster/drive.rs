@@ -15,7 +15,7 @@ use stonecast_fabric_sim::{
 
 use crate::explorer::Explorer;
 use crate::history::{Moment, NodeId};
-use crate::kv::judge_history;
+use crate::kv::{WithBatches, batch, judge_history};
 use crate::kv_cluster::client;
 use crate::kv_cluster::mishaps::{Mishap, schedule};
 use crate::kv_cluster::places;
@@ -247,7 +247,7 @@ impl Run {
                     present.move_copy(&group, None, to)
                 });
             }
-            // A mishap does no more harm to a node that is down already.
+            // A mishap does no further harm to a node that is already down.
             Mishap::NodeKilled | Mishap::PowerCut | Mishap::PowerCutOfAll => {}
         }
     }
@@ -338,7 +338,12 @@ impl Run {
         self.crash_points -= 1;
         let subject = self.subject();
         self.allowed.update(&subject.testimony.history.borrow());
-        self.stage.examine(&mut self.explorer, &self.allowed);
+        let judge = WithBatches {
+            allowed: &self.allowed,
+            history: &subject.testimony.history.borrow(),
+            batches: &subject.batches.borrow(),
+        };
+        self.stage.examine(&mut self.explorer, &judge);
     }
 
     /// Lets everything heal. Then each client must get answers, and the copies must agree.
@@ -475,7 +480,7 @@ impl Run {
         let subject = self.subject();
         let history = subject.testimony.history.borrow();
         let found = [
-            judge_history(&history),
+            judge_history(&batch::complete(&history, &subject.batches.borrow())),
             leaders::judge(subject.claims.borrow().iter().copied()),
         ];
         drop(history);

@@ -4,6 +4,7 @@
 //!   setup      nodes, shards, clients, faults, drawn from a seed
 //!   places     pools, epochs and configuration of the nodes, which outlive their processes
 //!   subject    a node: joins, serves; a client of the cluster; recovery of all nodes
+//!   batches    keys of one shard, changed together
 //!   mishaps    deaths, pauses and power cuts of nodes, partitions, requests of operators
 //!   drive      one run, and the oracles at its end
 //! ```
@@ -11,6 +12,7 @@
 //! The record of a run goes to these oracles: the history is linearizable, a term has one primary, copies agree,
 //! redundancy is restored, clients progress after healing, every crash can be recovered.
 
+mod batches;
 mod client;
 mod drive;
 mod mishaps;

@@ -16,6 +16,7 @@ use stonecast_media::{OpenMode, Pool};
 use stonecast_member::Seat as Membership;
 
 use crate::history::NodeId;
+use crate::kv::batch::Bundle;
 use crate::kv::{Contents, WORDS, name as key_name};
 use crate::kv_cluster::client;
 use crate::kv_cluster::places::{self, EpochOf, NONCE, SEGMENT_SIZE};
@@ -43,6 +44,8 @@ pub(crate) struct KvCluster {
     pub setup: Setup,
     pub keys: Vec<Vec<u8>>,
     pub testimony: Testimony<Call, Answer>,
+    /// The batches so far.
+    pub batches: RefCell<Vec<Bundle>>,
     /// Operations that no client has begun.
     pub left: Cell<u64>,
     next_value: Cell<u32>,
@@ -62,6 +65,7 @@ impl KvCluster {
         Rc::new(Self {
             keys: (0..setup.keys).map(key_name).collect(),
             testimony: Testimony::new(setup.keys),
+            batches: RefCell::default(),
             left: Cell::new(setup.operations),
             next_value: Cell::new(1),
             claims: RefCell::default(),

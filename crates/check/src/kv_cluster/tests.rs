@@ -14,6 +14,17 @@ fn whatever_befalls_nodes_and_clients_no_promise_is_broken() {
     }
 }
 
+/// The first seeds that have values in chunks.
+#[test]
+fn whatever_befalls_nodes_no_value_in_chunks_is_torn_or_lost() {
+    let chunked = (0..).map(Setup::lite).filter(|it| it.chunked_percent > 0);
+    for setup in chunked.take(2) {
+        let report = run("kv-cluster-lite", &setup);
+        assert_eq!(report.violations, [], "seed {}", setup.seed);
+        assert_eq!(report, run("kv-cluster-lite", &setup), "the same seed");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let setup = Setup::lite(3);

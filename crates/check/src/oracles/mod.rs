@@ -1,5 +1,5 @@
-//! The promises, one oracle in each file. An oracle knows nothing about the store: it judges the
-//! answers of clients and the results of recoveries.
+//! The promises, one oracle in each file. An oracle does not know the store, and judges the answers of clients and the
+//! results of recoveries.
 
 pub mod acknowledged;
 pub mod agreement;

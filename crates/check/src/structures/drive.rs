@@ -13,6 +13,7 @@ use super::subject::Structures;
 use crate::explorer::Explorer;
 use crate::lab::Lab;
 use crate::moments::Moments;
+use crate::partitions::partition;
 use crate::report::Report;
 use crate::stage::Stage;
 
@@ -103,6 +104,15 @@ impl Run {
                 let (clock, seed) = (LocalClock::default(), self.random.random());
                 self.stage
                     .start_client(client, front_end_machine(), clock, seed);
+            }
+            Mishap::LinksCut => {
+                let stage = &mut self.stage;
+                let front_ends = stage.clients.iter().map(|client| client.machine);
+                let front_ends: Vec<_> = front_ends.collect();
+                let back_end = stage.nodes[0].machine;
+                let cut = partition(&stage.world, back_end, &front_ends, &mut self.random);
+                stage.mark(format!("a partition {cut}"));
+                stage.count("partitions");
             }
             Mishap::FrontEndPaused => {
                 let duration = self.random.random_range(100_000..8_000_000);

@@ -7,8 +7,8 @@ use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric_sim::Process;
 use stonecast_structures::shapes::{Description, ExecuteFault};
 use stonecast_structures::{
-    BackEnd, DomainName, FRONT_END_COMPLETIONS, FrontEndError, Key as _, Operation, Reader,
-    StageFault, Verb, Writer,
+    BackEnd, DomainName, FRONT_END_COMPLETIONS, FrontEndError, Key as _, Operation, Publication,
+    Reader, StageFault, Verb, Writer,
 };
 
 use super::intent::{Intent, Want, value_in};
@@ -71,6 +71,7 @@ async fn write(
         client,
         writer,
         open: Vec::new(),
+        publications: Vec::new(),
     };
     tenure.begin().await?;
     for _ in 0..random.random_range(1..=BATCHES) {
@@ -81,8 +82,9 @@ async fn write(
             of.left.update(|left| left - 1);
             tenure.work(random).await?;
         }
-        match random.random_range(0..3) {
+        match random.random_range(0..4) {
             0 => tenure.flush().await?,
+            1 => tenure.start_publication().await?,
             _ => tenure.publish().await?,
         }
     }
@@ -101,6 +103,15 @@ struct Tenure<'a> {
     writer: Writer,
     /// Answers that count when everything staged is published.
     open: Vec<(OperationId, Answer)>,
+    /// Publications that have begun, each with its last operation and the answers that count at its end.
+    publications: Vec<Begun>,
+}
+
+/// A publication that has begun.
+struct Begun {
+    publication: Publication,
+    last: u64,
+    answers: Vec<(OperationId, Answer)>,
 }
 
 impl Tenure<'_> {
@@ -221,7 +232,7 @@ impl Tenure<'_> {
         if let Err(FrontEndError::Stage(StageFault::Execute(ExecuteFault::Forgotten { .. }))) =
             staged
         {
-            // Others have done so much meanwhile that nobody can tell whether the operation was done.
+            // Other front-ends have done so much in the meantime that it is unknown whether the operation was done.
             self.of.open.borrow_mut().remove(&self.client);
             return Ok(());
         }
@@ -239,7 +250,11 @@ impl Tenure<'_> {
     }
 
     fn tell(&self, is_published: bool) {
-        let (tenure, number) = (self.writer.tenure(), self.writer.operations());
+        self.tell_until(self.writer.operations(), is_published);
+    }
+
+    fn tell_until(&self, number: u64, is_published: bool) {
+        let tenure = self.writer.tenure();
         self.of
             .judge(|ledger| ledger.tell(tenure, number, is_published));
     }
@@ -250,14 +265,41 @@ impl Tenure<'_> {
         Ok(())
     }
 
+    /// Begins to publish, and goes on.
+    async fn start_publication(&mut self) -> Result<(), FrontEndError> {
+        let publication = self.writer.start_publication().await?;
+        self.publications.push(Begun {
+            publication,
+            last: self.writer.operations(),
+            answers: std::mem::take(&mut self.open),
+        });
+        Ok(())
+    }
+
+    /// Waits for the publications that have begun, and publishes the rest.
     async fn publish(&mut self) -> Result<(), FrontEndError> {
+        for begun in std::mem::take(&mut self.publications) {
+            begun.publication.await?;
+            self.tell_until(begun.last, true);
+            self.answer(begun.answers);
+        }
         self.writer.publish().await?;
         self.tell(true);
-        for (id, answer) in self.open.drain(..) {
-            self.of.testimony.answer(id, Some(answer));
-        }
-        self.of.open.borrow_mut().remove(&self.client);
+        let answers = std::mem::take(&mut self.open);
+        self.answer(answers);
         Ok(())
+    }
+
+    /// Takes answers, which count from now on. No later tenure repeats an operation that has one.
+    fn answer(&self, answers: Vec<(OperationId, Answer)>) {
+        let mut open = self.of.open.borrow_mut();
+        for (id, answer) in answers {
+            self.of.testimony.answer(id, Some(answer));
+            let is_answered = |intent: &Intent| intent.wants.iter().any(|want| want.id == id);
+            if open.get(&self.client).is_some_and(is_answered) {
+                open.remove(&self.client);
+            }
+        }
     }
 }
 
@@ -300,7 +342,7 @@ async fn look_and_tell(
     looked.map(drop)
 }
 
-/// All versions that one table of structures names are those of one moment.
+/// All versions that one table of structures names belong to one moment.
 async fn look_at_snapshot(of: &Structures, reader: &mut Reader) -> Result<(), FrontEndError> {
     let from = of.ledger.borrow().published();
     let roots = reader.roots().await?;
@@ -327,8 +369,8 @@ async fn look_at_snapshot(of: &Structures, reader: &mut Reader) -> Result<(), Fr
     Ok(())
 }
 
-/// The value of a key, or the one that comes next. The table of structures is read for each look: a version of it would
-/// show that moment.
+/// The value of a key, or the value that comes next. The table of structures is read for each look: a version of it
+/// would show that moment.
 async fn look(of: &Structures, reader: &mut Reader, part: u32) -> Result<ValueId, FrontEndError> {
     let (kind, key) = of.place_of(part);
     loop {

@@ -11,7 +11,7 @@ use crate::values::{ValueId, decode, encode};
 /// An operation. A front-end that keeps it tries it again in its next tenure, with the same token.
 #[derive(Clone, Debug)]
 pub(super) struct Intent {
-    /// 0: it is never tried again.
+    /// 0: the operation is never retried.
     pub token: u64,
     /// The number of the domain's last operation when the intent was staged for the first time.
     pub since: Option<u64>,

@@ -9,7 +9,7 @@ use crate::explorer::Effort;
 use crate::machines;
 use crate::report::Sizes;
 
-/// Front-ends that write, and then those that read.
+/// Front-ends that write, and then front-ends that read.
 pub(super) const WRITERS: u32 = 2;
 pub(super) const CLIENTS: u32 = 3;
 
@@ -20,6 +20,8 @@ pub(crate) enum Mishap {
     FrontEndKilled,
     /// A front-end hangs, for longer than its lease at times.
     FrontEndPaused,
+    /// Links between the back-end and front-ends are cut, and heal after a while.
+    LinksCut,
     PowerCut,
 }
 
@@ -52,6 +54,7 @@ impl Setup {
             Mishap::BackEndKilled,
             Mishap::FrontEndKilled,
             Mishap::FrontEndPaused,
+            Mishap::LinksCut,
             Mishap::PowerCut,
         ];
         let mut mishaps: Vec<(u64, Mishap)> = (0..random.random_range(0..5))
@@ -78,13 +81,41 @@ impl Setup {
         }
     }
 
+    /// A few operations, every moment of which is examined.
+    pub fn short(seed: u64) -> Self {
+        let drawn = Self::drawn(seed);
+        let random = &mut random_from_seed(seed ^ 0x73_686f_7274);
+        let operations = random.random_range(4..12);
+        let mut mishaps = drawn.mishaps;
+        mishaps.truncate(2);
+        for (after, _) in &mut mishaps {
+            *after = random.random_range(1..operations);
+        }
+        mishaps.sort_by_key(|(after, _)| std::cmp::Reverse(*after));
+        Self {
+            operations,
+            mishaps,
+            every_moment: true,
+            effort: Effort {
+                states: 24,
+                states_again: 6,
+                cut_percent: 10,
+            },
+            ..drawn
+        }
+    }
+
     /// Applies `adjustment`.
     pub fn adjust(&mut self, adjustment: &Adjustment) {
         self.operations = Adjustment::at_most(adjustment.operations, self.operations).max(1);
         self.keys = Adjustment::at_most(adjustment.keys, self.keys).max(1);
-        if adjustment.without.contains("power_cut") {
-            self.mishaps
-                .retain(|(_, mishap)| *mishap != Mishap::PowerCut);
+        for (name, left_out) in [
+            ("power_cut", Mishap::PowerCut),
+            ("partition", Mishap::LinksCut),
+        ] {
+            if adjustment.without.contains(name) {
+                self.mishaps.retain(|(_, mishap)| *mishap != left_out);
+            }
         }
         self.every_moment |= adjustment.every_moment;
         self.is_mistaken |= adjustment.canary;

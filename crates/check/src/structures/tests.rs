@@ -8,7 +8,7 @@ const SEEDS: u64 = 24;
 
 #[test]
 fn structures_survive_every_mishap_that_a_seed_draws_and_a_seed_means_the_same_run() {
-    let mut states = 0;
+    let (mut states, mut cuts, mut delays) = (0, 0, 0);
     for seed in 0..SEEDS {
         let report = run("structures", &Setup::drawn(seed));
         assert_eq!(report.violations, [], "seed {seed}");
@@ -20,8 +20,14 @@ fn structures_survive_every_mishap_that_a_seed_draws_and_a_seed_means_the_same_r
             );
         }
         states += report.crash_states;
+        cuts += report.course.get("partitions").copied().unwrap_or(0);
+        delays += report.faults_hit.get("partition").copied().unwrap_or(0);
     }
     assert!(states > 500, "{states} states");
+    assert!(
+        cuts > 3 && delays > 3,
+        "{cuts} partitions, {delays} messages met one"
+    );
 }
 
 /// Needs the crash states: the back-end takes visible words for durable.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use rustix::process::nice;
 use serde::Serialize;
 use stonecast::backup::{Plan, Taken, identity_of, take};
 
@@ -36,12 +37,18 @@ pub struct Backup {
     /// The backup that this one follows: full, or incremental itself. It has to be kept.
     #[arg(long, value_name = "FILE")]
     pub base: Option<PathBuf>,
+    /// Leaves the priority as the command was started with, for a backup that has to end soon.
+    #[arg(long)]
+    pub keep_priority: bool,
     /// Prints one JSON object to stdout at the end: version, base, keys, records, bytes, seconds.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub connection: Connection,
 }
+
+/// The niceness of a process that every other process comes before.
+const LOWEST: i32 = 19;
 
 /// The report of a backup.
 #[derive(Serialize)]
@@ -72,6 +79,9 @@ pub fn run(flags: &Backup) -> Result<(), Failure> {
         ));
     }
     let base = flags.base.as_deref().map(identity_of).transpose()?;
+    if !flags.keep_priority {
+        yield_to_others();
+    }
     let session = Session::open_for_many(&flags.connection)?;
     let start = Instant::now();
     let output = Destination::open(Some(&flags.file))?;
@@ -118,6 +128,14 @@ pub fn run(flags: &Backup) -> Result<(), Failure> {
         output::size(taken.bytes)
     ));
     Ok(())
+}
+
+/// Takes the lowest priority, for this thread and those that it starts. A system that refuses that leaves a backup that
+/// slows writers down, and the backup is worth more.
+fn yield_to_others() {
+    if let Err(error) = nice(LOWEST) {
+        output::say(format_args!("the priority stays as it is: {error}"));
+    }
 }
 
 fn now_ms() -> u64 {

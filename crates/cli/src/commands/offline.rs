@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use stonecast_base::Corruption;
-use stonecast_kv::{Verification, verify as verify_pool};
+use stonecast_kv::{MissingChunk, Verification, verify as verify_pool};
 use stonecast_log::{Finding, LogFormat, SegmentVerdict, UNIT_SIZE, walk_segment};
 use stonecast_media::{MediaError, OpenMode, Pool, inspect_backing};
 
@@ -97,6 +97,17 @@ struct Printed<'a> {
     expected: &'a str,
 }
 
+/// A value that is not whole, as `verify --json` prints it.
+#[derive(Serialize)]
+struct PrintedChunk {
+    finding: &'static str,
+    key: String,
+    version: u64,
+    offset: u64,
+    chunk: u32,
+    chunks: u32,
+}
+
 /// The last line of `verify --json`.
 #[derive(Serialize)]
 struct Summary {
@@ -107,6 +118,7 @@ struct Summary {
     segments: u64,
     findings: usize,
     latent: usize,
+    missing: usize,
     harmless: usize,
     torn: usize,
 }
@@ -301,6 +313,8 @@ pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
         all.iter()
             .try_for_each(|damage| report_finding(flags.json, finding, damage))?;
     }
+    let mut missing = checked.missing.iter();
+    missing.try_for_each(|missing| report_missing(flags.json, missing))?;
     report_counts(flags.json, &checked)?;
     judge(checked)
 }
@@ -309,6 +323,7 @@ pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
 fn report_counts(json: bool, checked: &Verification) -> Result<(), Failure> {
     let (findings, latent) = (checked.damage.len(), checked.latent.len());
     let (harmless, torn) = (checked.harmless.len(), checked.torn.len());
+    let missing = checked.missing.len();
     if json {
         let (keys, records, live_bytes) = (checked.keys, checked.records, checked.live_bytes);
         let (bytes, segments) = (checked.bytes, checked.segments);
@@ -320,6 +335,7 @@ fn report_counts(json: bool, checked: &Verification) -> Result<(), Failure> {
             segments,
             findings,
             latent,
+            missing,
             harmless,
             torn,
         })?;
@@ -367,7 +383,32 @@ fn judge(checked: Verification) -> Result<(), Failure> {
             ),
         ));
     }
+    let missing = checked.missing.len();
+    if missing > 0 {
+        return Err(Failure::new(
+            Status::Corrupt,
+            format!(
+                "{missing} chunks of values are missing: a server opens the pool, and reads of these keys fail. Put the \
+                 keys again, or restore them from an export or a copy"
+            ),
+        ));
+    }
     Ok(())
+}
+
+/// Reports a value that is not whole.
+fn report_missing(json: bool, missing: &MissingChunk) -> Result<(), Failure> {
+    if json {
+        return output::json(&PrintedChunk {
+            finding: "missing",
+            key: missing.key.escape_ascii().to_string(),
+            version: missing.version,
+            offset: missing.offset,
+            chunk: missing.chunk,
+            chunks: missing.chunks,
+        });
+    }
+    output::bytes(format!("missing: {missing}\n").as_bytes())
 }
 
 /// Reports damage that hides everything else.

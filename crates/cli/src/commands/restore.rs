@@ -21,8 +21,8 @@ use crate::session::Session;
 ///
 /// All files are verified first, and nothing is stored if one is damaged or missing. Then all records are stored, in
 /// the order of their versions, and read back and compared. The keys get new versions. Keys that have expired
-/// meanwhile are left out. Start the server of a new pool for it, and let others in afterwards: a restore that ends
-/// early leaves a part of the keys, and begins again with a new pool.
+/// meanwhile, by the server's time, are absent. Start the server of a new pool for it, and let others in afterwards: a
+/// restore that ends early leaves a part of the keys, and begins again with a new pool.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: check a chain, and restore it into a new pool
@@ -101,7 +101,7 @@ pub fn run(flags: &Restore) -> Result<(), Failure> {
 fn restore(flags: &Restore, chain: &Chain) -> Result<u64, Failure> {
     let session = Session::open_for_many(&flags.connection)?;
     let in_flight = flags.flight.in_flight as usize;
-    let (keys, started) = (chain.identity().keys, SystemTime::now());
+    let keys = chain.identity().keys;
     let expired = session.run(async |client| {
         let found = client.stat().await?.keys;
         if found > 0 {
@@ -112,10 +112,6 @@ fn restore(flags: &Restore, chain: &Chain) -> Result<u64, Failure> {
         }
         let progress = Progress::of_count("restoring", Some(keys));
         let records = stream::iter(chain.records()?).map_err(Failure::from);
-        let records = records.try_filter(|record| {
-            let present = !has_expired(record, started);
-            async move { present }
-        });
         let puts = records.map_ok(|record| put(client, record));
         let mut puts = pin!(puts.try_buffered(in_flight));
         let mut stored = 0_u64;
@@ -181,9 +177,12 @@ async fn is_stored(client: &Client, record: Record) -> Result<bool, Failure> {
     let found = client.get(&record.key).await?;
     match found {
         Some(found) if found.value == record.value && found.expires == record.expires => Ok(true),
-        None if has_expired(&record, SystemTime::now()) => Ok(false),
+        None if may_have_expired(&record, SystemTime::now()) => Ok(false),
         found => {
             let what = match found {
+                None if record.expires.is_some() => {
+                    "is absent before it expires by the clock of this machine"
+                }
                 None => "is absent",
                 Some(_) => "has another value or expiry",
             };
@@ -195,12 +194,10 @@ async fn is_stored(client: &Client, record: Record) -> Result<bool, Failure> {
     }
 }
 
-/// Whether the key of `record` has expired at `now`, or may have by the server's time, which is ahead by up to ten
-/// seconds after a restart.
-fn has_expired(record: &Record, now: SystemTime) -> bool {
+/// Whether the key of `record` may have expired by the server's time, which is ahead by up to ten seconds after a
+/// restart. The server alone decides which keys are present, so the clock of this machine drops none.
+fn may_have_expired(record: &Record, now: SystemTime) -> bool {
     let ahead = now + std::time::Duration::from_secs(10);
-    record
-        .expires
-        .map(Expiry::time)
-        .is_some_and(|moment| moment <= ahead)
+    let moment = record.expires.map(Expiry::time);
+    moment.is_some_and(|moment| moment <= ahead)
 }

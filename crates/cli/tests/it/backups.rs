@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use stonecast::Batch;
 
-use crate::support::{Place, Server, stonecast};
+use crate::support::{Place, Server, command, stonecast};
 
 const OPTIONS: [&str; 4] = ["--durability", "process", "--capacity", "64MiB"];
 const COUNTERS: u64 = 20;
@@ -162,6 +165,30 @@ fn a_damaged_backup_restores_nothing_and_a_failed_one_leaves_no_file() {
     assert!(!next.exists(), "a backup appears when it is whole");
 }
 
+/// Needs the server's judgement: a client that leaves out what its own clock takes for expired loses keys.
+#[test]
+fn a_key_is_restored_up_to_its_moment_and_stays_absent_after_it() {
+    let place = Place::in_volatile_memory();
+    let server = Server::start(&place.pool(), OPTIONS);
+    let begun = Instant::now();
+    for (key, time) in [("goes", "1ms"), ("ends", "9s"), ("stays", "1h")] {
+        assert_eq!(
+            server.client(&["put", key, "1", "--expire", time]).code,
+            Some(0)
+        );
+    }
+    let file = place.path().join("backup");
+    assert_eq!(server.client(&["backup", text(&file)]).code, Some(0));
+    let restored = Server::start(&place.path().join("restored"), OPTIONS);
+    let report = restored.client(&["restore", "--json", text(&file)]).json();
+    let keys = restored.client(&["ls"]).text().to_owned();
+    assert!(!keys.contains("goes") && keys.contains("stays"), "{keys}");
+    if begun.elapsed() < Duration::from_secs(8) {
+        assert!(keys.contains("ends"), "{keys}");
+        assert_eq!(report["keys"].as_u64(), Some(2), "{report}");
+    }
+}
+
 #[test]
 fn a_server_whose_clients_publish_cannot_be_backed_up_and_says_how_it_could() {
     let place = Place::in_volatile_memory();
@@ -176,4 +203,43 @@ fn a_server_whose_clients_publish_cannot_be_backed_up_and_says_how_it_could() {
         "{}",
         refused.refusal(1)
     );
+}
+
+/// The niceness of each thread of a process.
+fn niceness(process: u32) -> BTreeSet<i64> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("the process runs");
+    let of_task = |task: PathBuf| {
+        let stat = fs::read_to_string(task.join("stat")).expect("the thread runs");
+        // The name of the program ends with the last bracket, and the niceness is the seventeenth word behind it.
+        let (_, words) = stat.rsplit_once(") ").expect("a name in brackets");
+        let niceness = words.split(' ').nth(16).expect("a niceness");
+        niceness.parse().expect("a number")
+    };
+    let tasks = tasks.map(|task| task.expect("a thread").path());
+    tasks.map(of_task).collect()
+}
+
+/// Needs the call that lowers the priority, before the session starts threads.
+#[test]
+fn a_backup_has_the_lowest_priority_unless_it_is_told_to_keep_its_own() {
+    let place = Place::in_volatile_memory();
+    let server = Server::start(&place.pool(), OPTIONS);
+    // The backup is longer than a pipe and the memory of the command hold, so it stands still until somebody reads.
+    let value = "v".repeat(100_000);
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        assert_eq!(server.client(&["put", key, &value]).code, Some(0));
+    }
+    let own = niceness(std::process::id());
+    for (more, expected) in [(None, BTreeSet::from([19])), (Some("--keep-priority"), own)] {
+        let mut backup = command();
+        backup.args(["backup", "-", "--connect", &server.address()]);
+        let mut backup = backup.args(more).stdout(Stdio::piped()).spawn();
+        let backup = backup.as_mut().expect("the binary starts");
+        let mut pipe = backup.stdout.take().expect("a pipe");
+        let mut first = [0];
+        pipe.read_exact(&mut first).expect("the backup has begun");
+        assert_eq!(niceness(backup.id()), expected, "{more:?}");
+        std::io::copy(&mut pipe, &mut std::io::sink()).expect("the backup goes on");
+        assert!(backup.wait().expect("a child").success());
+    }
 }

@@ -4,15 +4,17 @@
 //! A front-end in a process of its own inserts the numbers from 0 on, and notes each that was acknowledged.
 
 use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stonecast::structures::{BTree, Connection, Error, connect};
+use stonecast::structures::{BTree, Connection, Error, NoMirrorLog, connect};
 
+use crate::cluster::nodes::Etcd;
 use crate::gateway::address;
 use crate::support::{
-    Place, Server, Worker, as_worker, command, http_get, start_worker, stonecast,
+    Place, Server, Worker, as_worker, command, http_get, not_run, start_worker, stonecast,
 };
 
 type Index = BTree<u64, u64>;
@@ -23,40 +25,50 @@ const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: &str = "1s";
 /// Operations that are acknowledged before and after each end.
 const SOME: u64 = 20;
+/// Bytes at the end of the notes that are read: some hundred lines.
+const NOTES_READ: u64 = 4096;
 
 /// A back-end, its mirror and a front-end.
 struct Trio {
     place: Place,
     back_end: Server,
     mirror: Server,
+    /// The store of the standing record.
+    store: Option<String>,
 }
 
 impl Trio {
     /// The pool `first` with the mirror `second`, which has everything.
     fn begin() -> Self {
-        let place = Place::on_disk();
-        let mirror = serve(&place, "second", &["--structures-role", "mirror"]);
-        let back_end = serve(
-            &place,
-            "first",
-            &["--structures-mirror", &url(&place, "second")],
-        );
+        Self::begin_in(Place::on_disk(), None)
+    }
+
+    /// The pool `first` with the mirror `second`, and their standing record in `store`.
+    fn begin_in(place: Place, store: Option<String>) -> Self {
+        let mirror = serve(&place, "second", &flags(&AS_MIRROR, store.as_deref()));
+        let url = url(&place, "second");
+        let back_end = flags(&["--structures-mirror", &url], store.as_deref());
+        let back_end = serve(&place, "first", &back_end);
         await_whole(&back_end);
         Self {
             place,
             back_end,
             mirror,
+            store,
         }
     }
 
     /// The process of a pool, anew: the back-end `name` with the mirror `mirror`.
     fn serve_back_end(&mut self, name: &str, mirror: &str) {
         let mirror = url(&self.place, mirror);
-        self.back_end = serve(&self.place, name, &["--structures-mirror", &mirror]);
+        let with_mirror = ["--structures-mirror", &mirror];
+        let flags = flags(&with_mirror, self.store.as_deref());
+        self.back_end = serve(&self.place, name, &flags);
     }
 
     fn serve_mirror(&mut self, name: &str) {
-        self.mirror = serve(&self.place, name, &["--structures-role", "mirror"]);
+        let flags = flags(&AS_MIRROR, self.store.as_deref());
+        self.mirror = serve(&self.place, name, &flags);
     }
 
     /// A front-end that makes each number visible, or leaves a transaction open.
@@ -69,10 +81,23 @@ impl Trio {
         self.place.path().join("acknowledged")
     }
 
-    /// Numbers that were acknowledged.
+    /// Numbers that were acknowledged. They ascend, so the end of the notes tells: a fast front-end notes millions.
     fn acknowledged(&self) -> u64 {
-        let notes = fs::read_to_string(self.notes()).unwrap_or_default();
-        let numbers = notes.lines().filter_map(|line| line.parse::<u64>().ok());
+        let Ok(mut notes) = fs::File::open(self.notes()) else {
+            return 0;
+        };
+        let size = notes.metadata().map_or(0, |notes| notes.len());
+        let mut last = Vec::new();
+        let read = notes
+            .seek(SeekFrom::Start(size.saturating_sub(NOTES_READ)))
+            .and_then(|_| notes.read_to_end(&mut last));
+        read.expect("the notes can be read");
+        let last = String::from_utf8_lossy(&last);
+        // The first line may be cut off; the last one may be under way.
+        let whole = last.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let skipped = usize::from(size > NOTES_READ);
+        let numbers = whole.lines().skip(skipped);
+        let numbers = numbers.filter_map(|line| line.parse::<u64>().ok());
         numbers.max().map_or(0, |last| last + 1)
     }
 
@@ -101,6 +126,15 @@ impl Trio {
         assert_eq!(found, expected);
         assert!(found.len() as u64 >= told, "{} of {told}", found.len());
     }
+}
+
+const AS_MIRROR: [&str; 2] = ["--structures-role", "mirror"];
+
+/// The flags of a server that shares a standing record in `store`, if there is one.
+fn flags<'a>(of_server: &[&'a str], store: Option<&'a str>) -> Vec<&'a str> {
+    let record = store.map(|store| ["--structures-cluster", store]);
+    let record = record.into_iter().flatten();
+    of_server.iter().copied().chain(record).collect()
 }
 
 fn url(place: &Place, name: &str) -> String {
@@ -144,13 +178,19 @@ fn connected(urls: &[String]) -> Connection {
 async fn write(connection: &Connection, leaves_open: bool) -> Result<(), Error> {
     let session = connection.session();
     let mut index = session.writer_within::<Index>("index", LIMIT).await?;
+    if leaves_open && let Err(reason) = index.mirror_log() {
+        let is_promoted = matches!(*reason, NoMirrorLog::NoMirror);
+        assert!(is_promoted, "staged numbers go to both logs: {reason}");
+    }
     let last = session.reader::<Index>("index").await?.last().await?;
     for number in last.map_or(0, |(key, _)| key + 1).. {
         match leaves_open {
             true => index.stage(&number, &(number * 3)).await?.await?,
             false => drop(index.insert(&number, &(number * 3)).await?),
         }
-        eprintln!("{number}");
+        // One write for each line: a kill between a number and its end would join two numbers.
+        let line = format!("{number}\n");
+        eprint!("{line}");
     }
     Ok(())
 }
@@ -166,6 +206,33 @@ fn plays_the_front_end() {
         // Whatever ended the work: another back-end goes on, or the same.
         let _ = connection.run(async |_| write(&connection, work == "open").await);
     }
+}
+
+/// Needs the appends to both logs, and each window at the mirror to end with its tenure.
+#[test]
+fn an_operation_that_both_logs_have_outlives_whoever_is_killed_under_load() {
+    let mut trio = Trio::begin();
+    let mut front_end = trio.front_end("open");
+    for _ in 0..3 {
+        trio.progress();
+        front_end.kill();
+        front_end = trio.front_end("open");
+        trio.progress();
+        trio.back_end.kill();
+        trio.serve_back_end("first", "second");
+        trio.progress();
+        trio.mirror.kill();
+        trio.back_end.wait();
+        trio.serve_mirror("second");
+        trio.serve_back_end("first", "second");
+    }
+    trio.progress();
+    trio.back_end.kill();
+    let promoted = trio.mirror.client(&["structures", "promote", "--json"]);
+    assert_eq!(promoted.json()["generation"], 2);
+    trio.progress();
+    drop(front_end);
+    trio.expect_everything("second");
 }
 
 #[test]
@@ -340,6 +407,8 @@ fn a_mirror_is_shown_by_stat_list_and_metrics_and_says_itself_that_it_is_one() {
         "mirror_missing_bytes",
         "mirror_batches",
         "mirror_silent_seconds",
+        "mirror_bound",
+        "standing_waits",
     ] {
         let name = format!("stonecast_structures_{name}");
         assert!(
@@ -362,4 +431,114 @@ fn a_mirror_is_shown_by_stat_list_and_metrics_and_says_itself_that_it_is_one() {
     mirror.stop();
     let nobody = mirror.client(&["structures", "promote", "--json"]);
     nobody.json_failure(4, "unreachable");
+}
+
+#[test]
+fn with_a_store_in_files_a_mirror_promotes_itself_and_a_detachment_needs_no_statement() {
+    let place = Place::on_disk();
+    let store = format!("file:{}", place.path().join("record").display());
+    tell_of_a_record(place, store);
+}
+
+#[test]
+fn with_an_etcd_a_mirror_promotes_itself_and_a_detachment_needs_no_statement() {
+    match Etcd::start() {
+        Some(etcd) => tell_of_a_record(Place::on_disk(), etcd.address()),
+        None => not_run(
+            "promotion by a standing record in etcd",
+            "etcd is not installed",
+        ),
+    }
+}
+
+/// Needs the record: nobody says a word when the back-end is gone, and the statement at a detachment is left out.
+fn tell_of_a_record(place: Place, store: String) {
+    let mut trio = Trio::begin_in(place, Some(store.clone()));
+    let front_end = trio.front_end("visible");
+    trio.progress();
+    let told = trio
+        .back_end
+        .client(&["structures", "stat", "--json"])
+        .json();
+    assert_eq!(told["mirror"]["store"], "reached");
+    trio.back_end.kill();
+    trio.progress();
+    assert!(trio.mirror.wait_until_ready(), "it is the back-end");
+
+    // The old back-end learns from the record that it was succeeded, whoever is there.
+    let absent = url(&trio.place, "nowhere");
+    let with_absent = flags(&["--structures-mirror", &absent], Some(&store));
+    let (old, data) = serve_command(&trio.place, "first", &with_absent);
+    let refused = crate::support::run(old, b"");
+    let words = "it was succeeded. Serve it as the mirror";
+    assert!(refused.refusal(1).contains(words), "{}", refused.stderr);
+    let (without, _) = serve_command(&trio.place, "first", &["--structures-mirror", &absent]);
+    let refused = crate::support::run(without, b"");
+    assert!(refused.refusal(1).contains("--structures-cluster"));
+    let data = data.to_str().expect("a name in UTF-8");
+    let detach = ["structures", "detach", data, "--structures-cluster", &store];
+    let refused = stonecast(detach);
+    let words = "is the back-end of generation 2, as the standing record";
+    assert!(refused.refusal(1).contains(words), "{}", refused.stderr);
+
+    // It returns as the mirror, and is detached.
+    trio.mirror.stop();
+    trio.serve_mirror("first");
+    trio.serve_back_end("second", "first");
+    trio.progress();
+    await_whole(&trio.back_end);
+    trio.progress();
+    trio.mirror.kill();
+    assert_eq!(trio.back_end.wait().code(), Some(1));
+    let second = trio.place.path().join("second");
+    let second = second.to_str().expect("a name in UTF-8");
+    let detach = [
+        "structures",
+        "detach",
+        second,
+        "--structures-cluster",
+        &store,
+        "--json",
+    ];
+    assert_eq!(stonecast(detach).json()["generation"], 3);
+    trio.back_end = serve(&trio.place, "second", &flags(&[], Some(&store)));
+    trio.progress();
+
+    // The mirror was not destroyed, and follows nobody.
+    trio.serve_mirror("first");
+    let promote = ["structures", "promote", "--within", "30s"];
+    let refused = trio.mirror.client(&promote);
+    let words = "the standing record, of generation 3, does not name this mirror";
+    assert!(refused.refusal(1).contains(words), "{}", refused.stderr);
+    trio.progress();
+    drop(front_end);
+    trio.expect_everything("second");
+}
+
+/// Needs the mirror to wait for the store, and to say so.
+#[test]
+fn a_mirror_without_its_store_is_promoted_when_the_store_is_back() {
+    let place = Place::on_disk();
+    let folder = place.path().join("record");
+    let away = place.path().join("away");
+    let store = format!("file:{}", folder.display());
+    let mut trio = Trio::begin_in(place, Some(store));
+    let front_end = trio.front_end("visible");
+    trio.progress();
+    fs::rename(&folder, &away).expect("the folder is there");
+    trio.progress();
+    trio.back_end.kill();
+    let told = trio.acknowledged();
+    let early = ["structures", "promote", "--within", "3s"];
+    let early = trio.mirror.client(&early);
+    let words = "the store of the standing record is away";
+    assert!(early.refusal(7).contains(words), "{}", early.stderr);
+    assert!(trio.acknowledged() <= told + 1, "nobody serves");
+    fs::rename(&away, &folder).expect("the folder is there");
+    trio.progress();
+    drop(front_end);
+    trio.expect_everything("second");
+    trio.mirror.stop();
+    let heard = trio.mirror.heard_to_the_end();
+    assert!(heard.contains("promotion and binding wait"), "{heard}");
 }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::kill::model::Model;
-use crate::kill::work::{self, WRITERS, Work};
+use crate::kill::work::{self, OPERATIONS_PER_SESSION, WRITERS, Work};
 use crate::support::{Server, as_worker, start_worker, stonecast};
 
 const LOAD: &str = "power_cuts::loads_a_pool_until_the_power_is_cut";
@@ -27,15 +27,15 @@ const LOAD: &str = "power_cuts::loads_a_pool_until_the_power_is_cut";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The place of a pool and of the notes about it, from the environment.
-struct Site {
+pub struct Site {
     /// Notes and exports.
     folder: PathBuf,
     /// Counts boots from 0.
-    boot: u32,
+    pub boot: u32,
 }
 
 impl Site {
-    fn from_environment() -> Self {
+    pub fn from_environment() -> Self {
         let value = |name: &str| {
             std::env::var(name).unwrap_or_else(|_| panic!("`cargo xtask guest` sets {name}"))
         };
@@ -45,18 +45,44 @@ impl Site {
         }
     }
 
+    /// Whether this boot only verifies.
+    pub fn is_the_last_boot(&self) -> bool {
+        std::env::var_os("STONECAST_LAST_BOOT").is_some()
+    }
+
+    /// The first number of the operations of a worker in this boot.
+    pub fn first_operation(&self, worker: usize) -> u64 {
+        u64::from(self.session(worker)) * OPERATIONS_PER_SESSION
+    }
+
+    fn session(&self, worker: usize) -> u32 {
+        self.boot * 10 + worker as u32 + 1
+    }
+
+    /// Waits until each of these workers has written a note.
+    pub fn wait_for_notes(&self, workers: usize) {
+        let start = Instant::now();
+        let is_noted = |worker| {
+            fs::metadata(self.notes(self.boot, worker)).is_ok_and(|status| status.len() > 0)
+        };
+        while !(0..workers).all(is_noted) {
+            assert!(start.elapsed() < PATIENCE, "the workers do nothing");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn file(&self, what: &str, boot: u32) -> PathBuf {
         self.folder.join(format!("{what}-{boot}"))
     }
 
     /// Writes a file that is complete or absent after a loss of the machine's power.
-    fn leave(&self, what: &str, bytes: &[u8]) {
+    pub fn leave(&self, what: &str, bytes: &[u8]) {
         let half = self.folder.join("half");
         fs::write(&half, bytes).expect("the folder of the site can be written");
         fs::rename(&half, self.file(what, self.boot)).expect("a file of the site can be renamed");
     }
 
-    fn notes(&self, boot: u32, worker: usize) -> PathBuf {
+    pub fn notes(&self, boot: u32, worker: usize) -> PathBuf {
         self.file("notes", boot).with_extension(worker.to_string())
     }
 }
@@ -74,16 +100,16 @@ fn loads_a_pool_until_the_power_is_cut() {
     let options = std::env::var("STONECAST_SERVE_OPTIONS").unwrap_or_default();
     site.leave("opening", b"");
     if site.boot > 0 {
-        site.leave("verified", verdict(&pool).as_bytes());
+        site.leave("verified", verdict(&["verify"], &pool).as_bytes());
     }
     let server = Server::start(&pool, options.split_whitespace());
     site.leave("export", server.client(&["export"]).text().as_bytes());
-    if std::env::var_os("STONECAST_LAST_BOOT").is_some() {
+    if site.is_the_last_boot() {
         return;
     }
     let words = site.folder.join("words");
     let start_one = |worker: usize| {
-        let session = site.boot * 10 + worker as u32 + 1;
+        let session = site.session(worker);
         let work = Work {
             address: server.address(),
             notes: site.notes(site.boot, worker),
@@ -93,14 +119,7 @@ fn loads_a_pool_until_the_power_is_cut() {
         start_worker(LOAD, &work.to_string(), &words)
     };
     let mut workers: Vec<_> = (0..=WRITERS).map(start_one).collect();
-    let start = Instant::now();
-    let is_noted = |worker: usize| {
-        fs::metadata(site.notes(site.boot, worker)).is_ok_and(|status| status.len() > 0)
-    };
-    while !(0..=WRITERS).all(is_noted) {
-        assert!(start.elapsed() < PATIENCE, "the workers do nothing");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    site.wait_for_notes(WRITERS + 1);
     site.leave("loading", b"");
     while workers.iter_mut().all(|worker| worker.runs()) {
         std::thread::sleep(Duration::from_millis(50));
@@ -111,10 +130,11 @@ fn loads_a_pool_until_the_power_is_cut() {
     );
 }
 
-/// `good`, or the findings of `verify`.
-fn verdict(pool: &Path) -> String {
+/// `good`, or the findings of the command `verify`.
+pub fn verdict(verify: &[&str], pool: &Path) -> String {
     // The first boot may have ended before the creation of the pool.
-    let verified = stonecast(["verify".as_ref(), pool.as_os_str()]);
+    let verify = verify.iter().map(AsRef::as_ref);
+    let verified = stonecast(verify.chain([pool.as_os_str()]));
     match verified.code {
         Some(0) => "good".to_owned(),
         _ if verified.stderr.contains("there is no pool at") => "none".to_owned(),

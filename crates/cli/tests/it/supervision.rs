@@ -108,6 +108,41 @@ fn a_new_password_is_in_force_after_sighup_and_a_bad_one_is_not() {
 }
 
 #[test]
+fn new_users_are_in_force_after_sighup() {
+    let place = Place::in_volatile_memory();
+    let users = secret(
+        place.path(),
+        "users",
+        "user default off\nuser a on >one ~* +@all\n",
+    );
+    let mut serve = service(&place.pool());
+    serve
+        .args(["--resp", "127.0.0.1:0", "--resp-acl-file"])
+        .arg(&users);
+    let mut server = Server::of(serve, &place.pool());
+    let address = address(&mut server, "redis://");
+    let ok = Reply::Line("+OK".to_owned());
+    let is_user = |words: &str| RespClient::connect(address).call(&format!("AUTH {words}")) == ok;
+    let mut early = RespClient::connect(address);
+    assert_eq!(early.call("AUTH a one"), ok);
+
+    secret(
+        place.path(),
+        "users",
+        "user default off\nuser b on >two ~* +@all\n",
+    );
+    server.signal(Signal::HUP);
+    wait_for(&mut server, "were read again");
+    assert!(is_user("b two") && !is_user("a one"));
+    assert_eq!(
+        early.reply(),
+        None,
+        "the connections of a user who is gone end"
+    );
+    server.stop();
+}
+
+#[test]
 fn a_new_certificate_is_in_force_after_sighup() {
     let place = Place::in_volatile_memory();
     let folder = place.path();

@@ -64,17 +64,17 @@ fn the_limits_hold_for_every_entry_of_a_file() {
             "v".repeat(value)
         )
     };
-    let good = line(1024, 1 << 20) + &line(1, 0);
+    let good = line(1024, 1 << 20) + &line(1, 0) + &line(2, 5_000_000);
     assert_eq!(
         server
             .client_with_input(&["import", "--json"], good.as_bytes())
             .json()["entries"],
-        2
+        3
     );
-    assert_eq!(server.client(&["export"]).text(), good);
+    assert!(server.client(&["export"]).text() == good);
     for (key, value, reason) in [
         (1025, 1, "key has 1025 bytes"),
-        (1, (1 << 20) + 1, "value has 1048577 bytes"),
+        (1, (16 << 20) + 1, "value has 16777217 bytes"),
     ] {
         let message = server
             .client_with_input(&["import"], line(key, value).as_bytes())
@@ -188,4 +188,33 @@ fn a_reader_that_leaves_ends_an_export_without_a_message() {
         .expect("ten bytes");
     let output = export.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stderr), (Some(1), Vec::new()));
+}
+
+/// The moment that an export names is the one that the key has after the import.
+#[test]
+fn keys_that_expire_keep_their_moments_from_pool_to_pool_and_are_absent_afterwards() {
+    let (here, there) = (Place::in_volatile_memory(), Place::in_volatile_memory());
+    let (first, second) = (server(&here), server(&there));
+    first.client(&["put", "stays", "v"]).text();
+    first
+        .client(&["put", "lives", "v", "--expire", "1h"])
+        .text();
+    let entry = |server: &Server, key: &str| server.client(&["get", key, "--json"]).json();
+    let expires = entry(&first, "lives")["expires"].clone();
+    let wall_ms = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let left_ms = expires.as_u64().expect("a moment") - wall_ms;
+    assert!((3_500_000..3_620_000).contains(&left_ms), "{left_ms}");
+    let exported = first.client(&["export"]);
+    second
+        .client_with_input(&["import"], exported.text().as_bytes())
+        .text();
+    assert_eq!(entry(&second, "lives")["expires"], expires);
+    assert_eq!(entry(&second, "stays")["expires"], serde_json::Value::Null);
+    assert_eq!(second.client(&["export"]).text(), exported.text());
+    first
+        .client(&["put", "goes", "v", "--expire", "50ms"])
+        .text();
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    first.client(&["get", "goes"]).refusal(3);
+    assert_eq!(first.client(&["export"]).text(), exported.text());
 }

@@ -30,7 +30,7 @@ pub enum EtcdError {
         /// The failure.
         reason: String,
     },
-    /// There is no connection over TLS: one side does not trust the other, or does not speak TLS.
+    /// The connection over TLS failed: one side does not trust the other, or does not speak TLS.
     #[error("etcd at {endpoint} is not trusted, or does not trust: {reason}")]
     Tls {
         /// `HOST:PORT`.
@@ -45,7 +45,7 @@ pub enum EtcdError {
         endpoint: String,
         /// The status of HTTP.
         status: u16,
-        /// The code of gRPC; 0 if there is none.
+        /// The code of gRPC; 0 without a code.
         code: u64,
         /// etcd's words.
         message: String,

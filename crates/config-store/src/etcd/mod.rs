@@ -115,7 +115,7 @@ impl EtcdStore {
         checked
     }
 
-    /// Asks one member after the other, beginning with the one that answered last, as long as `ask` allows the next
+    /// Asks one member after the other, beginning with the member that answered last, as long as `ask` allows the next
     /// one.
     fn failing_over<T>(
         &mut self,

@@ -17,10 +17,10 @@ const PREFIX: &str = "revision-";
 const DIGITS: usize = 20;
 /// Prefix of the files that a writer writes before it links them.
 const UNLINKED: &str = ".unlinked-";
-/// Age at which the writer of such a file is taken for dead. A writer that was only stopped finds no file to link, so
+/// Age of a temporary file at which its writer counts as dead. A writer that was only stopped finds no file to link, so
 /// nothing is done.
 const UNLINKED_MAX: Duration = Duration::from_secs(3600);
-/// The most revisions that are superseded after one change: those that killed writers left.
+/// The most revisions that one change supersedes: more than one only where killed writers have left some.
 const SUPERSEDED_MAX: u32 = 64;
 /// Number of times that a value may be superseded while it is read.
 const LOOKS_MAX: u32 = 100;
@@ -33,7 +33,7 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 pub struct Directory {
     path: PathBuf,
     link: Link,
-    /// The highest revision seen so far; 0 if there is none.
+    /// The highest revision seen so far; 0 before the first one.
     newest: u64,
     /// The highest revision whose name is durable.
     synced: u64,

@@ -8,7 +8,7 @@ use crate::backend::Failure;
 /// Files in a state that this store never leaves, or a failed system call.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// There is no directory.
+    /// The directory does not exist.
     #[error(
         "there is no directory {}: create the cluster first, or correct the path",
         .path.display()
@@ -27,7 +27,7 @@ pub enum FileError {
         /// The system's error.
         source: io::Error,
     },
-    /// The bytes are not those that were written.
+    /// The bytes differ from the bytes that were written.
     #[error(
         "{} is damaged: at byte {offset}, found {found}, expected {expected}; no crash of this program leaves that, so check the disk",
         .path.display()

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A writer writes and syncs a file under a name of its own, and links it to the name of the next revision. `link`
-//! fails if the name exists, so one writer wins, and there is no lock that a stopped process could keep.
+//! fails if the name exists, so one writer wins, without a lock that a stopped process could keep.
 //!
 //! Invariants:
 //! - *A name that exists stays.* An old revision is replaced by an empty file, in one step, and never removed. So a

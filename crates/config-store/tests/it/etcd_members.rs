@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use stonecast_cluster::{ConfigStore, Revision, StoreError, Swap};
 use stonecast_config_store::Bounds;
 use stonecast_fabric::{Runtime, Selected, select};
@@ -166,8 +165,7 @@ fn an_etcd_that_is_stopped_in_the_middle_leaves_an_unknown_outcome_in_bounded_ti
     let Ok(Swap::Done(revision)) = finish(store.compare_and_set(None, b"1")) else {
         panic!("the first value is stored");
     };
-    let pid = Pid::from_raw(cluster.members[0].pid() as i32).unwrap();
-    kill_process(pid, Signal::STOP).unwrap();
+    cluster.members[0].pause();
     let unknown = finish(store.compare_and_set(Some(revision), b"2"));
     assert!(
         matches!(unknown, Err(StoreError::Unknown { .. })),
@@ -178,7 +176,7 @@ fn an_etcd_that_is_stopped_in_the_middle_leaves_an_unknown_outcome_in_bounded_ti
         matches!(refused, Err(StoreError::Refused { .. })),
         "{refused:?}"
     );
-    kill_process(pid, Signal::CONT).unwrap();
+    cluster.members[0].go_on();
     // The server executes the request that was sent, or drops it with the connection. The next attempt decides.
     cluster.members[0].wait_until_ready();
     let decided = finish(store.compare_and_set(Some(revision), b"3"));

@@ -25,7 +25,7 @@ pub(crate) struct Place {
     stride: u64,
 }
 
-/// The reason why there is no reservation.
+/// The reason why a reservation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// No posted buffer has room.

@@ -1,5 +1,5 @@
 //! Order of effects and rights where the optimizations of the provider could break them: regions that are already
-//! mapped, batches, reads that are executed at once.
+//! mapped, batches, reads in the call.
 
 use std::task::{Context, Poll, Waker};
 
@@ -80,7 +80,7 @@ impl Pair {
 
 /// Needs the check of the taken entries, in `read_now` and behind it.
 #[test]
-fn a_read_at_once_waits_for_the_payload_of_an_earlier_send() {
+fn a_read_in_the_call_waits_for_the_payload_of_an_earlier_send() {
     let mut pair = pair(1);
     let rkey = pair.server.buffer.rkey;
     assert_eq!(
@@ -201,7 +201,7 @@ fn a_window_of_another_queue_pair_stays_closed_when_its_region_is_mapped() {
 
 /// The gap between two regions belongs to no region, and a key that was mapped opens nothing beyond itself.
 #[test]
-fn a_read_at_once_stays_within_the_bytes_of_its_key() {
+fn a_read_in_the_call_stays_within_the_bytes_of_its_key() {
     let mut pair = pair(1);
     let buffer = pair.server.buffer;
     let window = pair

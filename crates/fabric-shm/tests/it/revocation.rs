@@ -171,7 +171,7 @@ fn revoke_while_used(kind: Use) {
 
 /// Needs the second check of the key in `read_now`.
 #[test]
-fn a_read_at_once_never_returns_data_stored_after_a_revocation() {
+fn a_read_in_the_call_never_returns_data_stored_after_a_revocation() {
     revoke_while_used(Use::ReadNow);
 }
 

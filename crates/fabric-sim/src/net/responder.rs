@@ -26,7 +26,7 @@ enum Taken {
 
 /// Longest time that a message is kept inside a NIC.
 const DELAY_NS_MAX: Nanoseconds = 50_000;
-/// The same time during a stall.
+/// Longest time that a message is kept inside a NIC during a stall.
 const LONG_DELAY_NS_MAX: Nanoseconds = 3_000_000;
 /// The largest delay of a write behind another if writes may pass each other: a few bus transactions.
 const RELAXED_NS_MAX: Nanoseconds = 2_000;

@@ -4,7 +4,7 @@
 //!   page --> 64 lines --> oldest store -> next -> ... newest
 //! ```
 //!
-//! A power cut leaves some prefix of a line's stores, and of the last of them perhaps only some words. A store becomes
+//! A power cut keeps a prefix of a line's stores, and perhaps only some words of the last store. A store becomes
 //! certain at a known moment once the line is in transit to the persistence domain; until then it may survive or not,
 //! because a cache may evict any line at any time.
 
@@ -28,7 +28,7 @@ pub(crate) const NEVER: Nanoseconds = Nanoseconds::MAX;
 pub(crate) struct Store {
     /// Counts the stores to all memories of a world, in order.
     pub serial: u64,
-    /// The moment from which it certainly survives.
+    /// The moment from which the store certainly survives.
     pub certain_at: Nanoseconds,
     /// Bytes of the line that were written.
     pub bytes: u64,

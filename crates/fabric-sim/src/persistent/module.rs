@@ -230,7 +230,7 @@ impl Module {
         content.medium.drain();
     }
 
-    /// Lets no more than `bytes` be allocated.
+    /// Limits the allocated bytes to `bytes`.
     pub fn limit_space(&self, bytes: u64) {
         self.log.room.set(bytes);
     }
@@ -562,7 +562,7 @@ pub(crate) type StoresByLine = Vec<(u64, crate::persistent::lines::Store)>;
 pub struct Survivor {
     pub(crate) image: Image,
     pub(crate) blobs: BTreeMap<Blob, Rc<[u8]>>,
-    /// The prepared spans of the log, as offset and size. An allocation that the power cut interrupted begins anew.
+    /// The prepared spans of the log, as offset and size. An allocation that the power cut interrupted begins again.
     pub(crate) prepared: BTreeMap<u64, u64>,
     pub(crate) log_size: u64,
     pub(crate) power_cycle: u128,

@@ -371,7 +371,7 @@ fn receiver(world: &World, features: Features) -> (Rc<Port>, AppendQueue, Memory
     (port, queue, memory)
 }
 
-/// The same, and its machine.
+/// A receiver as [`receiver`] makes it, and its machine.
 fn receiver_on(
     world: &World,
     features: Features,

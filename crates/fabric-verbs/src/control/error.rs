@@ -118,7 +118,7 @@ pub enum ControlError {
         /// The reason of the program.
         reason: String,
     },
-    /// There is no key to connect with.
+    /// The client has no key to connect with.
     #[error("there is no key to connect with; name a key file")]
     NoKey,
 }

@@ -56,12 +56,12 @@ pub enum KeyFileError {
         /// The system's error.
         source: io::Error,
     },
-    /// Other users may read it.
+    /// Other users may read the key file.
     #[error("the key file {} can be read by other users (mode {mode:o}); restrict it to yourself: chmod 600", path.display())]
     Open {
         /// The file.
         path: PathBuf,
-        /// Its permissions.
+        /// The mode bits of the file.
         mode: u32,
     },
     /// A line is not a name and a key.

@@ -41,6 +41,10 @@ impl Park for VerbsDevice {
         }
     }
 
+    fn yield_processor(&self) {
+        std::thread::yield_now();
+    }
+
     fn unpark(&self) -> Option<Waker> {
         Some(self.state.borrow().control.waker())
     }

@@ -154,14 +154,14 @@ impl<T> Lane<T> {
 pub(super) struct QueuePairState {
     pub hardware: HardwareQueuePair,
     pub options: QueuePairOptions,
-    /// Its protection domain: the device's, or one of its own.
+    /// The protection domain: the device's, or one for this queue pair alone.
     pub domain: Rc<ProtectionDomain>,
     pub phase: Phase,
     pub sends: Lane<Posted>,
     pub receives: Lane<Buffer>,
     /// The moment since which the program has asked for quiet.
     pub quiescing: Option<Instant>,
-    /// Whether it took its last buffer from the shared receive queue, and that buffer has completed.
+    /// Whether the queue pair took its last buffer from the shared receive queue, and that buffer has completed.
     pub has_last_receive: bool,
     /// Sequence number of the first packet of the current attempt.
     pub first_packet: u32,

@@ -13,7 +13,7 @@ pub(crate) fn no_library(error: &io::Error) -> String {
     )
 }
 
-/// The reason why there is no device at all.
+/// The reason why no device was found.
 pub(crate) const NO_DEVICE: &str = "this machine has no RDMA device: load the driver of its network card (modprobe mlx5_ib, \
      irdma, bnxt_re, ...), or make a soft-RoCE device on an ordinary one (modprobe rdma_rxe; rdma link add rxe0 type rxe \
      netdev eth0)";

@@ -45,7 +45,7 @@ pub(crate) struct Facts {
     pub shared_receive_depth_max: u32,
     /// READs and atomics that a queue pair may have outstanding, as requester.
     pub reads_out_max: u8,
-    /// The same, as responder.
+    /// READs and atomics that a queue pair may have outstanding, as responder.
     pub reads_in_max: u8,
     pub windows: bool,
     /// Whether this is soft-RoCE, whose peculiarities `device/quirks.rs` lists.

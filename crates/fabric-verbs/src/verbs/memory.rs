@@ -57,13 +57,13 @@ impl Drop for ProtectionDomain {
 pub(crate) struct Rights {
     /// Whether the NIC of this machine may write: as destination of READs and receives.
     pub local_write: bool,
-    /// Whether windows may be bound to it.
+    /// Whether windows may be bound to the memory.
     pub bind: bool,
     /// The rights of peers.
     pub remote: Access,
     /// Whether `remote` may grant FLUSH: the device has it.
     pub flush_global: bool,
-    /// The same for FLUSH with persistence; only for persistent memory.
+    /// Whether `remote` may grant FLUSH with persistence: the device has it. Only for persistent memory.
     pub flush_persistent: bool,
 }
 

@@ -75,12 +75,12 @@ pub struct VerbsWorld {
 }
 
 impl VerbsWorld {
-    /// A world for the promise `name`, or the reason why there is none.
+    /// A world for the promise `name`, or the reason why no world exists.
     pub fn available(name: &str) -> Result<Rc<dyn World>, String> {
         Self::on_devices(name, false)
     }
 
-    /// The same with devices treated as ones without memory windows.
+    /// A world whose devices count as devices without memory windows.
     pub fn without_windows(name: &str) -> Result<Rc<dyn World>, String> {
         Self::on_devices(name, true)
     }

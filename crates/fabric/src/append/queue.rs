@@ -280,7 +280,7 @@ impl Slots {
         (0..count).map(slot).collect()
     }
 
-    /// Notes that a message has arrived in the slot with this identifier. Returns false if there is no such slot.
+    /// Notes that a message has arrived in the slot with this identifier. Returns false if the slot does not exist.
     fn close(&mut self, slot: u64) -> bool {
         let buffer = (slot / self.per_buffer).checked_sub(self.first);
         let cut = buffer.and_then(|buffer| self.buffers.get_mut(usize::try_from(buffer).ok()?));

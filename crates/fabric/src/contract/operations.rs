@@ -11,7 +11,7 @@ pub fn write(source: &End, from: u64, size: u32, target: &End, to: u64) -> Opera
     }
 }
 
-/// The same with an immediate.
+/// WRITE_WITH_IMM of `size` bytes from offset `from` of `source` to offset `to` of `target`.
 pub fn write_immediate(
     source: &End,
     from: u64,

@@ -67,6 +67,8 @@ pub trait Park {
     /// Events before the call end the sleep, too. A suspension of the host need not count as sleep: the executor reads
     /// the clock after each park, and the time of a park is bounded.
     fn park(&self, timeout: Nanoseconds);
+    /// Lets other threads run that wait for this processor, and returns at its next turn: at once if no thread waits.
+    fn yield_processor(&self) {}
     /// Ends the current park, or else the next one at once. Other threads that woke a task call this waker. Every
     /// provider has one. `None`: such a wake-up is noticed only when the park ends by itself.
     fn unpark(&self) -> Option<Waker> {
@@ -88,6 +90,8 @@ struct Owner {
 struct Shared {
     park: Rc<dyn Park>,
     spins: Spins,
+    /// Kept from one call of `block_on` to the next: each call of a blocking client is one.
+    crowd: RefCell<Crowd>,
     ports: RefCell<Vec<Weak<Port>>>,
     tasks: RefCell<Vec<Option<Task>>>,
     free: RefCell<Vec<usize>>,
@@ -129,6 +133,9 @@ const PARK_MAX_NS: Nanoseconds = 50_000_000;
 const TASKS_PER_ROUND: usize = 64;
 /// Empty rounds between two clock readings: a reading costs as much as a round.
 const ROUNDS_PER_CLOCK_READ: u32 = 32;
+/// Empty rounds before a spin yields the processor: a few microseconds, in which most answers come. A yield is a system
+/// call.
+const ROUNDS_ALONE: u32 = 32;
 
 impl Root {
     fn new(ready: &Arc<ReadyQueue>) -> Self {
@@ -144,9 +151,15 @@ impl BusyPoll {
         Self::with_spins(park, Spins::always(spin))
     }
 
+    /// Like [`BusyPoll::new`], for a program that waits for the answers of others. Between two polls other threads may
+    /// run: on few processors, the one that is to answer is often among them.
+    pub fn for_client(park: Rc<dyn Park>, spin: Nanoseconds) -> Self {
+        Self::with_spins(park, Spins::of_client(spin))
+    }
+
     /// An executor for a server whose peers exchange a few messages in rounds of their own. While work comes often, it
-    /// polls like that of [`BusyPoll::new`]; until then, it polls for a small part of `spin`. Where other programs need
-    /// the processor, it does not poll for a while.
+    /// polls like that of [`BusyPoll::for_client`]; until then, it polls for a small part of `spin`. Where other
+    /// programs use the processor for long, it does not poll for a while.
     pub fn for_peers(park: Rc<dyn Park>, spin: Nanoseconds) -> Self {
         Self::with_spins(park, Spins::among_peers(spin))
     }
@@ -156,6 +169,7 @@ impl BusyPoll {
         let shared = Shared {
             park,
             spins,
+            crowd: RefCell::default(),
             ports: RefCell::default(),
             tasks: RefCell::default(),
             free: RefCell::default(),
@@ -199,7 +213,9 @@ impl BusyPoll {
             return output;
         }
         let mut idle_since = None;
-        let (mut pace, mut crowd) = (Pace::default(), Crowd::default());
+        let mut pace = Pace::default();
+        // The time since the last call says nothing about others.
+        shared.crowd.borrow_mut().note_work();
         let mut rounds = 0u32;
         loop {
             let arrived = shared.pump();
@@ -225,7 +241,7 @@ impl BusyPoll {
                     idle_since = None;
                 }
                 rounds = 0;
-                crowd.note_work();
+                shared.crowd.borrow_mut().note_work();
                 if !shared.timers.borrow().is_empty() {
                     shared.fire_timers(shared.park.now());
                 }
@@ -242,9 +258,18 @@ impl BusyPoll {
                 pace.begin(now, shared.spins);
                 now
             });
+            let mut crowd = shared.crowd.borrow_mut();
             crowd.note_round(now);
             let spin = shared.spins.length(&pace, &crowd, now);
-            if !fired && now.saturating_sub(since) >= spin {
+            if fired {
+                continue;
+            }
+            if now.saturating_sub(since) < spin {
+                // The thread that this one waits for may be ready to run here.
+                if shared.spins.yields() && rounds >= ROUNDS_ALONE && !crowd.is_dense(now) {
+                    shared.park.yield_processor();
+                }
+            } else {
                 let next = shared
                     .timers
                     .borrow()
@@ -253,6 +278,7 @@ impl BusyPoll {
                     .map(|timer| timer.deadline.saturating_sub(now));
                 let longest = next.unwrap_or(PARK_MAX_NS).min(PARK_MAX_NS);
                 crowd.note_park(now);
+                drop(crowd);
                 shared.ready.unless_ready(|| shared.park.park(longest));
             }
         }

@@ -7,10 +7,11 @@ const SPINS_IN_A_ROW: u32 = 16;
 /// The share of a spin that a first spin takes, and the spins that "soon" stands for.
 const FIRST_SPIN_SHARE: u64 = 40;
 const SOON_SPINS: u64 = 10;
-/// The time between two empty rounds after which a spin has lost its processor to somebody else.
-const LOST_NS: Nanoseconds = 50_000;
-/// The time without spins after a spin has lost its processor, at first and at most. A process that spins where others
-/// need the processor is the last to get it when it has work.
+/// The time between two empty rounds after which a spin has lost its processor to a program that computes. A process
+/// that answers the one that spins runs for a shorter time.
+const LOST_NS: Nanoseconds = 1_000_000;
+/// The time without yields after a spin has lost its processor, at first and at most: each yield would cost a slice of
+/// the other program.
 const CROWDED_NS: Nanoseconds = 1_000_000;
 const CROWDED_MAX_NS: Nanoseconds = 32_000_000;
 
@@ -20,10 +21,12 @@ pub(super) struct Spins {
     full: Nanoseconds,
     /// The length before work comes often.
     first: Nanoseconds,
-    /// Whether the executor ceases to spin where others need the processor. The server of a host that has nothing else
-    /// to do spins on: a hypervisor takes its processor away, too, and a server that sleeps needs a wake-up for each
-    /// request.
+    /// Whether the executor ceases to spin where others compute: a process that spins there is the last to get the
+    /// processor when it has work. The server of a host that has nothing else to do spins on: a hypervisor takes its
+    /// processor away, too, and a server that sleeps needs a wake-up for each request.
     gives_way: bool,
+    /// Whether other threads may run between two polls.
+    yields: bool,
 }
 
 impl Spins {
@@ -33,17 +36,30 @@ impl Spins {
             full,
             first: full,
             gives_way: false,
+            yields: false,
         }
     }
 
-    /// Short spins until work comes often, and none where others need the processor: peers on the same host are among
-    /// these.
+    /// Full spins that let others run.
+    pub fn of_client(full: Nanoseconds) -> Self {
+        Self {
+            yields: true,
+            ..Self::always(full)
+        }
+    }
+
+    /// Short spins until work comes often, and none where others compute.
     pub fn among_peers(full: Nanoseconds) -> Self {
         Self {
-            full,
             first: full / FIRST_SPIN_SHARE,
             gives_way: true,
+            ..Self::of_client(full)
         }
+    }
+
+    /// Whether other threads may run between two polls.
+    pub fn yields(self) -> bool {
+        self.yields
     }
 
     /// The length of the present spin.
@@ -81,12 +97,12 @@ impl Pace {
     }
 }
 
-/// Whether others need the processor.
+/// Whether others compute on the processor.
 #[derive(Default)]
 pub(super) struct Crowd {
     /// The last empty round of the present spin; `None`: the spin begins.
     last_round: Option<Nanoseconds>,
-    /// The time before which the executor does not spin.
+    /// The time before which the executor does not yield.
     until: Nanoseconds,
     /// The length of that time; 0 after a spin that kept its processor.
     length_ns: Nanoseconds,
@@ -115,7 +131,7 @@ impl Crowd {
         }
     }
 
-    fn is_dense(&self, now: Nanoseconds) -> bool {
+    pub fn is_dense(&self, now: Nanoseconds) -> bool {
         now < self.until
     }
 }
@@ -154,15 +170,16 @@ mod tests {
             pace.begin(round * FULL, Spins::among_peers(FULL));
         }
         let mut crowd = Crowd::default();
-        crowd.note_round(1_000_000);
-        crowd.note_round(1_000_000 + LOST_NS);
+        let begin = 1_000_000;
+        crowd.note_round(begin);
+        crowd.note_round(begin + LOST_NS);
         let peers = |crowd: &Crowd, now| Spins::among_peers(FULL).length(&pace, crowd, now);
         assert_eq!(
-            peers(&crowd, 1_100_000),
+            peers(&crowd, begin + LOST_NS),
             FULL,
             "the rounds follow each other"
         );
-        let lost = 1_100_001 + LOST_NS;
+        let lost = begin + 2 * LOST_NS + 1;
         crowd.note_round(lost);
         assert_eq!(peers(&crowd, lost), 0);
         assert_eq!(peers(&crowd, lost + CROWDED_NS), FULL);

@@ -11,6 +11,9 @@ struct Idle {
     now: Cell<Nanoseconds>,
     parked: Cell<u32>,
     looks: Cell<u32>,
+    yields: Cell<u32>,
+    /// The time for which others run at each yield.
+    others_ns: Cell<Nanoseconds>,
 }
 
 impl Park for Idle {
@@ -22,6 +25,10 @@ impl Park for Idle {
     fn park(&self, timeout: Nanoseconds) {
         self.now.set(self.now.get() + timeout);
         self.parked.set(self.parked.get() + 1);
+    }
+    fn yield_processor(&self) {
+        self.now.set(self.now.get() + self.others_ns.get());
+        self.yields.set(self.yields.get() + 1);
     }
 }
 
@@ -61,6 +68,37 @@ fn a_task_that_wakes_now_and_then_does_not_make_the_executor_spin() {
         idle.looks.get() < 1_000,
         "a hundred sleeps took {} clock readings",
         idle.looks.get()
+    );
+}
+
+/// Yields of an executor that spins a hundred times, while others run for `others_ns` at each yield.
+fn yields(others_ns: Nanoseconds) -> u32 {
+    let idle = Rc::new(Idle::default());
+    let executor = BusyPoll::for_client(idle.clone(), 50_000);
+    idle.others_ns.set(others_ns);
+    let runtime = executor.runtime();
+    for _ in 0..100 {
+        idle.now.set(idle.now.get() + 2_000_000);
+        executor.block_on(runtime.sleep(45_000));
+    }
+    idle.yields.get()
+}
+
+/// Needs [`ROUNDS_ALONE`], the yield, and the end of yields beside a program that computes.
+#[test]
+fn a_spin_lets_others_run_that_answer_soon_and_none_that_compute_for_long() {
+    let alone = yields(0);
+    assert!(alone > 500, "{alone}");
+    assert!(
+        alone < 45 * 100 - 100 * ROUNDS_ALONE / 2,
+        "the first rounds of a spin make no system call: {alone}"
+    );
+    let beside_peers = yields(20_000);
+    assert!(beside_peers >= 100, "{beside_peers}");
+    let beside_a_computation = yields(3_000_000);
+    assert!(
+        (1..=25).contains(&beside_a_computation),
+        "{beside_a_computation}"
     );
 }
 

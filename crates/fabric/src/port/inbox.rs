@@ -138,6 +138,14 @@ impl Tray {
         !self.received.is_empty() || !self.events.is_empty()
     }
 
+    /// Moves the tasks that wait to `woken`. Of many arrivals the first wakes them.
+    #[inline]
+    fn wake_into(&mut self, woken: &mut Wakers) {
+        if !self.waiting.is_empty() {
+            woken.extend(self.waiting.drain(..).map(|(_, waker)| waker));
+        }
+    }
+
     fn forget(&mut self, qp: QueuePair) -> Vec<Received> {
         let mut untaken = Vec::new();
         move_matching(&mut self.received, &mut untaken, |arrival| arrival.qp == qp);
@@ -196,7 +204,7 @@ impl Inboxes {
         for arrival in arrivals {
             let tray = self.tray_of(arrival.qp);
             tray.received.push_back(arrival);
-            woken.extend(tray.waiting.drain(..).map(|(_, waker)| waker));
+            tray.wake_into(woken);
         }
     }
 
@@ -207,7 +215,7 @@ impl Inboxes {
             None => &mut self.own,
         };
         tray.events.push_back(event);
-        woken.extend(tray.waiting.drain(..).map(|(_, waker)| waker));
+        tray.wake_into(woken);
     }
 
     /// Forgets the remaining arrivals and events of a destroyed queue pair: its number may come back. Returns the

@@ -86,7 +86,7 @@ struct State {
 /// An outstanding batch.
 struct Slot {
     qp: QueuePair,
-    /// First failure of the batch; `None` if there is none so far.
+    /// First failure of the batch so far, if any.
     failure: Option<Status>,
     stage: Stage,
     waker: Option<Waker>,

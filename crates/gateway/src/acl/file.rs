@@ -1,6 +1,8 @@
 //! The file of users: one user a line, as `ACL LIST` prints it, blank lines, and comments that begin with `#`.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +11,8 @@ use super::{Users, is_name};
 use crate::error::GatewayError;
 use crate::options::read_secret;
 
-/// Reads the users. A file that everybody may read is refused: it has digests of passwords, and perhaps passwords.
+/// Reads the users. A file that every user of the machine may read is refused: the file has digests of passwords, and
+/// perhaps passwords.
 pub(super) fn read(path: &Path) -> Result<Users, GatewayError> {
     let text = read_secret(path)?;
     parse(&text).map_err(|(line, reason)| {
@@ -18,6 +21,27 @@ pub(super) fn read(path: &Path) -> Result<Users, GatewayError> {
             path.display()
         ))
     })
+}
+
+/// Puts `users` into the file at `path`, in place of its content: after a crash, the file has the old content or the
+/// new one. The owner alone may read the file.
+pub(super) fn write<'a>(path: &Path, users: impl Iterator<Item = &'a User>) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // A temporary file is its owner's alone.
+    let mut file = tempfile::Builder::new()
+        .prefix(".stonecast-partial-")
+        .tempfile_in(folder)?;
+    for user in users {
+        file.write_all(&user.line())?;
+        file.write_all(b"\n")?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    // Without this sync, a power cut may take the name.
+    File::open(folder)?.sync_all()
 }
 
 /// The users of a file, or the number of a line and the reason why it is no user.

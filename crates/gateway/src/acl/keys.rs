@@ -53,7 +53,7 @@ impl KeyPattern {
         }
     }
 
-    /// Reads `~p`, `%R~p`, `%W~p`, `%RW~p`; `None`: it is none of these.
+    /// Reads `~p`, `%R~p`, `%W~p`, `%RW~p`; `None`: the text is none of these.
     pub fn read(rule: &[u8]) -> Option<Self> {
         let (allowed, pattern) = match rule {
             [b'~', pattern @ ..] => (Access::BOTH, pattern),

@@ -21,6 +21,7 @@ mod rules;
 mod user;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -39,7 +40,7 @@ pub const DEFAULT_USER: &[u8] = b"default";
 /// The users that are in force.
 pub struct Acl {
     users: RwLock<Users>,
-    /// Counts changes. It is raised while the users are still locked.
+    /// The number of changes, raised while the users are still locked.
     changes: AtomicU64,
     guard: DefaultUserBounds,
 }
@@ -49,7 +50,7 @@ type Users = BTreeMap<Vec<u8>, Arc<User>>;
 /// The bounds on changes of the `default` user while the gateway runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefaultUserBounds {
-    /// Whether connections may have to authenticate: only then there are places for those that have not.
+    /// Whether connections may have to authenticate: only then are places reserved for connections that have not.
     pub may_be_closed: bool,
     /// Whether everybody may use the store.
     pub may_be_open: bool,
@@ -150,6 +151,14 @@ impl Acl {
         Ok(gone)
     }
 
+    /// Puts the users who are in force into the file at `path`, so that a start or [`Acl::replace`] finds them there.
+    /// Leaves the `default` user out if its password is in a file of its own.
+    pub fn save(&self, path: &Path, default_has_file: bool) -> io::Result<()> {
+        let users = self.all();
+        let of_file = |user: &&Arc<User>| !default_has_file || user.name() != DEFAULT_USER;
+        file::write(path, users.iter().filter(of_file).map(|user| &**user))
+    }
+
     /// The number of changes so far.
     #[inline]
     pub fn changes(&self) -> u64 {
@@ -218,7 +227,7 @@ impl Acl {
         Ok(())
     }
 
-    /// Removes users, and returns those that there were.
+    /// Removes users, and returns the users that existed.
     pub fn remove<'a>(
         &self,
         names: impl Iterator<Item = &'a [u8]>,

@@ -61,6 +61,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     plain(Id::Command, "info"),
     plain(Id::Command, "list"),
     admin(Id::Config, "get"),
+    admin(Id::Config, "set"),
     plain(Id::Function, "flush"),
     plain(Id::Memory, "usage"),
     plain(Id::Object, "encoding"),

@@ -53,7 +53,8 @@ impl User {
             b"resetchannels" => self.channels.clear(),
             b"allcommands" => self.rights = Rights::all(),
             b"nocommands" => self.rights = Rights::none(),
-            // Values need no check for pieces of a dump: there are no dumps. There are no selectors either.
+            // Values need no check for pieces of a dump, since the gateway has no dumps. The gateway has no selectors
+            // either.
             b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors" => {}
             b"reset" => self.reset(),
             _ => return self.apply_with_sign(rule),

@@ -216,7 +216,7 @@ fn the_default_user_is_neither_removed_nor_opened_nor_closed_where_that_cannot_b
     assert_eq!(reached.set(b"a b", [].into_iter()), Err(Refusal::Name));
 }
 
-/// Needs the rules to be tried on a copy.
+/// Needs the rules to be applied to a copy first.
 #[test]
 fn a_change_with_a_wrong_rule_changes_nothing() {
     let acl = acl(DefaultUserBounds {

@@ -26,7 +26,7 @@ pub struct User {
     pub(super) passwords: Vec<Digest>,
     pub(super) rights: Rights,
     pub(super) keys: Vec<KeyPattern>,
-    /// Patterns of channels, of which there are none.
+    /// Patterns of channels, which the gateway does not have.
     pub(super) channels: Vec<Vec<u8>>,
 }
 
@@ -62,7 +62,7 @@ impl User {
         }
     }
 
-    /// A user whose password nobody knows.
+    /// A user with an unknown password.
     pub(super) fn nobody() -> &'static Self {
         static NOBODY: LazyLock<User> = LazyLock::new(|| User {
             passwords: vec![[0; 32]],

@@ -17,7 +17,8 @@ use crate::shared::Shared;
 pub struct Observer {
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
-    /// The connection to the store, which may be one node of a cluster. If there is none, the next question opens one.
+    /// The connection to the store, which may be one node of a cluster. Without a connection, the next question opens
+    /// one.
     link: RefCell<Option<stonecast::Observer>>,
     /// The connection to the back-end of data structures.
     back_end: RefCell<Option<Connection>>,
@@ -29,14 +30,14 @@ pub struct Report<'o> {
     pub shared: &'o Shared,
     /// Whether the gateway's threads make progress.
     pub is_alive: bool,
-    /// The store's counts, requested for this report; `None`: there is no store.
+    /// The store's counts, requested for this report; `None`: the gateway has no store.
     pub store: Option<Result<Metrics, GatewayError>>,
-    /// The counts of the back-end of data structures; `None`: there is none.
+    /// The counts of the back-end of data structures, if any.
     pub structures: Option<Result<structures::Metrics, GatewayError>>,
 }
 
 impl Report<'_> {
-    /// A sentence that names the part that serves nobody.
+    /// A sentence that names the part that does not serve.
     pub fn silent(&self) -> Option<&'static str> {
         if matches!(self.store, Some(Err(_))) {
             return Some("the store does not answer\n");

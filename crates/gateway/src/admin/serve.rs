@@ -1,4 +1,4 @@
-//! The HTTP server of the admin port: accepts connections and cuts off those that are slow.
+//! The HTTP server of the admin port: accepts connections and cuts off slow ones.
 //!
 //! ```text
 //!   listener --accept--> task for each connection: head, answer, end

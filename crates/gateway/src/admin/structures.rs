@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use serde_json::{Value, json};
-use stonecast::structures::{DomainState, Metrics, MirrorStat};
+use stonecast::structures::{DomainState, Metrics, MirrorStat, StoreStat};
 
 use super::prometheus::{Labels, Sheet};
 
@@ -99,6 +99,18 @@ fn write_mirror(sheet: &mut Sheet<'_>, mirror: &MirrorStat) -> fmt::Result {
             "The part of the pool that a new mirror may lack; with 0, the mirror may be promoted.",
             Some(&Unit::Bytes),
             mirror.bytes_to_copy,
+        ),
+        (
+            "structures_mirror_bound",
+            "1 if nothing is acknowledged without the mirror, which may then be promoted.",
+            None,
+            mirror.is_bound.into(),
+        ),
+        (
+            "structures_standing_waits",
+            "1 if the store of the standing record is away or its record is another, so that binding and promotion wait.",
+            None,
+            (mirror.store == StoreStat::Waiting).into(),
         ),
         (
             "structures_mirror_batches",
@@ -213,7 +225,7 @@ pub fn json(metrics: &Metrics) -> Value {
     })
 }
 
-/// The mirror; `null`: there is none.
+/// The mirror; `null` without a mirror.
 fn mirror_json(mirror: &MirrorStat) -> Value {
     if !mirror.exists() {
         return Value::Null;
@@ -223,5 +235,11 @@ fn mirror_json(mirror: &MirrorStat) -> Value {
         "bytes_to_copy": mirror.bytes_to_copy,
         "batches_under_way": mirror.batches_under_way,
         "silent_ns": mirror.silent_ns,
+        "is_bound": mirror.is_bound,
+        "store": match mirror.store {
+            StoreStat::None => "none",
+            StoreStat::Reached => "reached",
+            StoreStat::Waiting => "waiting",
+        },
     })
 }

@@ -1,12 +1,15 @@
 //! `ACL`: users and their rights.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use super::batch::Run;
 use super::error::CommandError;
 use super::operation::Arguments;
 use super::options::{integer, is};
 use super::permission;
 use super::table::find;
-use crate::acl::{CATEGORIES, Category, Unit, hex, units_of};
+use crate::acl::{CATEGORIES, Category, Unit, User, hex, units_of};
 
 /// Bits of a password that `GENPASS` makes, and the most.
 const PASSWORD_BITS: i64 = 256;
@@ -29,6 +32,10 @@ pub enum AclCommand<'a> {
     Show(&'a [u8]),
     /// `LIST`: the users with their rules.
     List,
+    /// `LOAD`: the users of the file count again.
+    Load,
+    /// `SAVE`: the file gets the users.
+    Save,
     /// `SETUSER name rule...`.
     Set(Arguments<'a>),
     /// `USERS`: the names of the users.
@@ -48,6 +55,8 @@ impl<'a> AclCommand<'a> {
             ("GENPASS", 0, 1),
             ("GETUSER", 1, 1),
             ("LIST", 0, 0),
+            ("LOAD", 0, 0),
+            ("SAVE", 0, 0),
             ("SETUSER", 1, usize::MAX),
             ("USERS", 0, 0),
             ("WHOAMI", 0, 0),
@@ -75,6 +84,8 @@ impl<'a> AclCommand<'a> {
             "GENPASS" => Self::Password(digits(rest.get(0))?),
             "GETUSER" => Self::Show(rest.at(0)),
             "LIST" => Self::List,
+            "LOAD" => Self::Load,
+            "SAVE" => Self::Save,
             "SETUSER" => Self::Set(rest),
             "USERS" => Self::Names,
             _ => Self::Own,
@@ -113,10 +124,7 @@ pub fn answer(run: &mut Run<'_, '_>, command: AclCommand<'_>) -> Result<(), Comm
         AclCommand::Delete(names) => {
             let gone = acl.remove(names.iter())?;
             run.writer().integer(gone.len() as i64);
-            for user in gone {
-                shared.clients.end_of_user(user.name(), run.session.card.id);
-                run.session.has_quit |= run.session.user().is_same(&user);
-            }
+            end_connections(run, gone);
         }
         AclCommand::DryRun(arguments) => dry_run(run, arguments)?,
         AclCommand::Password(digits) => {
@@ -125,6 +133,21 @@ pub fn answer(run: &mut Run<'_, '_>, command: AclCommand<'_>) -> Result<(), Comm
         }
         AclCommand::Show(name) => show(run, name),
         AclCommand::List => list(run, acl.all().iter().map(|user| user.line())),
+        AclCommand::Load => {
+            file_of_users(run)?;
+            let gone = shared.secrets.replace_users(&shared.options);
+            let gone = gone.map_err(|error| CommandError::UsersFile(error.to_string()))?;
+            run.writer().ok();
+            end_connections(run, gone);
+        }
+        AclCommand::Save => {
+            let path = file_of_users(run)?;
+            let saved = acl.save(&path, shared.secrets.password().is_some());
+            saved.map_err(|error| {
+                CommandError::UsersFile(format!("writing {}: {error}", path.display()))
+            })?;
+            run.writer().ok();
+        }
         AclCommand::Set(arguments) => {
             acl.set(arguments.at(0), arguments.from(1).iter())?;
             run.writer().ok();
@@ -136,6 +159,22 @@ pub fn answer(run: &mut Run<'_, '_>, command: AclCommand<'_>) -> Result<(), Comm
         }
     }
     Ok(())
+}
+
+/// Ends the connections of users who are gone.
+fn end_connections(run: &mut Run<'_, '_>, gone: Vec<Arc<User>>) {
+    for user in gone {
+        let clients = &run.context.thread.shared.clients;
+        clients.end_of_user(user.name(), run.session.card.id);
+        run.session.has_quit |= run.session.user().is_same(&user);
+    }
+}
+
+fn file_of_users(run: &Run<'_, '_>) -> Result<PathBuf, CommandError> {
+    let file = run.context.thread.shared.options.acl_file.clone();
+    file.ok_or(CommandError::Refused(
+        "this gateway has no file of users: start it with --resp-acl-file",
+    ))
 }
 
 fn list(run: &mut Run<'_, '_>, texts: impl ExactSizeIterator<Item = impl AsRef<[u8]>>) {
@@ -189,7 +228,7 @@ fn dry_run(run: &mut Run<'_, '_>, arguments: Arguments<'_>) -> Result<(), Comman
     Ok(())
 }
 
-/// A password that nobody can guess.
+/// An unpredictable password.
 fn password(digits: usize) -> Result<String, CommandError> {
     let mut bytes = vec![0; digits.div_ceil(2)];
     getrandom::fill(&mut bytes)

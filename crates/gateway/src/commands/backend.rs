@@ -11,7 +11,7 @@ use std::rc::Rc;
 use stonecast::local;
 use stonecast_kv::{
     Applied, Batch, Client, ClusterClient, ClusterEntries, Condition, Copies, Entry, FoundKey,
-    Metrics, PutRules, Stat, StoreError, Values, Written, limits,
+    PutRules, Stat, Values, Written, limits,
 };
 use stonecast_media::SHARDS_MAX;
 
@@ -99,8 +99,8 @@ impl Backend {
         }
     }
 
-    /// Reads the values of the first keys; see [`Client::multi_get_within`]. A cluster reads nothing if there is no
-    /// room for a long value.
+    /// Reads the values of the first keys; see [`Client::multi_get_within`]. A cluster reads nothing without room for a
+    /// long value.
     pub async fn get_many(
         &self,
         keys: &[&[u8]],
@@ -113,7 +113,7 @@ impl Backend {
             }
             Self::Cluster(client) => client,
         };
-        if size_max < limits::VALUE_SIZE_MAX {
+        if size_max < limits::WHOLE_VALUE_SIZE_MAX {
             return Ok(0);
         }
         let together = &keys[..keys.len().min(KEYS_TOGETHER)];
@@ -122,7 +122,7 @@ impl Backend {
         let (mut size, mut count) = (0, 0);
         for value in &found {
             size += value.as_ref().map_or(0, |(value, _)| value.len());
-            if count > 0 && size > size_max {
+            if size > size_max && (count > 0 || size_max < limits::VALUE_SIZE_MAX) {
                 break;
             }
             count += 1;
@@ -177,15 +177,15 @@ impl Backend {
         })
     }
 
-    pub fn takes_batches(&self) -> bool {
+    pub fn is_alone(&self) -> bool {
         matches!(self, Self::Server(_))
     }
 
     pub async fn apply(&self, batch: &Batch) -> Result<Applied, Failure> {
-        match self {
-            Self::Server(client) => Ok(client.apply(batch).await?),
-            Self::Cluster(_) => Err(StoreError::NoBatch.into()),
-        }
+        Ok(match self {
+            Self::Server(client) => client.apply(batch).await?,
+            Self::Cluster(client) => client.apply(batch).await?,
+        })
     }
 
     pub fn shard_of(&self, key: &[u8]) -> u32 {
@@ -207,18 +207,20 @@ impl Backend {
         })
     }
 
+    /// The number of keys.
+    pub async fn keys(&self) -> Result<u64, Failure> {
+        match self {
+            Self::Server(client) => Ok(client.stat().await?.keys),
+            Self::Cluster(client) => Ok(client.keys().await?),
+        }
+    }
+
     /// The report of the server, or those of all nodes that lead shards, added up.
     pub async fn stat(&self) -> Result<Stat, Failure> {
-        let client = match self {
-            Self::Server(client) => return Ok(client.stat().await?),
-            Self::Cluster(client) => client,
-        };
-        let mut sum: Option<Metrics> = None;
-        for (_, counted) in client.metrics().await {
-            let counted = counted?;
-            sum = Some(sum.map_or(counted, |sum| sum.and(&counted)));
+        match self {
+            Self::Server(client) => Ok(client.stat().await?),
+            Self::Cluster(client) => Ok(client.metrics_of_all().await?.stat),
         }
-        Ok(sum.map(|sum| sum.stat).unwrap_or_default())
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Run<'r, 'a> {
     pub outlet: &'r mut Outlet,
     /// The commands.
     pub operations: &'r [Operation<'a>],
-    /// Their arguments as they arrived: the bytes, and the places in them.
+    /// The arguments of the commands as received: the bytes, and the places of the arguments in them.
     pub requests: (&'a [u8], &'a Commands),
     /// The time at which the commands arrived.
     pub arrived_at: Nanoseconds,

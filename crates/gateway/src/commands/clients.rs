@@ -7,7 +7,7 @@ use super::operation::Arguments;
 use super::options::{integer, is};
 use crate::clients::Card;
 
-/// The connections that a command means: those that fit everything that it names.
+/// The connections that a command selects: the connections that match all of its filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
     /// The numbers, if any are named.
@@ -16,7 +16,7 @@ pub struct Chosen {
     peer: Option<Option<SocketAddr>>,
     /// The gateway's address.
     local: Option<Option<SocketAddr>>,
-    /// Whether no connection fits, as those of another type.
+    /// Whether the filter matches no connection, such as a filter for another type.
     is_nobody: bool,
     /// The name of the user.
     pub user: Option<Vec<u8>>,
@@ -41,7 +41,7 @@ impl Chosen {
             }),
             Some(option) if is(option, "ID") && arguments.len() > 1 => {
                 let ids = arguments.from(1);
-                let ids = ids.iter().map(|id| number(id, "Invalid client ID"));
+                let ids = ids.iter().map(any_number);
                 Ok(Self {
                     ids: Some(ids.collect::<Result<_, _>>()?),
                     ..all
@@ -108,6 +108,12 @@ impl Chosen {
 /// An address as `CLIENT LIST` prints it; `None` if no client has such an address.
 fn address(text: &[u8]) -> Option<SocketAddr> {
     std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// A number that a connection may have or not; 0 has none.
+fn any_number(text: &[u8]) -> Result<u64, CommandError> {
+    let id = integer(text).map_err(|_| CommandError::Refused("Invalid client ID"))?;
+    Ok(u64::try_from(id).unwrap_or(0))
 }
 
 fn number(text: &[u8], refusal: &'static str) -> Result<u64, CommandError> {

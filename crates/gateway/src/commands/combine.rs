@@ -12,7 +12,7 @@
 //! - A task answers only after the write that contains its change is durable. Changes of earlier tasks that it saw are
 //!   in the same write.
 //! - A write is done as a whole or not at all, so its tasks share its outcome. If another client was faster, or the
-//!   write was never sent, nothing was done and each task begins anew. If the outcome is unknown, each task reports
+//!   write was never sent, nothing was done and each task begins again. If the outcome is unknown, each task reports
 //!   that, and no task tries again, so no change is applied twice.
 //! - A value that was only read is not shared: each task answers from a write or a read that is later than the task's
 //!   beginning.
@@ -69,10 +69,10 @@ type Outcome = Result<Ended, CommandError>;
 enum Ended {
     /// The write is durable.
     Done,
-    /// Nothing was done, and each task begins anew.
+    /// Nothing was done, and each task begins again.
     Undone,
-    /// Nothing was done, since the store has no room for the value of all tasks together. Each task begins anew, by
-    /// itself.
+    /// Nothing was done, since the store has no room for the value of all tasks together. Each task begins again, on
+    /// its own.
     Parted,
 }
 
@@ -84,7 +84,7 @@ pub type KeyTurns = Turns<SharedWrite>;
 pub type Applied<'a> = (Replies<'a>, State<'a>);
 
 /// Lets `apply` change the value of `key`, and returns its replies when the change is durable. `apply` is called again
-/// if another client was faster. If `apply` declines a value, nothing is done, and there are no replies.
+/// if another client was faster. If `apply` declines a value, nothing is done, and the call returns no replies.
 pub async fn write<'a>(
     store: &Store,
     turns: &KeyTurns,
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Needs the drop to tell the tasks, which would otherwise wait forever. Whether they may begin anew depends on
+    /// Needs the drop to tell the tasks, which would otherwise wait forever. Whether they may begin again depends on
     /// whether the request may have reached the store.
     #[test]
     fn a_group_that_is_dropped_was_not_done_unless_it_was_being_written() {

@@ -102,11 +102,7 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             run.writer().ok();
         }
         Control::Multi => {
-            let is_refused = !context.store.takes_batches();
-            run.session.transaction.begin(is_refused, &context.queued);
-            if is_refused {
-                return Err(CommandError::Transaction);
-            }
+            run.session.transaction.begin(&context.queued);
             run.writer().ok();
         }
         Control::MalformedExec => {
@@ -117,11 +113,6 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             Some(_) => run.writer().ok(),
             None => return Err(CommandError::Refused("DISCARD without MULTI")),
         },
-        Control::Watch(_) if !context.store.takes_batches() => {
-            return Err(CommandError::Refused(
-                "WATCH is not supported by this store",
-            ));
-        }
         Control::Watch(keys) => return exec::watch(run, keys).await,
         Control::Unwatch => {
             run.session.transaction.watched.clear();
@@ -164,6 +155,10 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             0 => return Err(CommandError::Refused("No such client")),
             _ => run.writer().ok(),
         },
+        Control::ConfigSet(bounds) => {
+            context.thread.shared.slow_log.set(bounds);
+            run.writer().ok();
+        }
         Control::SlowCount => {
             let count = context.thread.shared.slow_log.len();
             run.writer().integer(count as i64);
@@ -264,7 +259,7 @@ async fn answer_about_store(
                 .text(&info::text(&context.thread.shared, &stat, sections));
         }
         Control::Count => {
-            let keys = context.store.stat().await?.keys;
+            let keys = context.store.keys().await?;
             run.writer().integer(keys as i64);
         }
         Control::Time => {

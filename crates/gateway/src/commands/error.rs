@@ -32,6 +32,26 @@ pub enum CommandError {
         /// The option, as the client sent it.
         option: Vec<u8>,
     },
+    /// A value of a setting that is no number.
+    #[error(
+        "ERR CONFIG SET failed (possibly related to argument '{name}') - argument couldn't be parsed into an integer"
+    )]
+    SettingNumber {
+        /// The setting.
+        name: &'static str,
+    },
+    /// A value of a setting out of its range.
+    #[error(
+        "ERR CONFIG SET failed (possibly related to argument '{name}') - argument must be between {least} and {most} inclusive"
+    )]
+    SettingRange {
+        /// The setting.
+        name: &'static str,
+        /// The least value.
+        least: i64,
+        /// The highest value.
+        most: i64,
+    },
     /// An option of `EXPIRE` that does not exist.
     #[error("ERR Unsupported option {}", shown(.0))]
     UnsupportedOption(Vec<u8>),
@@ -50,10 +70,10 @@ pub enum CommandError {
     /// A sum does not fit 64 bits.
     #[error("ERR increment or decrement would overflow")]
     Overflow,
-    /// A user whom nobody made, for `CLIENT KILL`.
+    /// An unknown user, for `CLIENT KILL`.
     #[error("ERR No such user '{0}'")]
     NoSuchUser(String),
-    /// A user whom nobody made, for `ACL DRYRUN`.
+    /// An unknown user, for `ACL DRYRUN`.
     #[error("ERR User '{0}' not found")]
     UserNotFound(String),
     /// A command that is not there, for `ACL DRYRUN`.
@@ -68,6 +88,9 @@ pub enum CommandError {
     /// A change of users that is not done.
     #[error("ERR {0}")]
     Users(#[from] crate::acl::Refusal),
+    /// The file of users cannot be read or written: nothing has changed.
+    #[error("ERR {0}")]
+    UsersFile(String),
     /// A type that no connection has.
     #[error("ERR Unknown client type '{0}'")]
     ClientType(String),
@@ -91,11 +114,6 @@ pub enum CommandError {
         "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
     )]
     PasswordUnused,
-    /// `MULTI`.
-    #[error(
-        "ERR MULTI is not supported by this store: this and every command up to EXEC or DISCARD is refused"
-    )]
-    Transaction,
     /// A command that no transaction can have.
     #[error("ERR {0} is not supported in a transaction by this store")]
     NotInTransaction(String),
@@ -115,10 +133,7 @@ pub enum CommandError {
     /// The connection watches too many keys.
     #[error("ERR a connection watches at most 1024 keys in this store")]
     TooManyWatched,
-    /// A command after a refused `MULTI`.
-    #[error("ERR not done: MULTI was refused, and so is every command up to EXEC or DISCARD")]
-    InRefusedTransaction,
-    /// `EXEC` of a transaction that was refused.
+    /// `EXEC` of a transaction with a command that was refused.
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     TransactionAborted,
     /// A malformed `EXEC`, which also ends a transaction.
@@ -133,7 +148,7 @@ pub enum CommandError {
     /// A command that this store always refuses.
     #[error("ERR {0}")]
     Refused(&'static str),
-    /// There is no memory for this reply, because other clients have left their replies unread for too long.
+    /// No memory is left for this reply, because other clients have left their replies unread for too long.
     #[error("OOM the gateway's memory for replies is used up; try again later")]
     NoRoomForReplies,
     /// The store refused or failed.
@@ -163,6 +178,8 @@ impl From<StoreError> for Failure {
             (StoreError::NoSpace { .. } | StoreError::MediumFull | StoreError::IndexFull, _) => {
                 "OOM"
             }
+            // The word of Redis Cluster, by which clients know the error.
+            (StoreError::BatchShards { .. }, _) => "CROSSSLOT",
             // Clients take ERR for "not done". This write may have been done.
             (_, Effect::Unknown) => "UNKNOWN",
             (_, Effect::None) => "ERR",
@@ -173,9 +190,26 @@ impl From<StoreError> for Failure {
         );
         Self {
             code,
-            words: error.to_string(),
+            words: in_words_of_clients(&error),
             is_final,
         }
+    }
+}
+
+/// The error, without the batches of the store, of which clients of Redis know nothing.
+fn in_words_of_clients(error: &StoreError) -> String {
+    const WHERE: &str = "one transaction, MSETNX, RENAME or COPY";
+    match error {
+        StoreError::BatchKeys { count, max } => {
+            format!("{count} keys changed by {WHERE}: at most {max}; nothing was done")
+        }
+        StoreError::BatchNames { count, max } => {
+            format!("{count} keys changed or read by {WHERE}: at most {max}; nothing was done")
+        }
+        StoreError::BatchSize { size, max } => format!(
+            "{size} bytes in {WHERE}: at most {max} in this pool, with keys and values, and a longer value is in none; nothing was done"
+        ),
+        other => other.to_string(),
     }
 }
 
@@ -295,6 +329,10 @@ mod tests {
         );
         assert_eq!(code(StoreError::MediumFull), "OOM");
         assert_eq!(code(StoreError::Busy), "ERR");
+        let shards = StoreError::BatchShards {
+            keys: Box::new([b"a".to_vec(), b"b".to_vec()]),
+        };
+        assert_eq!(code(shards), "CROSSSLOT");
         assert!(CommandError::from(StoreError::MediumFull).is_want_of_room());
         assert!(!CommandError::from(StoreError::Busy).is_want_of_room());
     }

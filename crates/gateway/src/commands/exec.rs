@@ -5,9 +5,9 @@
 //!     ^------------------ a key that was read has another version by now -------------------'
 //! ```
 //!
-//! The batch expects each key as it was read, or as it was when it was watched. If the store takes it, the replies are
-//! those of the one moment at which the store decided, whoever reads and writes beside it. A transaction that changes
-//! nothing is confirmed in the same way.
+//! The batch expects each key in the state in which the key was read or watched. If the store takes the batch, the
+//! replies belong to the one moment at which the store decided, whatever other clients read and write. A transaction
+//! that changes nothing is confirmed in the same way.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,11 +27,11 @@ use super::transaction::{WATCHED_MAX, Watched};
 use super::transfer::Transfer;
 use super::value::{SetAnswer, SetCondition, State, ValueCommand};
 use crate::outlet::End;
-use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
+use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUE_IN_CHUNKS_ROOM};
 
 /// Attempts at a transaction that loses against other clients.
 const ATTEMPTS_MAX: usize = 256;
-/// The most bytes of values that a transaction reads, and of those that it returns.
+/// The most bytes of values that a transaction reads, and the most bytes that it returns.
 const VALUES_MAX: usize = 8 << 20;
 /// Bytes of the reply to a command beside the values in it.
 const ANSWER_SIZE: usize = 32;
@@ -41,7 +41,7 @@ const KEYS_TOGETHER: usize = 32;
 /// A key of a transaction.
 struct Slot<'a> {
     state: State<'a>,
-    /// The version that was read; `None`: the key was not read. The inner `None`: it was absent.
+    /// The version that was read; `None`: the key was not read. The inner `None`: the key was absent.
     base: Option<Option<u64>>,
 }
 
@@ -71,6 +71,7 @@ pub async fn exec(run: &mut Run<'_, '_>) -> Result<Result<(), CommandError>, End
     let context = run.context;
     let user = run.session.user().clone();
     let operations = queue.operations(&user);
+    run.session.written.note(&operations, &context.store);
     let (mut attempts, mut reserved) = (0, SMALL_REPLIES);
     loop {
         // Each transaction under way holds the values that it has read.
@@ -98,7 +99,7 @@ pub async fn exec(run: &mut Run<'_, '_>) -> Result<Result<(), CommandError>, End
             continue;
         }
         run.outlet.note_work(operations.len() * KEY_WORK + size);
-        match commit(context, &batch).await {
+        match commit(context, &batch, &watched).await {
             Ok(Applied::Done(_)) => {
                 let counters = &context.thread.counters;
                 for spec in queue.specs() {
@@ -119,9 +120,15 @@ pub async fn exec(run: &mut Run<'_, '_>) -> Result<Result<(), CommandError>, End
     }
 }
 
-/// Applies the batch of a transaction, unless every order of events would let it be done.
-async fn commit(context: &Context, batch: &Batch) -> Result<Applied, CommandError> {
-    match batch.is_empty() || batch.len() == 1 && batch.changed().next().is_none() {
+/// Applies the batch of a transaction. A batch that only expects one key, as it was read a moment ago, is done without
+/// the store. A watched key may have changed before `EXEC`, so the store is asked about it.
+async fn commit(
+    context: &Context,
+    batch: &Batch,
+    watched: &Watched,
+) -> Result<Applied, CommandError> {
+    let is_one_read = batch.len() == 1 && batch.changed().next().is_none() && watched.is_empty();
+    match batch.is_empty() || is_one_read {
         true => Ok(Applied::Done(0..0)),
         false => context.store.apply(batch).await,
     }
@@ -161,8 +168,13 @@ async fn prepare<'a>(
         return Ok(None);
     }
     let now_ms = match operations.iter().any(needs_time) {
-        // A server that is alone, which takes transactions, has one time for all keys.
-        true => context.store.time_ms(&[]).await?,
+        // All keys of a transaction that is done are of one shard, which has one time.
+        true => {
+            context
+                .store
+                .time_ms(slots.keys().next().copied().unwrap_or_default())
+                .await?
+        }
         false => 0,
     };
     let answers = operations.iter();
@@ -226,7 +238,7 @@ async fn read_all<'a>(
         let together = &rest[..rest.len().min(KEYS_TOGETHER)];
         let found = context
             .store
-            .get_many(together, VALUES_SIZE_MAX, &mut values);
+            .get_many(together, VALUE_IN_CHUNKS_ROOM, &mut values);
         let found = found.await?;
         for (index, &key) in together[..found].iter().enumerate() {
             let read = values.get(index);
@@ -315,8 +327,9 @@ pub async fn transfer<'a>(
         let _turn = context.transactions.take(1).await;
         let mut slots = read_all(context, &operations).await?;
         let reply = apply_transfer(transfer, &mut slots);
-        let batch = batch_of(&slots, &Watched::default());
-        if let Applied::Done(_) = commit(context, &batch).await? {
+        let watched = Watched::default();
+        let batch = batch_of(&slots, &watched);
+        if let Applied::Done(_) = commit(context, &batch, &watched).await? {
             return Ok(reply);
         }
     }
@@ -349,7 +362,7 @@ pub async fn watch(run: &mut Run<'_, '_>, keys: Arguments<'_>) -> Result<(), Com
         let together = &rest[..rest.len().min(KEYS_TOGETHER)];
         let store = &run.context.store;
         let found = store
-            .get_many(together, VALUES_SIZE_MAX, &mut values)
+            .get_many(together, VALUE_IN_CHUNKS_ROOM, &mut values)
             .await?;
         for (index, key) in together[..found].iter().enumerate() {
             let version = values.get(index).map(|(_, version)| version);

@@ -92,8 +92,8 @@ impl When {
 }
 
 impl NewExpiry {
-    /// Reads the option number `index` of `SET` or `GETEX`, and its value. `None`: it is none about expiry. Returns the
-    /// number of arguments that were read.
+    /// Reads the option number `index` of `SET` or `GETEX`, and its value. `None`: the option does not concern the
+    /// expiry. Returns the number of arguments that were read.
     pub fn read(
         arguments: Arguments<'_>,
         index: usize,

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use stonecast_kv::{Stat, limits};
 
 use super::operation::Arguments;
+use super::options::{SLOW_ENTRIES, SLOWER_THAN};
 use crate::counters::Counters;
 use crate::glob;
 use crate::process::ProcessMemory;
 use crate::shared::Shared;
-use crate::slow_log::{ENTRIES_MAX, SLOWER_THAN_NS};
 
 /// The version of Redis whose commands these are. Clients decide by this version which commands they send.
 pub const REDIS_VERSION: &str = "7.2.0";
@@ -41,11 +41,8 @@ pub fn settings(shared: &Shared, power: bool) -> Vec<(&'static str, String)> {
         ("port", port(shared)),
         ("proto-max-bulk-len", limits::VALUE_SIZE_MAX.to_string()),
         ("save", String::new()),
-        (
-            "slowlog-log-slower-than",
-            (SLOWER_THAN_NS / 1000).to_string(),
-        ),
-        ("slowlog-max-len", ENTRIES_MAX.to_string()),
+        (SLOWER_THAN, shared.slow_log.slower_than_us().to_string()),
+        (SLOW_ENTRIES, shared.slow_log.entries().to_string()),
         ("timeout", "0".to_owned()),
     ]
 }

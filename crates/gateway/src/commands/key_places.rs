@@ -44,6 +44,10 @@ impl<'a> CommandKeys<'a> {
             behind,
             step.unsigned_abs() as usize,
         );
+        // `OBJECT HELP` has enough arguments for its subcommand, and no key.
+        if behind > command.len() {
+            return Err(CommandError::Refused("The command has no key arguments"));
+        }
         Ok(Self { command, places })
     }
 
@@ -61,5 +65,22 @@ impl<'a> CommandKeys<'a> {
             .map(|key| key.len() + KEY_OVERHEAD)
             .sum::<usize>()
             + KEY_OVERHEAD
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Needs the comparison of the last place with the number of arguments: a subcommand without a key ended the
+    /// process.
+    #[test]
+    fn a_subcommand_without_a_key_has_no_keys() {
+        for command in [&b"OBJECT HELP"[..], b"object encoding", b"MEMORY DOCTOR"] {
+            let blank = command.iter().position(|&byte| byte == b' ').unwrap() as u32;
+            let places = [0..blank, blank + 1..command.len() as u32];
+            let read = CommandKeys::read(Arguments::new(command, &places));
+            assert!(read.is_err(), "{}", command.escape_ascii());
+        }
     }
 }

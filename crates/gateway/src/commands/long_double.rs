@@ -40,7 +40,7 @@ impl LongDouble {
         exponent: 0,
     };
 
-    /// Reads a number. `None`: the text is none, or its number is too large, or so small that it would be zero.
+    /// Reads a number. `None`: the text is not a number, or the number is too large, or so small that it would be zero.
     pub fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_SIZE_MAX {
             return None;
@@ -225,7 +225,7 @@ mod tests {
         Some(parse(left)?.add(parse(right)?)?.text())
     }
 
-    /// The digits are those that redis-server printed.
+    /// These are the digits that redis-server printed.
     #[test]
     fn sums_have_the_digits_of_redis() {
         for (left, right, digits) in [

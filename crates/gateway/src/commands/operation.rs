@@ -9,6 +9,7 @@ use super::reply::Reply;
 use super::transfer::Transfer;
 use super::value::ValueCommand;
 use super::wait::Wait;
+use crate::slow_log::SlowBounds;
 
 /// Arguments of a command, or some of them.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +77,7 @@ pub enum Control<'a> {
     ClientList(Chosen),
     /// `CLIENT KILL` with options. The reply is the number of connections.
     ClientsEnd(Chosen),
-    /// `CLIENT KILL address`. The reply is OK, or an error if there is no such connection.
+    /// `CLIENT KILL address`. The reply is OK, or an error if no connection has the address.
     ClientEnd(Chosen),
     /// `SLOWLOG GET`, with the most commands.
     SlowGet(usize),
@@ -97,6 +98,8 @@ pub enum Control<'a> {
     Describe(Describe<'a>),
     /// `CONFIG GET` with patterns.
     ConfigGet(Arguments<'a>),
+    /// `CONFIG SET` of the bounds of the slow log.
+    ConfigSet(SlowBounds),
     /// `INFO` with sections.
     Info(Arguments<'a>),
     /// `DBSIZE`.
@@ -188,7 +191,7 @@ impl<'a> Arguments<'a> {
         self.places.len()
     }
 
-    /// Returns whether there are no arguments.
+    /// Returns whether the command has no arguments.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

@@ -13,6 +13,7 @@ use super::reply::Reply;
 use super::table::{COMMAND_COUNT, Spec};
 use super::value::{SetAnswer, SetCondition, ValueCommand};
 use crate::resp::decimal;
+use crate::slow_log::{ENTRIES_MAX, SlowBounds};
 
 /// Keys that a `SCAN` looks at by default.
 const SCAN_COUNT: usize = 10;
@@ -234,6 +235,10 @@ pub fn slow_log<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandErro
     Ok(control)
 }
 
+/// The names of the bounds of the slow log.
+pub const SLOWER_THAN: &str = "slowlog-log-slower-than";
+pub const SLOW_ENTRIES: &str = "slowlog-max-len";
+
 /// Longest name of a connection or a library, in bytes. A name is kept as long as the connection lasts.
 const CLIENT_NAME_SIZE_MAX: usize = 1024;
 
@@ -289,9 +294,13 @@ pub fn describe<'a>(arguments: Arguments<'a>) -> Result<Operation<'a>, CommandEr
     }
 }
 
-/// `CONFIG GET pattern...`.
+/// `CONFIG GET pattern... | SET setting value...`.
 pub fn config<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandError> {
     match arguments.at(0) {
+        set if is(set, "SET") && arguments.len() > 2 && arguments.len() % 2 == 1 => {
+            slow_bounds(arguments.from(1)).map(Control::ConfigSet)
+        }
+        set if is(set, "SET") => Err(CommandError::ArgumentCount("config|set".to_owned())),
         get if is(get, "GET") && arguments.len() > 1 => Ok(Control::ConfigGet(arguments.from(1))),
         get if is(get, "GET") => Err(CommandError::ArgumentCount("config|get".to_owned())),
         other => Err(CommandError::Subcommand {
@@ -299,6 +308,31 @@ pub fn config<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandError>
             subcommand: other.to_vec(),
         }),
     }
+}
+
+/// The settings that `CONFIG SET` knows. If there is any other, nothing is set.
+fn slow_bounds(pairs: Arguments<'_>) -> Result<SlowBounds, CommandError> {
+    let number = |name, value, least, most| match integer(value) {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        Ok(_) => Err(CommandError::SettingRange { name, least, most }),
+        Err(_) => Err(CommandError::SettingNumber { name }),
+    };
+    let mut bounds = SlowBounds::default();
+    for index in (0..pairs.len()).step_by(2) {
+        let (name, value) = (pairs.at(index), pairs.at(index + 1));
+        if is(name, SLOWER_THAN) {
+            bounds.slower_than_us = Some(number(SLOWER_THAN, value, -1, i64::MAX)?);
+        } else if is(name, SLOW_ENTRIES) {
+            let entries = number(SLOW_ENTRIES, value, 0, ENTRIES_MAX as i64)?;
+            bounds.entries = Some(entries as usize);
+        } else {
+            return Err(CommandError::Option {
+                command: "CONFIG SET",
+                option: name.to_vec(),
+            });
+        }
+    }
+    Ok(bounds)
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
@@ -375,7 +409,7 @@ mod tests {
         );
         assert_eq!(
             read("CONFIG SET a b"),
-            "ERR CONFIG SET is not supported by this store"
+            "ERR CONFIG SET option a is not supported by this store"
         );
         assert_eq!(
             read("CLIENT PAUSE 1"),
@@ -431,7 +465,6 @@ mod tests {
         for line in [
             "INCRBY k 1.5",
             "GETRANGE k a 1",
-            "WAIT -1 0",
             "WAIT a 0",
             "WAITAOF x 0 0",
             "SELECT a",

@@ -1,8 +1,8 @@
 //! Whether a user may run a command with its keys.
 //!
-//! The keys of a command come from the table, as `COMMAND GETKEYS` tells them. Commands about all keys have none there:
-//! those that would change or pick a key out of all need all keys, and those that list keys leave out what the user may
-//! not read.
+//! The keys of a command come from the table, as in `COMMAND GETKEYS`. Commands about all keys have no keys there: a
+//! command that would change or pick any key needs the right to all keys, and a command that lists keys leaves out the
+//! keys that the user may not read.
 
 use super::error::CommandError;
 use super::key_places::CommandKeys;

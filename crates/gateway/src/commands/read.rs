@@ -22,7 +22,7 @@ use super::reply::Reply;
 use super::store::Store;
 use super::value::{State, ValueCommand};
 use crate::outlet::End;
-use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
+use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUE_IN_CHUNKS_ROOM, VALUES_SIZE_MAX};
 
 /// The most keys that are read together: enough to make each trip to the store cheap.
 const KEYS_MAX: usize = 32;
@@ -53,19 +53,18 @@ impl<'a> Run<'_, 'a> {
             alone: 0,
         };
         let operations = &self.operations[range.start..range.end];
-        let mut has_room = false;
+        let mut room = 0;
         // The first key belongs to the operation in front, so an error of the first key is an error of that operation.
         while self.answer_keyless(&mut progress, range.end).await? {
-            has_room |= self.outlet.try_room(VALUES_SIZE_MAX);
+            if room == 0 && self.outlet.try_room(VALUES_SIZE_MAX) {
+                room = VALUES_SIZE_MAX;
+            }
             let done = progress.operation - range.start;
-            let keys = self.next_keys(&progress, &operations[done..], has_room);
+            let keys = self.next_keys(&progress, &operations[done..], room > 0);
             // If other connections have waited long enough, only short values are read, and long values wait for a
             // turn.
             let is_late = self.context.thread.reactor.is_late();
-            let size_max = match has_room && !is_late {
-                true => VALUES_SIZE_MAX,
-                false => 0,
-            };
+            let size_max = if is_late { 0 } else { room };
             // No account counts this memory, which is therefore given back before any wait other than for the store.
             let mut values = self.context.take_values();
             let store = &self.context.store;
@@ -82,14 +81,22 @@ impl<'a> Run<'_, 'a> {
                     // The reservation must not keep other connections from memory meanwhile.
                     self.outlet.relieve().await?;
                     self.context.thread.reactor.turn().await;
-                    has_room = false;
+                    room = 0;
                     continue;
                 }
                 Ok((0, _)) => {
-                    has_room = self.outlet.room(VALUES_SIZE_MAX).await?;
-                    if !has_room {
-                        self.fail(&mut progress, CommandError::NoRoomForReplies)?;
-                    }
+                    // The first value is longer than there was room for.
+                    let wanted = match room {
+                        0 => VALUES_SIZE_MAX,
+                        _ => VALUE_IN_CHUNKS_ROOM,
+                    };
+                    room = match self.outlet.room(wanted).await? {
+                        true => wanted,
+                        false => {
+                            self.fail(&mut progress, CommandError::NoRoomForReplies)?;
+                            0
+                        }
+                    };
                     continue;
                 }
                 Ok((found, times)) => {
@@ -112,7 +119,7 @@ impl<'a> Run<'_, 'a> {
             self.outlet
                 .note_work(keys.len() * KEY_WORK + written as usize);
             self.outlet.relieve().await?;
-            has_room = false;
+            room = 0;
         }
         Ok(())
     }

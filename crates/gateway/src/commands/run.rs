@@ -21,7 +21,7 @@ use crate::counters::{Counters, Kind};
 use crate::join::in_order;
 use crate::outlet::End;
 use crate::sizes::{KEY_WORK, SMALL_REPLIES, VALUES_SIZE_MAX};
-use crate::slow_log::{SLOWER_THAN_NS, Slow, shortened};
+use crate::slow_log::{Slow, shortened};
 
 /// Runs a batch. `specs` has the table's entry of each operation, or `None` for an unknown command.
 pub async fn run_batch<'a>(
@@ -32,7 +32,7 @@ pub async fn run_batch<'a>(
     let counters = run.context.thread.counters.clone();
     counters.batches.add(1);
     let (mut start, mut began_at) = (0, run.context.thread.runtime.now());
-    // The user may run the commands before this one.
+    // The user may run the earlier commands.
     let mut permitted = 0;
     while start < run.operations.len() {
         let acl = &run.context.thread.shared.secrets.acl;
@@ -133,7 +133,7 @@ fn units<'o, 'a>(operations: &'o [Operation<'a>]) -> SmallVec<[&'o [Operation<'a
 
 /// Notes the step that begins with command number `start` if it took long. Passwords are not noted.
 fn note_if_slow(run: &Run<'_, '_>, start: usize, took: Nanoseconds) {
-    if took < SLOWER_THAN_NS {
+    if !run.context.thread.shared.slow_log.is_slow(took) {
         return;
     }
     let is_secret = match &run.operations[start] {
@@ -165,7 +165,7 @@ fn may_come_before_the_password(spec: Option<&Spec>) -> bool {
 
 impl<'a> Run<'_, 'a> {
     /// Reserves memory for the replies of a step of writes. Returns the most bytes of each reply that returns a value;
-    /// `None` if there is no memory and each operation was answered with that error.
+    /// `None`: memory was lacking, and each operation was answered with that error.
     async fn room_for_replies(
         &mut self,
         operations: &[Operation<'a>],

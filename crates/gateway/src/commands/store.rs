@@ -34,7 +34,7 @@ const WRITES_MAX: usize = limits::IN_FLIGHT_MAX - 16;
 const WRITE_BYTES_MAX: usize = 2 << 20;
 /// The bounds on the values of this thread that are being changed: their number, and their bytes.
 const CHANGES_MAX: usize = 1 << 20;
-const CHANGING_BYTES_MAX: usize = 8 << 20;
+const CHANGING_BYTES_MAX: usize = limits::VALUE_SIZE_MAX;
 /// The bytes of a record beside key and value, rounded up.
 const RECORD_OVERHEAD: usize = 128;
 
@@ -81,7 +81,7 @@ impl Store {
         self.backend.cursor_behind(entry)
     }
 
-    /// Returns whether an entry comes after those that a cursor stands for.
+    /// Returns whether an entry comes after the entries that a cursor covers.
     pub fn is_behind(&self, entry: &Entry, cursor: u64) -> bool {
         self.backend.is_behind(entry, cursor)
     }
@@ -128,11 +128,27 @@ impl Store {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<(Option<FoundKey>, Share), CommandError> {
-        let mut share = self.changing.take(limits::VALUE_SIZE_MAX).await;
+        let mut share = self.changing.take(limits::WHOLE_VALUE_SIZE_MAX).await;
+        let mut found = self.find(key, value).await?;
+        if value.len() > limits::WHOLE_VALUE_SIZE_MAX {
+            // The value waits for its share in the store.
+            *value = Vec::new();
+            drop(share);
+            share = self.changing.take(limits::VALUE_SIZE_MAX).await;
+            found = self.find(key, value).await?;
+        }
+        share.shrink(value.capacity());
+        Ok((found, share))
+    }
+
+    async fn find(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<FoundKey>, CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
         let result = Box::pin(self.backend.get(key, value)).await;
-        share.shrink(value.capacity());
-        Ok((self.checked(result)?, share))
+        self.checked(result)
     }
 
     /// Stores a value if the condition of `rules` holds. When this returns, the write is durable as the store has
@@ -176,12 +192,13 @@ impl Store {
         self.checked(result)
     }
 
-    /// Whether the store takes batches: a cluster does not.
-    pub fn takes_batches(&self) -> bool {
-        self.backend.takes_batches()
+    /// Whether the store is a server that is alone.
+    pub fn is_alone(&self) -> bool {
+        self.backend.is_alone()
     }
 
-    /// Applies a batch. When this returns *done*, all changes are durable as the store has declared.
+    /// Applies a batch, whose keys are all of one shard in a cluster. When this returns *done*, all changes are durable
+    /// as the store has declared.
     pub async fn apply(&self, batch: &Batch) -> Result<Applied, CommandError> {
         let _share = self.budget.take(batch.size().min(WRITE_BYTES_MAX)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
@@ -203,6 +220,13 @@ impl Store {
     pub async fn copies(&self, shards: &[u32]) -> Result<Copies, CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
         let result = self.backend.copies(shards).await;
+        self.checked(result)
+    }
+
+    /// The number of keys.
+    pub async fn keys(&self) -> Result<u64, CommandError> {
+        let _under_way = UnderWay::begin(&self.in_flight);
+        let result = self.backend.keys().await;
         self.checked(result)
     }
 

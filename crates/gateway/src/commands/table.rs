@@ -171,13 +171,13 @@ macro_rules! commands {
 
 /// All commands, in the order of their names.
 pub const COMMANDS: &[Spec] = commands! {
-    "acl" Acl -2 CONTAINER NO_KEY Server "6.0.0" "O(1)" "Users and their rights: CAT, DELUSER, DRYRUN, GENPASS, GETUSER, LIST, SETUSER, USERS, WHOAMI.";
+    "acl" Acl -2 CONTAINER NO_KEY Server "6.0.0" "O(1)" "Users and their rights: CAT, DELUSER, DRYRUN, GENPASS, GETUSER, LIST, LOAD, SAVE, SETUSER, USERS, WHOAMI.";
     "append" Append 3 WRITE ONE_KEY String "2.0.0" "O(N)" "Appends bytes to the value of a key. An absent key is created.";
     "auth" Auth -2 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Authenticates the connection with a password, as the user default or as a user who is named.";
     "client" Client -2 ANY_TIME NO_KEY Connection "2.4.0" "O(1)" "Names this connection, reports about it and others, and ends some: GETNAME, ID, INFO, KILL, LIST, SETINFO, SETNAME.";
     "command" Command -1 ANY_TIME NO_KEY Server "2.8.13" "O(N)" "Describes commands: COUNT, DOCS, GETKEYS, INFO, LIST.";
-    "config" Config -2 ADMIN NO_KEY Server "2.0.0" "O(N)" "Reports settings: GET. Nothing can be set.";
-    "copy" Copy -3 SLOW_WRITE TWO_KEYS Generic "6.2.0" "O(N)" "Gives the value of a key, with its moment, to another key as well. REPLACE replaces the other key's value. Refused in a cluster.";
+    "config" Config -2 ADMIN NO_KEY Server "2.0.0" "O(N)" "Reports settings: GET. Sets the bounds of SLOWLOG, until the gateway ends: SET of slowlog-log-slower-than and slowlog-max-len (at most 1,024). No other setting can be set.";
+    "copy" Copy -3 SLOW_WRITE TWO_KEYS Generic "6.2.0" "O(N)" "Gives the value of a key, with its moment, to another key as well. REPLACE replaces the other key's value. In a cluster both keys are of one shard.";
     "dbsize" DbSize 1 READ NO_KEY Server "1.0.0" "O(1)" "Counts the keys.";
     "debug" Debug -2 ADMIN NO_KEY Server "1.0.0" "O(1)" "Refused.";
     "decr" Decr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts one from a number, which is 0 if the key is absent.";
@@ -207,8 +207,8 @@ pub const COMMANDS: &[Spec] = commands! {
     "memory" Memory -2 SLOW_READ SECOND_KEY Server "4.0.0" "O(1)" "Returns the bytes that a key takes of the log and of the index: USAGE.";
     "mget" MGet -2 READ ALL_KEYS String "1.0.0" "O(N)" "Returns the values of keys. The values together are no snapshot.";
     "mset" MSet -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys. Each value is stored as a whole, but other clients may see some values before the rest.";
-    "msetnx" MSetNx -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys, all or none: only if none of the keys exists. Refused in a cluster.";
-    "multi" Multi 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Begins a transaction: later commands are queued up to EXEC, DISCARD or RESET. Refused in a cluster.";
+    "msetnx" MSetNx -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys, all or none: only if none of the keys exists. In a cluster all keys are of one shard.";
+    "multi" Multi 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Begins a transaction: later commands are queued up to EXEC, DISCARD or RESET. In a cluster all keys are of one shard.";
     "object" Object -2 SLOW_READ SECOND_KEY Generic "2.2.3" "O(1)" "Reports about a key: ENCODING, which is raw, REFCOUNT, which is 1, and FREQ, which is refused as by a Redis that does not count.";
     "persist" Persist 2 REMOVE ONE_KEY Generic "2.2.0" "O(1)" "Lets a key expire no more.";
     "pexpire" PExpire -3 REMOVE ONE_KEY Generic "2.6.0" "O(1)" "Lets a key expire after some milliseconds. Conditions as for EXPIRE.";
@@ -219,8 +219,8 @@ pub const COMMANDS: &[Spec] = commands! {
     "pttl" PTtl 2 READ ONE_KEY Generic "2.6.0" "O(1)" "Returns the milliseconds until a key expires; -1: never, -2: the key is absent.";
     "quit" Quit -1 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Ends the connection.";
     "randomkey" RandomKey 1 SLOW_READ NO_KEY Generic "1.0.0" "O(1)" "Returns a random key.";
-    "rename" Rename 3 SLOW_WRITE TWO_KEYS Generic "1.0.0" "O(N)" "Gives the value of a key, with its moment, to another key, and deletes the first, both or none. Refused in a cluster.";
-    "renamenx" RenameNx 3 SLOW_WRITE TWO_KEYS Generic "1.0.0" "O(N)" "Like RENAME, if the other key is absent. Refused in a cluster.";
+    "rename" Rename 3 SLOW_WRITE TWO_KEYS Generic "1.0.0" "O(N)" "Gives the value of a key, with its moment, to another key, and deletes the first, both or none. In a cluster both keys are of one shard.";
+    "renamenx" RenameNx 3 SLOW_WRITE TWO_KEYS Generic "1.0.0" "O(N)" "Like RENAME, if the other key is absent. In a cluster both keys are of one shard.";
     "reset" Reset 1 BEFORE_PASSWORD NO_KEY Connection "6.2.0" "O(1)" "Resets the connection to its initial state.";
     "scan" Scan -2 SLOW_READ NO_KEY Generic "2.8.0" "O(N)" "Returns some keys, and the cursor of the next ones.";
     "select" Select 2 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Chooses database 0, the only one.";
@@ -228,7 +228,7 @@ pub const COMMANDS: &[Spec] = commands! {
     "setex" SetEx 4 WRITE ONE_KEY String "2.0.0" "O(1)" "Stores a value that expires after some seconds.";
     "setnx" SetNx 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value if the key is absent.";
     "setrange" SetRange 4 SLOW_WRITE ONE_KEY String "2.2.0" "O(N)" "Overwrites a part of the value of a key. Zero bytes fill the gap behind a shorter value.";
-    "slowlog" SlowLog -2 ADMIN NO_KEY Server "2.2.12" "O(N)" "Reports the latest commands that took 10 ms or more: GET, LEN, RESET. Commands of a pipeline that are done together are one, under the name of the first.";
+    "slowlog" SlowLog -2 ADMIN NO_KEY Server "2.2.12" "O(N)" "Reports the latest commands that took 10 ms or more, or the time that CONFIG SET says: GET, LEN, RESET. Commands of a pipeline that are done together are one, under the name of the first.";
     "strlen" StrLen 2 READ ONE_KEY String "2.2.0" "O(1)" "Returns the length of the value of a key.";
     "time" Time 1 ANY_TIME NO_KEY Server "2.6.0" "O(1)" "Returns the server's time, by which keys expire, as seconds since 1970 and microseconds.";
     "touch" Touch -2 READ ALL_KEYS Generic "3.2.1" "O(N)" "Counts the keys that exist. Reads leave no trace, so nothing else changes.";

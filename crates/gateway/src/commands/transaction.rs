@@ -8,9 +8,8 @@
 //!   DISCARD, RESET       it has ended
 //! ```
 //!
-//! A cluster takes one key at a time. There `MULTI` is refused, and with it every command up to `EXEC`: a client that
-//! pipelines a transaction has sent its commands before it learns that, and commands that ran one by one could take
-//! effect without the others, which the client ruled out.
+//! In a cluster all keys of a transaction, watched ones included, are of one shard: `EXEC` refuses others, as Redis
+//! Cluster does, and nothing is done.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -52,8 +51,6 @@ pub struct Transaction {
 /// The commands after `MULTI`.
 #[derive(Default)]
 pub struct QueuedCommands {
-    /// Whether `MULTI` was refused, and with it every command.
-    is_refused: bool,
     /// Whether a command had an error in it.
     is_broken: bool,
     bytes: Vec<u8>,
@@ -87,12 +84,10 @@ impl Drop for QueueShare {
 }
 
 impl Transaction {
-    /// Begins a transaction, or with `is_refused` the refusal of one. `queued` counts the bytes of the thread's
-    /// transactions.
-    pub fn begin(&mut self, is_refused: bool, queued: &Rc<Cell<usize>>) {
+    /// Begins a transaction. `queued` counts the bytes of the thread's transactions.
+    pub fn begin(&mut self, queued: &Rc<Cell<usize>>) {
         let of_thread = queued.clone();
         self.open = Some(QueuedCommands {
-            is_refused,
             share: QueueShare { size: 0, of_thread },
             ..QueuedCommands::default()
         });
@@ -105,8 +100,8 @@ impl Transaction {
         }
     }
 
-    /// Ends the transaction, and returns its commands with the watched keys; `None`: there is none. Nothing is watched
-    /// afterwards.
+    /// Ends the transaction, and returns its commands with the watched keys; `None`: no transaction has begun. Nothing
+    /// is watched afterwards.
     pub fn end(&mut self) -> Option<(QueuedCommands, Watched)> {
         let queue = self.open.take()?;
         Some((queue, take(&mut self.watched)))
@@ -116,7 +111,7 @@ impl Transaction {
 impl QueuedCommands {
     /// Whether the transaction cannot be done.
     pub fn is_broken(&self) -> bool {
-        self.is_broken || self.is_refused
+        self.is_broken
     }
 
     /// The table's entries of the commands.
@@ -124,7 +119,7 @@ impl QueuedCommands {
         self.commands.iter().map(|&(spec, _)| spec)
     }
 
-    /// The commands. Those that `user` may not run any more are answered with that error, and do nothing.
+    /// The commands. Commands that `user` may no longer run are answered with that error, and do nothing.
     pub fn operations(&self, user: &User) -> Vec<Operation<'_>> {
         let commands = self.commands.iter();
         let operations = commands.map(|(spec, places)| {
@@ -177,7 +172,7 @@ pub fn queue<'a>(
         (Operation::Control(Control::Multi), _) => {
             return Some(CommandError::Refused("MULTI calls can not be nested").into());
         }
-        (Operation::Control(Control::Watch(_)), _) if !open.is_refused => {
+        (Operation::Control(Control::Watch(_)), _) => {
             return Some(CommandError::Refused("WATCH inside MULTI is not allowed").into());
         }
         (Operation::Answer(Reply::Error(error)), _) => {
@@ -185,7 +180,6 @@ pub fn queue<'a>(
             open.is_broken = true;
             return Some(Reply::Error(error));
         }
-        _ if open.is_refused => CommandError::InRefusedTransaction,
         (Operation::Control(control), Some(spec))
             if !matches!(control, Control::Unwatch | Control::Wait(_)) =>
         {
@@ -227,24 +221,6 @@ mod tests {
         Session::new(std::sync::Arc::new(card), 0, &acl)
     }
 
-    /// Needs the refusal to outlive the command: a part of a transaction that a cluster refused would be done.
-    #[test]
-    fn no_command_of_a_refused_transaction_is_queued() {
-        let mut session = session();
-        session.transaction.begin(true, &Rc::default());
-        for command in ["SET a 1", "GET a", "WATCH a", "UNWATCH", "PING", "INFO"] {
-            let reply = say(&mut session, command.as_bytes()).expect("it is refused");
-            let refused = CommandError::InRefusedTransaction.to_string();
-            assert_eq!(reply.to_string(), refused, "{command}");
-        }
-        assert!(
-            say(&mut session, b"EXEC").is_none(),
-            "it ends the transaction"
-        );
-        let (queue, _) = session.transaction.end().expect("it is open");
-        assert!(queue.is_broken() && queue.operations(session.user()).is_empty());
-    }
-
     /// Needs the count of the thread, and its end with the queue.
     #[test]
     fn the_transactions_of_a_thread_share_its_memory() {
@@ -252,7 +228,7 @@ mod tests {
         let long = [b"SET a ", &vec![b'x'; SIZE_MAX - 100][..]].concat();
         let mut sessions: Vec<Session> = (0..=QUEUED_MAX / SIZE_MAX).map(|_| session()).collect();
         let replies = sessions.iter_mut().map(|session| {
-            session.transaction.begin(false, &queued);
+            session.transaction.begin(&queued);
             say(session, &long).expect("it is queued").to_string()
         });
         let replies: Vec<String> = replies.collect();

@@ -78,7 +78,7 @@ pub enum ValueCommand<'a> {
 pub enum SetCondition<'a> {
     /// Whether or not there is a value.
     Always,
-    /// If there is no value.
+    /// If the key has no value.
     IfAbsent,
     /// If there is a value.
     IfPresent,

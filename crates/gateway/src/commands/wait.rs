@@ -1,4 +1,4 @@
-//! `WAIT` and `WAITAOF`: the copies of a connection's writes, and those that survive power loss.
+//! `WAIT` and `WAITAOF`: the copies of a connection's writes, and the copies that survive power loss.
 //!
 //! A write that was acknowledged is on all copies that are in sync, and a copy comes into sync only with all of them.
 //! The configuration of the cluster, read after the command has come, therefore says how many copies the writes of the
@@ -34,7 +34,8 @@ impl Wait {
     pub fn of_copies(arguments: Arguments<'_>) -> Result<Self, CommandError> {
         Ok(Self {
             of_disks: false,
-            replicas: positive(arguments.at(0))?,
+            // As in Redis, a negative number asks for no copies.
+            replicas: integer(arguments.at(0))?,
             timeout_ms: timeout(arguments.at(1))?,
         })
     }
@@ -56,7 +57,9 @@ impl Wait {
 }
 
 fn timeout(text: &[u8]) -> Result<i64, CommandError> {
-    match integer(text)? {
+    let timeout_ms = integer(text)
+        .map_err(|_| CommandError::Refused("timeout is not an integer or out of range"))?;
+    match timeout_ms {
         negative if negative < 0 => Err(CommandError::Refused("timeout is negative")),
         timeout_ms => Ok(timeout_ms),
     }
@@ -69,7 +72,7 @@ pub struct WrittenShards(u32);
 impl WrittenShards {
     /// Notes the keys that `operations` may write.
     pub fn note(&mut self, operations: &[Operation<'_>], store: &Store) {
-        if store.takes_batches() {
+        if store.is_alone() {
             return;
         }
         let mut bits = self.0;
@@ -79,12 +82,16 @@ impl WrittenShards {
             match operation {
                 Operation::Value { key, .. } => note(key),
                 Operation::DeleteMany(keys) => keys.iter().for_each(&mut note),
-                Operation::SetMany(pairs) => pairs.iter().step_by(2).for_each(&mut note),
+                Operation::SetMany(pairs) | Operation::SetManyIfAbsent(pairs) => {
+                    pairs.iter().step_by(2).for_each(&mut note)
+                }
+                Operation::Transfer(transfer) => {
+                    note(transfer.from);
+                    note(transfer.to);
+                }
                 Operation::Control(Control::Flush) => are_all = true,
-                // No cluster does these, and the others write nothing.
-                Operation::SetManyIfAbsent(_)
-                | Operation::Transfer(_)
-                | Operation::GetMany(_)
+                // These write nothing. `EXEC` notes the commands of its transaction.
+                Operation::GetMany(_)
                 | Operation::CountMany(_)
                 | Operation::Answer(_)
                 | Operation::Control(_) => {}
@@ -126,7 +133,7 @@ pub async fn wait(run: &mut Run<'_, '_>, wait: Wait) -> Result<Result<(), Comman
             false => copies.backups,
         };
         let now = runtime.now();
-        if i64::from(found) >= wait.replicas || store.takes_batches() || now >= deadline {
+        if i64::from(found) >= wait.replicas || store.is_alone() || now >= deadline {
             break copies;
         }
         let pause = runtime.sleep_until(deadline.min(now.saturating_add(LOOK_NS)));

@@ -84,7 +84,7 @@ impl Memory {
         self.requests.used() > self.requests.max / 2 || self.replies.used() > self.replies.max / 2
     }
 
-    /// Returns whether there is no room for more replies.
+    /// Returns whether no room is left for more replies.
     pub fn has_no_room_for_replies(&self) -> bool {
         self.replies.used() >= self.replies.max - self.kept_for_reply
     }

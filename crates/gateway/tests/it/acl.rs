@@ -367,6 +367,61 @@ fn a_file_of_users_is_read_at_the_start_and_again_while_the_gateway_runs() {
 }
 
 #[test]
+fn users_are_saved_into_their_file_and_loaded_from_it() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("users");
+    write(&path, "# kept by hand\nuser a on >p ~* +@all\n", 0o600);
+    let world = World::with(with_file(&path));
+    let mut admin = world.client();
+    admin.words("ACL SETUSER b on >q ~b* +get");
+    assert_eq!(admin.words("ACL SAVE"), ok());
+    let lines = |client: &mut Client| client.words("ACL LIST");
+    let saved = lines(&mut admin);
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it has digests of passwords");
+
+    let mut gone = user(&world, &mut admin, "c", "+@all");
+    assert_eq!(admin.words("ACL LOAD"), ok());
+    assert_eq!(lines(&mut admin), saved);
+    assert!(gone.has_ended());
+    let mut b = world.client();
+    assert_eq!(b.words("AUTH b q"), ok());
+    assert_denied(&mut b, "ACL SAVE");
+
+    write(&path, "user a on +nosuch", 0o600);
+    let refused = admin.words("ACL LOAD");
+    assert!(refused.error().contains("line 1"), "{refused:?}");
+    assert_eq!(lines(&mut admin), saved);
+    fs::remove_dir_all(place.path()).unwrap();
+    let refused = admin.words("ACL SAVE");
+    assert!(refused.error().starts_with("ERR writing "), "{refused:?}");
+
+    let (_world, mut admin) = self::world();
+    for command in ["ACL SAVE", "ACL LOAD"] {
+        let refused = admin.words(command);
+        assert!(refused.error().contains("--resp-acl-file"), "{refused:?}");
+    }
+}
+
+/// Needs the `default` user to stay out of the file: a gateway whose password is in a file of its own refuses to start.
+#[test]
+fn a_saved_file_of_users_fits_the_file_of_the_password() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("users");
+    write(&path, "user a on >p ~* +@all\n", 0o600);
+    let options = GatewayOptions {
+        password: Some(Password::new("secret")),
+        ..with_file(&path)
+    };
+    let world = World::with(options);
+    let mut admin = world.client();
+    assert_eq!(admin.words("AUTH secret"), ok());
+    assert_eq!(admin.words("ACL SAVE"), ok());
+    assert_eq!(admin.words("ACL LOAD"), ok());
+    assert_eq!(admin.words("ACL USERS").list().len(), 2);
+}
+
+#[test]
 fn a_file_that_leaves_the_store_open_to_other_machines_is_refused() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("users");

@@ -55,16 +55,16 @@ impl Reply {
 fn values_up_to_the_limit_of_the_store_are_stored_and_longer_values_are_refused_with_the_limit() {
     let world = World::start();
     let mut client = world.client();
-    let value = vec![b'x'; 1 << 20];
+    let value = vec![b'x'; 16 << 20];
     assert_eq!(client.call([b"SET", &b"k"[..], &value]), Reply::simple(OK));
     assert_eq!(client.words("GET k"), Reply::Bulk(value.clone()));
     let refused = client.call([b"SET", &b"k"[..], &[&value[..], b"x"].concat()]);
     assert_eq!(
         refused.error(),
-        "ERR value of 1048577 bytes: values have at most 1048576 bytes; nothing was done. Split the value over several keys"
+        "ERR value of 16777217 bytes: values have at most 16777216 bytes; nothing was done. Split the value over several keys"
     );
     assert_eq!(client.words("APPEND k x").error(), refused.error());
-    assert_eq!(client.words("STRLEN k"), Reply::Integer(1 << 20));
+    assert_eq!(client.words("STRLEN k"), Reply::Integer(16 << 20));
     let refused = client.call([b"GET", &[b'k'; 1025][..]]);
     assert_eq!(
         refused.error(),

@@ -94,7 +94,7 @@ fn a_connection_that_is_killed_ends_whatever_thread_serves_it() {
     while lines(&mut first, "CLIENT LIST").len() > 5 {
         std::thread::yield_now();
     }
-    // The connection of the command stays, unless it is meant as well: then it ends behind its reply.
+    // The command's own connection stays open unless the filter matches it; then it closes after the reply.
     assert_eq!(first.words("CLIENT KILL TYPE normal"), Reply::Integer(4));
     assert!(others[2..].iter_mut().all(Client::has_ended));
     assert_eq!(first.words("SET a 1"), Reply::simple("OK"));
@@ -132,7 +132,40 @@ fn commands_that_take_long_are_noted_and_passwords_are_not() {
     assert!(arguments[2].text().ends_with("... (1048448 more bytes)"));
     assert_eq!(entry[5].text(), "slow");
     assert_eq!(client.words("SLOWLOG GET 0"), Reply::Array(Vec::new()));
+    let set = "CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 2";
+    assert_eq!(client.words(set), Reply::simple("OK"));
+    (0..3).for_each(|_| assert_eq!(client.words("PING"), Reply::simple("PONG")));
+    let kept = client.words("SLOWLOG GET -1");
+    let names = kept
+        .list()
+        .iter()
+        .map(|entry| entry.list()[3].list()[0].text());
+    assert_eq!(names.collect::<Vec<_>>(), ["PING", "PING"]);
+    let none = "CONFIG SET slowlog-log-slower-than -1 save x";
+    let refused = "ERR CONFIG SET option save is not supported by this store";
+    assert_eq!(client.words(none).error(), refused);
+    let bounds = client.words("CONFIG GET slowlog-*");
+    let bounds = bounds.list().iter().map(Reply::text);
+    assert_eq!(
+        bounds.collect::<Vec<_>>(),
+        ["slowlog-log-slower-than", "0", "slowlog-max-len", "2"],
+        "nothing was set"
+    );
     for (command, refusal) in [
+        (
+            "CONFIG SET slowlog-max-len 1025",
+            "ERR CONFIG SET failed (possibly related to argument 'slowlog-max-len') - argument must be between 0 and \
+             1024 inclusive",
+        ),
+        (
+            "CONFIG SET slowlog-log-slower-than x",
+            "ERR CONFIG SET failed (possibly related to argument 'slowlog-log-slower-than') - argument couldn't be \
+             parsed into an integer",
+        ),
+        (
+            "CONFIG SET slowlog-max-len",
+            "ERR wrong number of arguments for 'config|set' command",
+        ),
         (
             "SLOWLOG GET -2",
             "ERR count should be greater than or equal to -1",

@@ -229,3 +229,64 @@ fn a_rate_limiter_lets_so_many_requests_through_in_each_window() {
         thread::sleep(Duration::from_millis(WINDOW_MS + 20));
     }
 }
+
+/// A moment that comes is a change of the watched key, as in Redis.
+#[test]
+fn a_watched_key_that_expires_before_exec_keeps_the_transaction_from_being_done() {
+    let world = World::start();
+    let client = &mut world.client();
+    for commands in [&["MULTI", "SET other 1", "EXEC"][..], &["MULTI", "EXEC"]] {
+        watch_living(client, "key");
+        until_absent(client, "key");
+        let replies = client.pipeline(commands.iter().copied());
+        assert_eq!(replies.last(), Some(&Reply::NoArray), "{commands:?}");
+        assert_eq!(client.words("EXISTS other"), Reply::Integer(0));
+    }
+    // A key that has expired when it is watched is an absent one.
+    client.words("WATCH key");
+    let replies = client.pipeline(["MULTI", "SET other 1", "EXEC"]);
+    assert_eq!(replies[2].list(), [Reply::simple(OK)]);
+    client.words("WATCH key");
+    client.words("SET key w");
+    let replies = client.pipeline(["MULTI", "DEL other", "EXEC"]);
+    assert_eq!(replies[2], Reply::NoArray);
+}
+
+#[test]
+fn msetnx_takes_an_expired_key_for_an_absent_one() {
+    let world = World::start();
+    let client = &mut world.client();
+    client.words("SET gone v PX 50");
+    client.words("SET lives v EX 100");
+    until_absent(client, "gone");
+    assert_eq!(client.words("MSETNX gone 1 lives 2"), Reply::Integer(0));
+    assert_eq!(client.words("EXISTS gone"), Reply::Integer(0));
+    assert_eq!(client.words("MSETNX gone 1 new 2"), Reply::Integer(1));
+    assert_eq!(
+        client.words("MGET gone new lives").list(),
+        ["1", "2", "v"].map(Reply::bulk)
+    );
+    assert_eq!(client.words("TTL gone"), Reply::Integer(-1));
+}
+
+/// Watches a key that expires soon, and has not expired when it is watched, however busy the machine is.
+fn watch_living(client: &mut Client, key: &str) {
+    for life_ms in (6..).map(|power| 1 << power) {
+        client.words(&format!("SET {key} v PX {life_ms}"));
+        assert_eq!(client.words(&format!("WATCH {key}")), Reply::simple(OK));
+        if client.words(&format!("EXISTS {key}")) == Reply::Integer(1) {
+            return;
+        }
+        client.words("UNWATCH");
+    }
+}
+
+fn until_absent(client: &mut Client, key: &str) {
+    /// A reader takes a key for absent some milliseconds before the server does at most.
+    const EARLY: Duration = Duration::from_millis(200);
+    let exists = format!("EXISTS {key}");
+    while client.words(&exists) == Reply::Integer(1) {
+        thread::sleep(Duration::from_millis(2));
+    }
+    thread::sleep(EARLY);
+}

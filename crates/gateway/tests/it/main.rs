@@ -12,6 +12,7 @@ mod differential;
 mod expiry;
 mod fuzz;
 mod idle;
+mod large_transactions;
 mod limits;
 mod memory;
 mod monitoring;

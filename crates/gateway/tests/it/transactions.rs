@@ -165,6 +165,16 @@ fn a_transaction_is_not_done_if_a_watched_key_has_changed() {
     client.words("WATCH a");
     other.words("SET a 2");
     assert_eq!(client.pipeline(["MULTI", "GET a", "EXEC"])[2], Reply::Null);
+    // A transaction that does not name the watched key, or no key at all.
+    for commands in [&["MULTI", "EXEC"][..], &["MULTI", "GET b", "EXEC"]] {
+        client.words("WATCH a");
+        other.words("SET a 3");
+        let replies = client.pipeline(commands.iter().copied());
+        assert_eq!(replies.last(), Some(&Reply::Null), "{commands:?}");
+        client.words("WATCH a");
+        let done = client.pipeline(commands.iter().copied());
+        assert_eq!(done.last().unwrap().list().len(), commands.len() - 2);
+    }
 }
 
 #[test]
@@ -307,7 +317,9 @@ fn a_transaction_beyond_the_limits_does_nothing() {
     }
     let refused = client.words("EXEC");
     assert!(
-        refused.error().starts_with("ERR a batch of 5000 keys"),
+        refused
+            .error()
+            .starts_with("ERR 5000 keys changed by one transaction"),
         "{refused:?}"
     );
     client.words("MULTI");

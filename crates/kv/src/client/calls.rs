@@ -26,7 +26,7 @@ impl Client {
     /// the term already.
     ///
     /// Fails with [`StoreError::NotPrimary`] if the server does not lead the shard in that term; the client is then in
-    /// no term of the shard. Fails with [`StoreError::Invalid`] if there is no such shard.
+    /// no term of the shard. Fails with [`StoreError::Invalid`] if the shard does not exist.
     pub async fn enter(&self, shard: u32, term: Term) -> Result<(), StoreError> {
         if shard >= self.shards() {
             return Err(StoreError::Invalid);
@@ -123,6 +123,11 @@ impl Client {
         self.time_of_ms(0).await
     }
 
+    /// The number of keys of `shard`.
+    pub(crate) async fn keys_of_shard(&self, shard: u32) -> Result<u64, StoreError> {
+        self.inner.connection.keys_of_shard(shard).await
+    }
+
     /// The time of `shard`, like [`Client::server_time_ms`]. Each shard of a cluster has a time of its own.
     pub(crate) async fn time_of_ms(&self, shard: u32) -> Result<u64, StoreError> {
         self.inner.connection.time_of_ms(shard).await
@@ -131,7 +136,7 @@ impl Client {
     /// Changes the expiry of `key`, or with `None` removes it, if the key has the version `version`; `None`: whatever
     /// version it has. The value stays. Returns the key's new version, or [`Written::Conflict`] with the present one.
     ///
-    /// The call reads the value and puts it anew.
+    /// The call reads the value and puts it again.
     pub async fn touch(
         &self,
         key: &[u8],
@@ -146,8 +151,8 @@ impl Client {
         .await
     }
 
-    /// Does the same as [`Client::get`] without a future, if READs are executed in the call and the key is where most
-    /// keys are. `None`: the answer needs [`Client::get`].
+    /// Reads as [`Client::get`] does, without a future, if READs are executed in the call and the key lies in its home
+    /// bucket. `None`: the answer needs [`Client::get`].
     #[inline]
     pub(crate) fn get_in_call(
         &self,
@@ -158,7 +163,7 @@ impl Client {
         self.inner.reader.get_in_call(route, key, value)
     }
 
-    /// Does the same as [`Client::get_in_call`], with the expiry of the key.
+    /// Reads as [`Client::get_in_call`] does, and also returns the expiry of the key.
     pub(crate) fn find_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<FoundKey>> {
         self.inner.reader.find_in_call_with_expiry(key, value)
     }
@@ -182,7 +187,8 @@ impl Client {
     ///
     /// Records of up to 4 KiB do not count. A longer record is read only while there is room for the longest value.
     /// With a `size_max` of [`VALUE_SIZE_MAX`](crate::limits::VALUE_SIZE_MAX), at least one key is read beside the
-    /// short records; with 0, only short records are read.
+    /// short records; with [`WHOLE_VALUE_SIZE_MAX`](crate::limits::WHOLE_VALUE_SIZE_MAX), at least one unless its value
+    /// is in chunks; with 0, only short records are read.
     pub async fn multi_get_within(
         &self,
         keys: &[&[u8]],
@@ -227,14 +233,18 @@ impl Client {
     }
 
     pub(super) fn scan(&self) -> Scan<'_> {
-        Scan::new(&self.inner.memory, &self.inner.reader.generations)
+        Scan::new(&self.inner.memory, &self.inner.reader)
     }
 
     /// Stores `value` under `key` and returns its version. When the call returns, the write is durable as declared and
     /// visible to every client. On an error see [`StoreError::effect`].
     ///
     /// Puts of one client that are in flight together are committed in the order in which they were first polled,
-    /// unless the server sends a put back for want of staging memory (copying clients of a pool that is nearly full).
+    /// unless the server sends a put back for want of staging memory (copying clients of a pool that is nearly full). A
+    /// value in chunks is committed behind its chunks, so later puts overtake it.
+    ///
+    /// A value that fits no record is stored in chunks: one put for each chunk, and one that names them. A crash, or a
+    /// future that is dropped, leaves the earlier value or the new one; its chunks take room for ten minutes at most.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
         let start = self.inner.connection.begin_call();
         let result = match self.put_in_call(key, value).await {
@@ -327,8 +337,8 @@ impl Client {
     /// current together.
     ///
     /// # Errors
-    /// [`StoreError::BatchKeys`] and [`StoreError::BatchSize`] name the limits. [`StoreError::NoBatch`]: the server is
-    /// of a cluster.
+    /// [`StoreError::BatchKeys`], [`StoreError::BatchNames`] and [`StoreError::BatchSize`] name the limits.
+    /// [`StoreError::BatchShards`]: the server is a node of a cluster, and the keys are of several shards.
     pub async fn apply(&self, batch: &Batch) -> Result<Applied, StoreError> {
         self.apply_as(0, batch).await
     }
@@ -372,9 +382,24 @@ impl Client {
 
     async fn store(&self, draft: &Draft<'_>) -> Result<Written, StoreError> {
         let start = self.inner.connection.begin_call();
-        let result = self.inner.writer.store(draft, Tried::Nothing).await;
+        let result = match self.conflict_before(draft).await {
+            Some(conflict) => Ok(conflict),
+            None => self.inner.writer.store(draft, Tried::Nothing).await,
+        };
         self.inner.connection.end_call(TimedCall::Write, start);
         result
+    }
+
+    /// The conflict of a put that would send chunks and be refused then, as far as a read tells. `None`: the server has
+    /// to decide.
+    async fn conflict_before(&self, draft: &Draft<'_>) -> Option<Written> {
+        if draft.condition == Condition::None || self.inner.writer.fits_record(draft) {
+            return None;
+        }
+        // The server can do the put even if the present value cannot be read.
+        let present = Box::pin(self.inner.reader.version_of(draft.key)).await;
+        let present = present.ok()?;
+        (!draft.condition.holds(present)).then_some(Written::Conflict(present))
     }
 
     /// Removes `key` and returns whether the key was there. The removal is durable and visible when the call returns.

@@ -156,7 +156,7 @@ async fn take_answers(
 ) {
     let mut bytes = Vec::new();
     loop {
-        select(inbox.activity(), dropped(&client, &listener)).await;
+        select(inbox.activity(), called(&client, &listener)).await;
         let Some(connection) = client.upgrade() else {
             return;
         };
@@ -172,13 +172,15 @@ async fn take_answers(
                 connection.end();
             }
         }
+        connection.abandon_given_up();
     }
 }
 
-/// Waits until the client is dropped. The drop wakes `listener`.
-async fn dropped(client: &Weak<Connection>, listener: &Cell<Option<Waker>>) {
+/// Waits until the client is dropped, or has given up an upload. Both wake `listener`.
+async fn called(client: &Weak<Connection>, listener: &Cell<Option<Waker>>) {
     poll_fn(|context| {
-        if client.strong_count() == 0 {
+        let connection = client.upgrade();
+        if connection.is_none_or(|connection| connection.has_given_up()) {
             return Poll::Ready(());
         }
         listener.set(Some(context.waker().clone()));

@@ -21,7 +21,7 @@ use stonecast_lineage::{Epoch, Term};
 use stonecast_log::{Expiry, LogFormat};
 
 use super::meter::{Meter, TimedCall};
-use super::pending::{Ended, Pending, RequestHandle};
+use super::pending::{Ended, Pending, RequestHandle, Upload};
 use super::resources::{RECEIVES_SPARE, Resources};
 use super::terms::EnteredTerms;
 use super::time::{Presence, ServerClock};
@@ -201,8 +201,8 @@ impl Connection {
         .await;
     }
 
-    /// Whether there is room for `size` bytes. If there is none, waits for room and returns false, since other state
-    /// may have changed during the wait.
+    /// Whether the ring has room for `size` bytes. Without room, the call waits for room and returns false, since other
+    /// state may have changed during the wait.
     pub async fn has_room(&self, size: u64) -> bool {
         let has_room = self.pending.borrow().has_room(size);
         if !has_room {
@@ -286,12 +286,28 @@ impl Connection {
         })
     }
 
+    /// Sends a request about a shard and waits for its answer.
+    ///
+    /// # Errors
+    /// [`StoreError::NotPrimary`] if the server does not lead the shard, and the errors of [`Connection::request`].
+    pub async fn request_of_primary(&self, request: Request<'_>) -> Result<Answer, StoreError> {
+        match self.request(request).await? {
+            Answer::Verdict {
+                verdict: Verdict::NotPrimary,
+                version,
+            } => Err(StoreError::NotPrimary {
+                epoch: Epoch(version),
+            }),
+            answer => Ok(answer),
+        }
+    }
+
     /// Asks the server for the time of `shard`. Waits while that time is on its way to all copies.
     pub async fn ask_time(&self, shard: u32) -> Result<(), StoreError> {
         for _ in 0..BUSY_RETRIES_MAX {
             let of = self.in_term(shard);
             let asked = self.runtime.now();
-            match self.request(Request::Time { shard }).await? {
+            match self.request_of_primary(Request::Time { shard }).await? {
                 Answer::Time(time) => {
                     let told = self.runtime.now();
                     self.heard.clock.note(of, (asked, told), time);
@@ -301,13 +317,6 @@ impl Connection {
                     verdict: Verdict::NoTime,
                     ..
                 } => self.runtime.sleep(BUSY_PAUSE_NS).await,
-                Answer::Verdict {
-                    verdict: Verdict::NotPrimary,
-                    version,
-                } => {
-                    let epoch = Epoch(version);
-                    return Err(StoreError::NotPrimary { epoch });
-                }
                 Answer::Verdict {
                     verdict: Verdict::SpaceFailed,
                     ..
@@ -400,6 +409,45 @@ impl Connection {
             connection.pending.borrow_mut().end_conclusion();
             outcome
         })
+    }
+
+    /// Notes that the put of `upload` was given up. The task of the connection abandons the chunks.
+    pub fn give_up(&self, upload: Upload) {
+        self.pending.borrow_mut().note_given_up(upload);
+        self.resources.wake_listener();
+    }
+
+    /// Whether the chunks of an upload are to be abandoned.
+    pub fn has_given_up(&self) -> bool {
+        self.pending.borrow().has_given_up()
+    }
+
+    /// Abandons the chunks of the uploads that were given up, in a task beside the caller.
+    pub fn abandon_given_up(self: &Rc<Self>) {
+        let uploads = self.pending.borrow_mut().take_given_up();
+        if uploads.is_empty() {
+            return;
+        }
+        let connection = self.clone();
+        self.runtime.spawn(Box::pin(async move {
+            for upload in uploads {
+                // Answers come in the order of the requests. After the first answer no chunk is on its way any more,
+                // and the second request finds those that the first one came too early for.
+                for _ in 0..2 {
+                    connection.abandon(upload).await;
+                }
+            }
+        }));
+    }
+
+    /// Has the server drop the chunks of `upload`, unless a record names them. Without an answer, they go with time.
+    pub async fn abandon(&self, upload: Upload) {
+        let Upload { number, whole } = upload;
+        let request = Request::Abandon {
+            upload: number,
+            whole,
+        };
+        let _ = self.request(request).await;
     }
 
     /// Begins a call. Returns the start time if the call is timed.

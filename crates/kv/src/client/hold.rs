@@ -8,25 +8,30 @@
 //!   kept       beside all of that: records whose keys have later ones, before their places are used again
 //! ```
 //!
-//! A record of the held version is found by its word, or is kept by the server, or both. Versions tell which records
-//! are the same. The server says how many keys the version has, so a survey that misses one is noticed, and repeated.
+//! A record of the held version is found by its word, or is kept by the server, or both. Equal versions identify the
+//! same record. The server reports how many keys the version has, so a survey that misses a key is noticed, and
+//! repeated.
 //!
 //! Invariant: each version comes out once, with the record that has it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::{Boxed, ReadInto};
-use stonecast_log::{RECORD_START_SIZE, RecordHeader, check_read};
+use stonecast_log::{Form, RECORD_START_SIZE, RecordHeader, check_read};
 
 use super::Client;
 use super::connection::{BUSY_PAUSE_NS, BUSY_RETRIES_MAX};
 use super::memory::{OpenIndex, ServerMemory};
-use super::scan::{BUCKETS_PER_READ, Entry, PlacedWord, RECORDS_PER_READ, WordPlace};
+use super::reader::take_chunks;
+use super::scan::{
+    BUCKETS_PER_READ, Entry, PlacedWord, RECORDS_PER_READ, ScannedRecord, VALUES_PER_READ,
+    WordPlace,
+};
 use crate::error::StoreError;
 use crate::index::whole_size;
-use crate::wire::{Answer, KeptPage, Request, Verdict, Word};
+use crate::wire::{Answer, Head, KeptPage, KeyMap, Request, Verdict, Word};
 
 /// A part of the state at the held version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,19 +52,22 @@ pub enum HeldPart {
 ///
 /// The server keeps 8 bytes for each record that was replaced and that the client has not read. The hold is lost
 /// ([`StoreError::HoldLost`]) when these are too many, when the cleaner of the log has waited for the client for a
-/// second, or when another client begins one. It ends with [`Hold::end`], or with the connection.
+/// second, or when another client begins a hold. The hold ends with [`Hold::end`], or with the connection.
 pub struct Hold {
     client: Client,
     version: u64,
     keys: u64,
+    /// Chunks of values at that version.
+    chunks: u64,
     base: u64,
     /// Kept records that were read.
     read: u64,
-    /// Versions of kept records.
+    /// Versions of kept records, and versions of kept chunks.
     kept: BTreeSet<u64>,
+    kept_chunks: BTreeSet<u64>,
     survey: Survey,
     phase: Phase,
-    /// Every version up to this one has come out.
+    /// Every version up to this one has been returned.
     done: u64,
     /// Bytes read since the client asked for kept records.
     unasked: usize,
@@ -75,7 +83,7 @@ enum Phase {
 /// The records that the index names.
 #[derive(Default)]
 struct Survey {
-    /// The shard and the bucket at which the survey goes on.
+    /// The shard and the bucket at which the survey continues.
     shard: u32,
     bucket: u64,
     index: Option<OpenIndex>,
@@ -84,6 +92,8 @@ struct Survey {
     /// Records found in those.
     whole: usize,
     found: Vec<PlacedWord>,
+    /// Versions of the chunks of values that were found.
+    chunks: BTreeSet<u64>,
     /// Attempts that missed a key.
     attempts: u32,
 }
@@ -100,8 +110,13 @@ impl Hold {
     pub(super) async fn begin(client: Client, base: u64) -> Result<Self, StoreError> {
         let connection = client.inner.connection.clone();
         for _ in 0..BUSY_RETRIES_MAX {
-            let KeptPage { version, keys, .. } = match connection.request(Request::Hold).await? {
-                Answer::Kept(page) => page,
+            let KeptPage {
+                version,
+                keys,
+                chunks,
+                ..
+            } = match connection.request(Request::Hold).await? {
+                Answer::Kept(page) => *page,
                 Answer::Verdict {
                     verdict: Verdict::Busy,
                     ..
@@ -115,9 +130,11 @@ impl Hold {
                 client,
                 version,
                 keys,
+                chunks,
                 base,
                 read: 0,
                 kept: BTreeSet::new(),
+                kept_chunks: BTreeSet::new(),
                 survey: Survey::default(),
                 phase: Phase::Survey,
                 done: 0,
@@ -172,7 +189,7 @@ impl Hold {
         })
     }
 
-    /// Ends the hold: the server keeps nothing for this client any more.
+    /// Ends the hold: the server no longer keeps records for this client.
     pub async fn end(self) -> Result<(), StoreError> {
         let request = Request::Kept {
             read: self.read,
@@ -218,18 +235,24 @@ impl Hold {
                 let header = header
                     .ok()
                     .filter(|it| word.is_of_generation(it.generation()));
-                let version = match header {
-                    Some(header) => Some(header.sequence()),
+                let found = match header {
+                    Some(header) => Some((header.sequence(), header.form())),
                     // The place was used again: the record was moved or replaced meanwhile.
                     None => {
                         let moved = [(0, word, place)];
                         let entries = scan.records(&moved, &[index]).await?;
-                        entries.into_iter().flatten().next().map(|it| it.version)
+                        let entry = entries.into_iter().flatten().next();
+                        entry.map(|it| (it.entry.version, it.form))
                     }
                 };
-                let is_held = |&version: &u64| version <= self.version || mutant!(LaterInHold);
-                if let Some(version) = version.filter(is_held) {
-                    survey.found.push((version, word, place));
+                let is_held =
+                    |&(version, _): &(u64, Form)| version <= self.version || mutant!(LaterInHold);
+                match found.filter(is_held) {
+                    None => {}
+                    Some((version, Form::Chunk)) => {
+                        survey.chunks.insert(version);
+                    }
+                    Some((version, _)) => survey.found.push((version, word, place)),
                 }
             }
         }
@@ -242,7 +265,8 @@ impl Hold {
         Ok(false)
     }
 
-    /// Puts the records that were found and those that were kept in order. If one is missing, the survey begins again.
+    /// Puts the records that were found and the records that were kept in order. If a record is missing, the survey
+    /// begins again.
     fn conclude_survey(&mut self) -> Result<(), StoreError> {
         let survey = &mut self.survey;
         // An empty word sorts first: what is kept needs no second look.
@@ -251,7 +275,8 @@ impl Hold {
         survey.found.extend(kept);
         survey.found.sort_unstable();
         survey.found.dedup_by_key(|&mut (version, ..)| version);
-        if survey.found.len() as u64 == self.keys {
+        let chunks = survey.chunks.union(&self.kept_chunks).count() as u64;
+        if (survey.found.len() as u64, chunks) == (self.keys, self.chunks) {
             let next = survey.found.partition_point(|found| found.0 <= self.done);
             self.phase = Phase::Found(next);
             return Ok(());
@@ -294,16 +319,31 @@ impl Hold {
         parts: &mut Vec<HeldPart>,
     ) -> Result<(), StoreError> {
         let end = (next + RECORDS_PER_READ).min(self.survey.found.len());
-        let wanted = self.survey.found[next..end].to_vec();
+        let mut wanted = self.survey.found[next..end].to_vec();
         let present = |found: &&PlacedWord| found.1 != Word::EMPTY && !self.kept.contains(&found.0);
         let present: Vec<PlacedWord> = wanted.iter().filter(present).copied().collect();
         let scan = self.client.scan();
-        let entries = scan.records(&present, &self.survey.indexes).await?;
-        let found = present.iter().zip(entries);
-        let entries: Vec<Entry> = found
-            .filter_map(|(&(version, ..), entry)| entry.filter(|it| it.version == version))
-            .collect();
-        if entries.len() < present.len() {
+        let records = scan.records(&present, &self.survey.indexes).await?;
+        let mut entries = Vec::with_capacity(present.len());
+        let (mut seen, mut size) = (0, 0);
+        for (&(version, ..), record) in present.iter().zip(records) {
+            if size > VALUES_PER_READ {
+                wanted.retain(|found| found.0 < version);
+                break;
+            }
+            seen += 1;
+            let record = record.filter(|it| it.entry.version == version);
+            let Some(ScannedRecord { mut entry, form }) = record else {
+                continue;
+            };
+            let reader = &self.client.inner.reader;
+            // If the chunks are missing, the key has a later record, and the server has kept this one.
+            if form == Form::Whole || take_chunks(reader, &entry.key, &mut entry.value).await? {
+                size += entry.value.len();
+                entries.push(entry);
+            }
+        }
+        if entries.len() < seen {
             // Their keys have later records: the server has kept these.
             self.take_kept(parts).await?;
         }
@@ -327,6 +367,7 @@ impl Hold {
     /// Reads all records that the server keeps at the moment.
     async fn take_kept(&mut self, parts: &mut Vec<HeldPart>) -> Result<(), StoreError> {
         self.unasked = 0;
+        let mut cut = CutValues::of(self.client.keys());
         let mut page = self.ask_kept().await?;
         let all = self.read + page.waiting;
         while self.read < all {
@@ -337,11 +378,20 @@ impl Hold {
                     what: "the server keeps records and names none",
                 });
             }
-            self.read_kept(&words, parts).await?;
+            self.read_kept(&words, &mut cut).await?;
             self.read += words.len() as u64;
             page = self.ask_kept().await?;
         }
+        cut.whole_entries()?
+            .into_iter()
+            .for_each(|entry| self.keep(entry, parts));
         Ok(())
+    }
+
+    fn keep(&mut self, entry: Entry, parts: &mut Vec<HeldPart>) {
+        if self.kept.insert(entry.version) && entry.version > self.base {
+            parts.push(HeldPart::Keep(entry));
+        }
     }
 
     async fn ask_kept(&self) -> Result<KeptPage, StoreError> {
@@ -350,17 +400,13 @@ impl Hold {
             ends: false,
         };
         match self.client.inner.connection.request(request).await? {
-            Answer::Kept(page) => Ok(page),
+            Answer::Kept(page) => Ok(*page),
             other => Err(refusal(&other)),
         }
     }
 
     /// Reads the kept records behind `words`, whose places stay as they are until the server hears that they were read.
-    async fn read_kept(
-        &mut self,
-        words: &[Word],
-        parts: &mut Vec<HeldPart>,
-    ) -> Result<(), StoreError> {
+    async fn read_kept(&mut self, words: &[Word], cut: &mut CutValues) -> Result<(), StoreError> {
         let memory = self.memory();
         let sizes = words.iter().map(|&word| memory.first_read_size(word));
         let mut buffers: Vec<Vec<u8>> = sizes.map(|size| vec![0; size]).collect();
@@ -385,12 +431,62 @@ impl Hold {
                 }
             }
         }
-        for entry in entries {
-            if self.kept.insert(entry.version) && entry.version > self.base {
-                parts.push(HeldPart::Keep(entry));
+        for record in entries {
+            if record.form == Form::Chunk {
+                self.kept_chunks.insert(record.entry.version);
             }
+            cut.take(record);
         }
         Ok(())
+    }
+}
+
+/// Kept records, whose values may be in chunks. The server keeps a record and the chunks that it names in one step, so
+/// all chunks are among the records that were read with it.
+struct CutValues {
+    keys: KeyMap,
+    whole: Vec<Entry>,
+    heads: Vec<Entry>,
+    chunks: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl CutValues {
+    fn of(keys: KeyMap) -> Self {
+        Self {
+            keys,
+            whole: Vec::new(),
+            heads: Vec::new(),
+            chunks: BTreeMap::new(),
+        }
+    }
+
+    fn take(&mut self, ScannedRecord { entry, form }: ScannedRecord) {
+        match form {
+            Form::Whole => self.whole.push(entry),
+            Form::Head => self.heads.push(entry),
+            Form::Chunk => {
+                self.chunks.insert(entry.key, entry.value);
+            }
+        }
+    }
+
+    /// The entries with their whole values.
+    fn whole_entries(mut self) -> Result<Vec<Entry>, StoreError> {
+        for mut entry in self.heads {
+            let whole = self.keys.whole_hash(&entry.key);
+            let head = Head::read(&entry.value);
+            let names = head.into_iter().flat_map(|head| head.names(whole));
+            let chunks = names.map(|name| self.chunks.remove(&name.key()[..]));
+            let value: Option<Vec<_>> = chunks.collect();
+            let value = value.filter(|chunks| !chunks.is_empty());
+            entry.value = value
+                .ok_or(StoreError::Protocol {
+                    what: "the server keeps a record and not the chunks that it names",
+                })?
+                .concat();
+            self.whole.push(entry);
+        }
+        Ok(self.whole)
     }
 }
 
@@ -399,7 +495,7 @@ async fn kept_entry(
     memory: &ServerMemory,
     word: Word,
     bytes: &mut Vec<u8>,
-) -> Result<Result<Entry, String>, StoreError> {
+) -> Result<Result<ScannedRecord, String>, StoreError> {
     let format = &memory.connection.format;
     let read = bytes.len();
     if let Some(whole) = whole_size(format, word, bytes) {
@@ -409,12 +505,7 @@ async fn kept_entry(
     }
     let checked = check_read(format, word.position(), word.generation_low(), bytes);
     Ok(match checked {
-        Ok(record) => Ok(Entry {
-            key: record.key.to_vec(),
-            value: record.value.to_vec(),
-            version: record.header.sequence(),
-            expires: record.header.expires(),
-        }),
+        Ok(record) => Ok(ScannedRecord::of(&record)),
         Err(fault) => Err(fault.to_string()),
     })
 }
@@ -426,7 +517,7 @@ fn refusal(answer: &Answer) -> StoreError {
             verdict: Verdict::NoHold,
             version: 1,
         } => StoreError::NoHold {
-            reason: "it is of a cluster, whose keys are written at several nodes; export the keys",
+            reason: "it is of a cluster, whose keys are written at several nodes; `stonecast export` writes its keys, which is no single version",
         },
         Answer::Verdict {
             verdict: Verdict::NoHold,

@@ -13,6 +13,17 @@ pub(super) struct Pending {
     requests: Requests<Answer, IsPut>,
     /// Puts among the operations that wait, and puts that are published without the server.
     puts: usize,
+    /// Uploads whose puts were given up, and whose chunks the server has to drop.
+    given_up: Vec<Upload>,
+}
+
+/// The chunks of a value, as the server knows them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Upload {
+    /// The number that the names of the chunks have.
+    pub number: u64,
+    /// The hash of the key in all shards together.
+    pub whole: u64,
 }
 
 type IsPut = bool;
@@ -22,11 +33,12 @@ impl Pending {
         Self {
             requests: Requests::new(IN_FLIGHT_MAX, ring_size),
             puts: 0,
+            given_up: Vec::new(),
         }
     }
 
-    /// Takes a place in the queue and `size` contiguous bytes of the ring. Returns `None` if there is no room; the
-    /// caller waits with `wait_for_room`.
+    /// Takes a place in the queue and `size` contiguous bytes of the ring. Returns `None` without room; the caller
+    /// waits with `wait_for_room`.
     pub fn begin(&mut self, size: u64) -> Option<(RequestHandle, u64)> {
         self.requests.begin(size)
     }
@@ -55,6 +67,21 @@ impl Pending {
     /// Whether a put waits for its answer.
     pub fn has_puts(&self) -> bool {
         self.puts > 0
+    }
+
+    /// Notes an upload whose put was given up.
+    pub fn note_given_up(&mut self, upload: Upload) {
+        self.given_up.push(upload);
+    }
+
+    /// Whether an upload was given up that [`Pending::take_given_up`] has not returned.
+    pub fn has_given_up(&self) -> bool {
+        !self.given_up.is_empty()
+    }
+
+    /// The uploads that were given up since the last call.
+    pub fn take_given_up(&mut self) -> Vec<Upload> {
+        std::mem::take(&mut self.given_up)
     }
 
     /// Whether there is room for `size` bytes.

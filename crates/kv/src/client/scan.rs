@@ -10,11 +10,12 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::{Boxed, ReadInto};
-use stonecast_log::{Expiry, RECORD_START_SIZE, RecordHeader, check_read};
+use stonecast_log::{Expiry, Form, RECORD_START_SIZE, Record, RecordHeader, check_read};
 
 use super::memory::{OpenIndex, ServerMemory};
+use super::reader::{FoundKey, Reader};
 use crate::error::StoreError;
-use crate::index::{Generations, whole_size};
+use crate::index::whole_size;
 use crate::wire::limits::READ_RETRIES_MAX;
 use crate::wire::{Bucket, Word};
 
@@ -70,6 +71,8 @@ pub struct Entries {
 pub(super) const BUCKETS_PER_READ: u64 = 256;
 /// Records read with one doorbell.
 pub(super) const RECORDS_PER_READ: usize = 32;
+/// Bytes of values after which no further ones are gathered: long values come a few at a time.
+pub(super) const VALUES_PER_READ: usize = 2 << 20;
 
 impl Entries {
     /// Number of keys found.
@@ -93,7 +96,30 @@ impl Entries {
 /// A walk over the index and its records.
 pub(super) struct Scan<'a> {
     memory: &'a ServerMemory,
-    generations: &'a Generations,
+    reader: &'a Reader,
+}
+
+/// A record that was found behind a word.
+pub(super) struct ScannedRecord {
+    /// The key, with the value of the record.
+    pub entry: Entry,
+    /// The part of a value that the record holds.
+    pub form: Form,
+}
+
+impl ScannedRecord {
+    /// The record that was read and checked.
+    pub fn of(record: &Record<'_>) -> Self {
+        Self {
+            entry: Entry {
+                key: record.key.to_vec(),
+                value: record.value.to_vec(),
+                version: record.header.sequence(),
+                expires: record.header.expires(),
+            },
+            form: record.header.form(),
+        }
+    }
 }
 
 /// The records of the lowest versions among those that were offered.
@@ -143,11 +169,8 @@ fn bucket_ranges(index: &OpenIndex) -> impl Iterator<Item = u64> {
 }
 
 impl<'s> Scan<'s> {
-    pub fn new(memory: &'s ServerMemory, generations: &'s Generations) -> Self {
-        Self {
-            memory,
-            generations,
-        }
+    pub fn new(memory: &'s ServerMemory, reader: &'s Reader) -> Self {
+        Self { memory, reader }
     }
 
     /// The keys of version `from` and higher, at most `count` of the lowest versions.
@@ -213,28 +236,53 @@ impl<'s> Scan<'s> {
             while into.is_empty() && entries.next < entries.found.len() {
                 let end = (entries.next + RECORDS_PER_READ).min(entries.found.len());
                 let batch = &entries.found[entries.next..end];
-                for entry in self.records(batch, &entries.indexes).await? {
-                    let Some(entry) = entry else { continue };
-                    let connection = &self.memory.connection;
-                    let shard = connection.welcome.keys().route(&entry.key).shard;
-                    if connection.is_present(shard, entry.expires).await? {
-                        into.push(entry);
+                let (mut read, mut size) = (0, 0);
+                for record in self.records(batch, &entries.indexes).await? {
+                    if size > VALUES_PER_READ {
+                        break;
                     }
+                    read += 1;
+                    let Some(record) = record else { continue };
+                    let entry = self.whole_entry(record).await?;
+                    size += entry.as_ref().map_or(0, |entry| entry.value.len());
+                    into.extend(entry);
                 }
                 // After the reads: a call after a failed one reads the same records again.
-                entries.next = end;
+                entries.next += read;
             }
             Ok(())
         })
     }
 
-    /// The entries behind some words that were found in `indexes`, read with one doorbell, whether they have expired
+    /// The entry of a record, with the whole of its value; `None` for a chunk, and for a key that is absent by now.
+    async fn whole_entry(&self, record: ScannedRecord) -> Result<Option<Entry>, StoreError> {
+        let ScannedRecord { mut entry, form } = record;
+        match form {
+            Form::Whole => {
+                let connection = &self.memory.connection;
+                let shard = connection.welcome.keys().route(&entry.key).shard;
+                let is_present = connection.is_present(shard, entry.expires).await?;
+                Ok(is_present.then_some(entry))
+            }
+            Form::Head => {
+                let found = self.reader.find(&entry.key, &mut entry.value).await?;
+                Ok(found.map(|FoundKey { version, expires }| Entry {
+                    version,
+                    expires,
+                    ..entry
+                }))
+            }
+            Form::Chunk => Ok(None),
+        }
+    }
+
+    /// The records behind some words that were found in `indexes`, read with one doorbell, whether they have expired
     /// or not. A key that was written meanwhile may have its later record, or none.
     pub async fn records(
         &self,
         found: &[PlacedWord],
         indexes: &[OpenIndex],
-    ) -> Result<Vec<Option<Entry>>, StoreError> {
+    ) -> Result<Vec<Option<ScannedRecord>>, StoreError> {
         let memory = self.memory;
         let mut buffers: Vec<Vec<u8>> = found
             .iter()
@@ -274,11 +322,11 @@ impl<'s> Scan<'s> {
                 let starts = lines.as_chunks::<RECORD_START_SIZE>().0;
                 for (&(word, place), line) in batch.iter().zip(starts) {
                     // A line that is no header, or belongs to another record, is judged when its record is read.
-                    let version = RecordHeader::parse(line)
-                        .ok()
-                        .filter(|header| word.is_of_generation(header.generation()))
-                        .map_or(from, |header| header.sequence());
-                    if version >= from {
+                    let header = RecordHeader::parse(line).ok();
+                    let header = header.filter(|header| word.is_of_generation(header.generation()));
+                    let version = header.map_or(from, |header| header.sequence());
+                    let is_chunk = header.is_some_and(|header| header.form() == Form::Chunk);
+                    if version >= from && !is_chunk {
                         lowest.offer((version, word, place));
                     }
                 }
@@ -363,7 +411,7 @@ impl<'s> Scan<'s> {
         mut word: Word,
         (indexes, place): (&[OpenIndex], WordPlace),
         bytes: &mut Vec<u8>,
-    ) -> Result<Option<Entry>, StoreError> {
+    ) -> Result<Option<ScannedRecord>, StoreError> {
         // The word may be old. If generations have wrapped around, the word is read again first.
         let mut begun = None;
         for _ in 0..READ_RETRIES_MAX {
@@ -381,23 +429,19 @@ impl<'s> Scan<'s> {
                 bytes,
             ) {
                 Ok(record) => {
-                    self.generations.note(record.header.generation());
-                    if self
-                        .generations
-                        .believes(&*self.memory.connection.runtime, begun)
-                    {
-                        return Ok(Some(Entry {
-                            key: record.key.to_vec(),
-                            value: record.value.to_vec(),
-                            version: record.header.sequence(),
-                            expires: record.header.expires(),
-                        }));
+                    let generations = &self.reader.generations;
+                    generations.note(record.header.generation());
+                    if generations.believes(&*self.memory.connection.runtime, begun) {
+                        return Ok(Some(ScannedRecord::of(&record)));
                     }
                     None
                 }
                 Err(fault) => Some(fault),
             };
-            begun = self.generations.begin(&*self.memory.connection.runtime);
+            begun = self
+                .reader
+                .generations
+                .begin(&*self.memory.connection.runtime);
             let mut indexes = indexes.iter();
             let index = indexes.find(|index| index.shard == place.shard());
             let index = index.expect("a word was found in an index of its shard");
@@ -417,8 +461,8 @@ impl<'s> Scan<'s> {
         })
     }
 
-    /// The present word at the place of `word`; in a newer index, the same word if that index contains it. `None` if
-    /// there is none.
+    /// The present word at the place of `word`; in a newer index, the same word if that index contains the word.
+    /// Otherwise `None`.
     async fn word_now(
         &self,
         word: Word,

@@ -17,8 +17,8 @@
 //! the uncertainty at most, and never returns an expired key. Bounds that lie far apart are no reason for an error: a
 //! client that is unsure asks again unless it has asked within [`FRESH_NS`].
 //!
-//! A key is absent for good only if its moment lies below the durable mark: a server that starts again with a clock
-//! that was set back goes on from the mark.
+//! A key is permanently absent only if its moment lies below the durable mark: a server that starts again with a clock
+//! that was set back continues from the mark.
 
 use std::cell::Cell;
 
@@ -44,7 +44,7 @@ pub(super) enum Presence {
     Unsure,
 }
 
-/// The time of a shard as it was told.
+/// The time of a shard as the server reported it.
 #[derive(Clone, Copy)]
 struct Told {
     term: Term,
@@ -72,7 +72,7 @@ impl ServerClock {
         (asked, told): (Nanoseconds, Nanoseconds),
         time: ServerTimeGrant,
     ) {
-        self.of_shards[shard as usize].set(Some(Told {
+        self.of_shard(shard).set(Some(Told {
             term,
             asked,
             told,
@@ -82,8 +82,15 @@ impl ServerClock {
 
     /// The time of `shard` that was told in `term`.
     fn told(&self, (shard, term): (u32, Term)) -> Option<Told> {
-        let told = self.of_shards[shard as usize].get();
-        told.filter(|told| told.term == term)
+        let told = self.of_shard(shard).get();
+        told.filter(|told| told.term == term || mutant!(ToldForAllTerms))
+    }
+
+    fn of_shard(&self, shard: u32) -> &Cell<Option<Told>> {
+        match mutant!(ToldForAllShards) {
+            true => &self.of_shards[0],
+            false => &self.of_shards[shard as usize],
+        }
     }
 
     /// Whether the key of a shard that expires at `expires` is present at `now`, in the term that the client is in.
@@ -190,7 +197,8 @@ mod tests {
         assert_eq!(told.recent_ms(HERE, 11 * FRESH_NS), None);
     }
 
-    /// Needs the shard and the term of what was told: an heir may be ahead of its predecessor.
+    /// Needs the shard and the term of what was told: an heir may be ahead of its predecessor. The seeded bugs
+    /// `ToldForAllShards` and `ToldForAllTerms`.
     #[test]
     fn what_was_told_of_a_shard_in_a_term_says_nothing_of_others() {
         let clock = clock(0, 0, 1000, 9000);
@@ -202,5 +210,19 @@ mod tests {
             assert_eq!(clock.judge(other, at(5000), 0), Presence::Unsure);
             assert_eq!(clock.recent_ms(other, 0), None);
         }
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn every_seeded_bug_of_the_time_that_was_told_is_found() {
+        use stonecast_base::hunts::by_stories;
+        use stonecast_base::mutants::Mutant;
+
+        let story = what_was_told_of_a_shard_in_a_term_says_nothing_of_others as fn();
+        let stories = [
+            (Mutant::ToldForAllShards, story),
+            (Mutant::ToldForAllTerms, story),
+        ];
+        by_stories("kv/told", &stories);
     }
 }

@@ -4,8 +4,8 @@ use stonecast_log::{Condition, Expiry};
 
 use super::{FoundKey, PutRules, Written};
 
-/// Stores the value that `find` reads anew by `put`, with the expiry `expires`, if the key has the version `version`;
-/// `None`: whatever version it has, in as many attempts as other writers cause.
+/// Stores the value that `find` reads again by `put`, with the expiry `expires`, if the key has the version `version`;
+/// `None`: for any version, in as many attempts as other writers cause.
 pub(crate) async fn touch<E>(
     (expires, version): (Option<Expiry>, Option<u64>),
     mut find: impl AsyncFnMut(&mut Vec<u8>) -> Result<Option<FoundKey>, E>,

@@ -15,9 +15,10 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 
+use super::ClusterClient;
 use super::map::Map;
 use super::nodes::Node;
-use super::{ClusterClient, PAUSE_NS};
+use super::options::PAUSE_NS;
 use crate::error::StoreError;
 
 /// Leases for which a client waits for an answer before it looks for an heir: no heir serves before one of them is
@@ -93,9 +94,9 @@ impl ClusterClient {
         }
     }
 
-    /// Waits for an attempt as long as the configuration names the primary and the term of `map`. A
-    /// silent node may be alive, so nothing tells the client that an heir leads. The client
-    /// therefore reads the map after each part of its patience.
+    /// Waits for an attempt as long as the configuration names the primary and the term of `map`. A silent node may be
+    /// alive, so no message tells the client that an heir leads. The client therefore reads the map after each part of
+    /// its patience.
     async fn while_leading<T>(
         &self,
         map: &Map,
@@ -133,7 +134,8 @@ impl ClusterClient {
         }
     }
 
-    /// Reads the configuration again. If there is no later one, or no answer, the next attempt waits for a moment.
+    /// Reads the configuration again. Without a later configuration, or without an answer, the next attempt waits for a
+    /// moment.
     async fn look_again(&self, seen: &Rc<Map>, deadline: Nanoseconds) {
         let left = deadline.saturating_sub(self.runtime.now());
         let renewed = self.runtime.within(left, self.maps.renew(seen)).await;
@@ -150,6 +152,7 @@ fn is_of_the_map(error: &StoreError) -> bool {
         StoreError::NotPrimary { .. }
             // A node whose lease has ended does not know what becomes of the writes that it has stamped.
             | StoreError::NotPersisted
+            | StoreError::ChunkFailed { .. }
             | StoreError::Disconnected { .. }
             | StoreError::Refused(_)
             | StoreError::Device(_)

@@ -13,12 +13,15 @@ use stonecast_log::{Condition, Expiry};
 
 use super::ClusterClient;
 use super::attempts::GivenUp;
+use super::batches;
 use super::entries::ClusterEntries;
 use super::error::ClusterError;
 use super::get::{ClusterGet, find_in_call, take_turn};
 use super::map::{Copies, Map};
 use super::nodes::Node;
-use crate::client::{Client, FoundKey, Pair, PutRules, Token, Values, Written, touch};
+use crate::client::{
+    Applied, Batch, Client, FoundKey, Pair, PutRules, Token, Values, Written, touch,
+};
 use crate::error::{Effect, StoreError};
 use crate::metrics::Metrics;
 use crate::stat::Stat;
@@ -238,10 +241,21 @@ impl ClusterClient {
         let rules = rules.into();
         Box::pin(async move {
             let shard = self.nodes.shard_of(key);
+            let mut is_repeated = false;
             let written = self
-                .attempt(shard, self.deadline(), async |node| {
+                .attempt(shard, self.deadline(), async |node: Rc<Node>| {
                     let token = token.get_or_insert_with(|| node.client.token());
-                    node.client.put_with(token, key, value, rules).await
+                    let put = node.client.put_with(token, key, value, rules).await;
+                    // The client stood still between the chunks and the record that names them. The
+                    // value is whole here, and goes out once more, as another upload.
+                    match put {
+                        Err(StoreError::ChunksGone)
+                            if !std::mem::replace(&mut is_repeated, true) =>
+                        {
+                            node.client.put_with(token, key, value, rules).await
+                        }
+                        put => put,
+                    }
                 })
                 .await;
             written.map_err(|given_up| of_write(given_up, token))
@@ -263,8 +277,8 @@ impl ClusterClient {
         .await
     }
 
-    /// The time by which `key` expires, in milliseconds since 1970 in UTC, or a few milliseconds later. It is the time
-    /// of the key's shard, which other shards may be ahead of; see [`Client::server_time_ms`].
+    /// The time by which `key` expires, in milliseconds since 1970 in UTC, or a few milliseconds later. The time is
+    /// that of the key's shard; other shards may be ahead of it; see [`Client::server_time_ms`].
     pub fn time_ms<'a>(&'a self, key: &'a [u8]) -> Boxed<'a, Result<u64, ClusterError>> {
         Box::pin(async move {
             let shard = self.nodes.shard_of(key);
@@ -301,6 +315,28 @@ impl ClusterClient {
         })
     }
 
+    /// Applies a batch: does all of its changes, if each of its expectations holds, or nothing. When the call returns
+    /// [`Applied::Done`], all changes are on all copies of their shard, as durable as their pools promise, and visible
+    /// to every client. Whatever nodes die, an heir has all changes, or none.
+    ///
+    /// Changes become visible one after the other; see [`Client::apply`].
+    ///
+    /// # Errors
+    /// [`StoreError::BatchShards`]: the keys are of several shards, and nothing was done.
+    pub async fn apply(&self, batch: &Batch) -> Result<Applied, ClusterError> {
+        self.apply_with(&mut None, batch).await
+    }
+
+    /// Like [`ClusterClient::apply`]. `token` names the batch, and is made by the first attempt; see
+    /// [`ClusterClient::put_with`]. The batch of each call with a token must be the same.
+    pub fn apply_with<'a>(
+        &'a self,
+        token: &'a mut Option<Token>,
+        batch: &'a Batch,
+    ) -> Boxed<'a, Result<Applied, ClusterError>> {
+        Box::pin(batches::apply(self, token, batch))
+    }
+
     /// Finds all keys, shard by shard. The call reads the indexes of all shards. The iteration is no snapshot: a key
     /// that is present all the time is found once, and a key that is written or deleted meanwhile may or may not be
     /// found.
@@ -308,13 +344,31 @@ impl ClusterClient {
         ClusterEntries::find(self).await
     }
 
+    /// The number of keys. Each shard is counted once, by its primary, at some moment during the call: also while
+    /// shards get other primaries.
+    pub fn keys<'a>(&'a self) -> Boxed<'a, Result<u64, ClusterError>> {
+        Box::pin(async move {
+            let shards = 0..self.maps.latest().shards();
+            let counts = at_once(shards.map(async |shard| {
+                let counted = self.attempt(shard, self.deadline(), async |node: Rc<Node>| {
+                    let mut count = async |client: &Client| client.keys_of_shard(shard).await;
+                    self.read_at(&node, shard, &mut count).await
+                });
+                counted.await.map_err(of_read)
+            }));
+            counts.await.into_iter().sum()
+        })
+    }
+
     /// The counts of all nodes that lead shards, by the names of the nodes. The nodes are asked at once. A node that
-    /// leads nothing is not asked.
+    /// leads nothing is not asked. While shards get other primaries, the keys of a shard may be counted by two nodes or
+    /// by none; [`ClusterClient::keys`] counts them once.
     pub fn metrics<'a>(&'a self) -> Boxed<'a, Vec<(String, Result<Metrics, ClusterError>)>> {
         Box::pin(async move {
             let map = self.maps.latest();
             let shards = map.first_shards();
-            at_once(shards.map(|shard| {
+            let mut asked = BTreeSet::new();
+            let mut counts = at_once(shards.map(|shard| {
                 let map = map.clone();
                 async move {
                     let counted = self.attempt(shard, self.deadline(), async |node: Rc<Node>| {
@@ -330,8 +384,23 @@ impl ClusterClient {
                     }
                 }
             }))
-            .await
+            .await;
+            // The heir of a node that is gone answers for that node as well.
+            counts.retain(|(name, _)| asked.insert(name.clone()));
+            counts
         })
+    }
+
+    /// The counts of all nodes that lead shards, added up, and the number of keys, each counted once.
+    pub async fn metrics_of_all(&self) -> Result<Metrics, ClusterError> {
+        let mut sum: Option<Metrics> = None;
+        for (_, counted) in self.metrics().await {
+            let counted = counted?;
+            sum = Some(sum.map_or(counted, |sum| sum.and(&counted)));
+        }
+        let mut sum = sum.expect("each shard has a primary in the map");
+        sum.stat.keys = self.keys().await?;
+        Ok(sum)
     }
 
     /// Reports the operations of this client to the nodes with which it has a session, so that their counts are right
@@ -352,9 +421,9 @@ impl ClusterClient {
         self.maps.latest().survives_power()
     }
 
-    /// The copies that every write to `shards` has that was acknowledged before this call, as the configuration says
-    /// that is read now: a copy is in sync only while it has them all. Without a shard, those of the writes to any
-    /// shard.
+    /// The number of copies that have every write to `shards` that was acknowledged before this call. The call reads
+    /// the present configuration: a copy is in sync only while it has all of these writes. Without a shard, writes to
+    /// any shard count.
     ///
     /// # Errors
     /// The configuration store did not answer.
@@ -416,7 +485,7 @@ pub(super) fn of_read(given_up: GivenUp) -> ClusterError {
 
 /// The error of a write, which `token` names. The last error says nothing about the attempts before
 /// it, so the token alone tells whether the write may have been done.
-fn of_write(given_up: GivenUp, token: &Option<Token>) -> ClusterError {
+pub(super) fn of_write(given_up: GivenUp, token: &Option<Token>) -> ClusterError {
     let GivenUp {
         shard,
         is_late,

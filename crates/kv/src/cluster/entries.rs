@@ -40,7 +40,7 @@ struct OfShard {
 /// The keys that were found in a session with a node, in a term.
 struct Seen {
     session: u64,
-    /// `None`: the keys have to be found anew.
+    /// `None`: the keys have to be found again.
     term: Option<Term>,
     entries: Entries,
 }
@@ -135,7 +135,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Finds the keys anew unless they were found in this session with `node`, which leads the shard, and in the same
+    /// Finds the keys again unless they were found in this session with `node`, which leads the shard, and in the same
     /// term.
     async fn follow(
         &mut self,

@@ -1,5 +1,5 @@
 //! The future of a GET of a cluster. If READs are executed in the call, the GET ends at its first poll: two loads, and
-//! one look at the clock behind them.
+//! then one look at the clock.
 //!
 //! ```text
 //!   Asked --found in the call, under a lease---------------> Over

@@ -48,8 +48,8 @@ impl ReaderLeases {
         (lease.term() == term && lease.holds(now)).then(|| lease.begin())
     }
 
-    /// Begins a GET whose READs are executed in the call, in `term` of `shard`. The clock is asked once, behind the
-    /// READs. `None`: there is no lease of this term.
+    /// Begins a GET whose READs are executed in the call, in `term` of `shard`. The clock is read once, after the
+    /// READs. `None`: the client has no lease of this term.
     #[inline]
     pub fn begin_in_call(&self, shard: u32, term: Term) -> Option<BegunRead> {
         self.is_used.set(true);

@@ -20,8 +20,8 @@ use stonecast_cluster::{
 use stonecast_fabric::Runtime;
 use stonecast_media::Durability;
 
-use super::PAUSE_NS;
 use super::error::ClusterError;
+use super::options::PAUSE_NS;
 use crate::client::FairLock;
 
 /// One configuration, in which all shards are placed.
@@ -222,7 +222,7 @@ async fn read(store: &dyn ConfigStore) -> Result<Map, ClusterError> {
         let store = name();
         ClusterError::Unreadable { store, source }
     })?;
-    // The groups cover all hashes, or there are none.
+    // The groups cover all hashes, or no group exists.
     if configuration.group_of_hash(0).is_none() {
         return Err(ClusterError::NotPlaced { store: name() });
     }
@@ -230,4 +230,71 @@ async fn read(store: &dyn ConfigStore) -> Result<Map, ClusterError> {
         configuration,
         revision: stored.revision,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use stonecast_cluster::{Attempt, Nonce, Policy, Start};
+    use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// Three nodes, of which `b` survives the death of processes alone. Each leads one of three shards.
+    fn map() -> Map {
+        let attempt = Attempt {
+            writer: "test".to_owned(),
+            number: Uuid::from_u128(1),
+        };
+        let nonce = Nonce::from_u128(1);
+        let mut configuration = Configuration::create(nonce, Policy::new(3, 3), attempt);
+        for (pool, text) in (1..).zip(["a", "b", "c"]) {
+            let survives = match text {
+                "b" => Durability::Process,
+                _ => Durability::Power,
+            };
+            let platform = DeclaredPlatform {
+                persistence_domain: PersistenceDomain::Dmp,
+                ddio: Ddio::Off,
+                receive_buffers: ReceiveBuffers::Dram,
+            };
+            let address = vec![format!("sim:{text}")];
+            let node = Node::new(Uuid::from_u128(pool), survives, platform, address);
+            let name = text.parse().unwrap();
+            configuration = configuration.register(&name, &Start::first(node)).unwrap();
+        }
+        Map {
+            configuration: configuration.place_shards().unwrap(),
+            revision: Revision(1),
+        }
+    }
+
+    /// Needs the promise of each node: a copy on a node that survives no power loss is on no disk.
+    #[test]
+    fn the_copies_of_writes_to_several_shards_are_those_that_each_of_them_has() {
+        let map = map();
+        let leads = |name: &str| {
+            let leads = |&shard: &u32| map.place(shard).name.to_string() == name;
+            (0..3).find(leads).expect("each node leads a shard")
+        };
+        let (a, b, c) = (leads("a"), leads("b"), leads("c"));
+        for (shards, primary_survives_power, backups_that_survive_power) in [
+            (&[a][..], true, 1),
+            (&[b], false, 2),
+            (&[a, c], true, 1),
+            (&[a, b, c], false, 1),
+        ] {
+            let copies = Copies {
+                backups: 2,
+                primary_survives_power,
+                backups_that_survive_power,
+            };
+            assert_eq!(
+                map.copies(shards.iter().copied()),
+                Some(copies),
+                "{shards:?}"
+            );
+        }
+        assert_eq!(map.copies([].into_iter()), None);
+    }
 }

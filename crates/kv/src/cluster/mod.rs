@@ -1,7 +1,8 @@
-//! A client of a cluster: it knows which node leads each shard, and has a session with each node that it needs.
+//! A client of a cluster, which knows the node that leads each shard, and has a session with each node that it needs.
 //!
 //! ```text
-//!   calls       get, put, delete, and batches of them; entries: all keys, shard by shard
+//!   calls       get, put, delete, and several of them at once; entries: all keys, shard by shard
+//!     batches   keys of one shard, changed together
 //!     attempts  once at the node of the key's shard; again, with the map of the next configuration
 //!     map       shard -> node, term: one value of the configuration store
 //!     nodes     node -> session, opened at first use
@@ -18,6 +19,7 @@
 //! A write is tried again with the token of its first attempt, so it takes effect once.
 
 mod attempts;
+mod batches;
 mod calls;
 mod entries;
 mod error;
@@ -25,16 +27,13 @@ mod get;
 mod leases;
 mod map;
 mod nodes;
+mod options;
 mod routes;
 
 use std::rc::Rc;
 
-use stonecast_base::Nanoseconds;
 use stonecast_cluster::ConfigStore;
-use stonecast_fabric::{Boxed, Port, Runtime};
-
-use crate::client::ClientOptions;
-use crate::error::StoreError;
+use stonecast_fabric::{Boxed, Runtime};
 
 use attempts::GivenUp;
 use map::Maps;
@@ -45,48 +44,7 @@ pub use entries::ClusterEntries;
 pub use error::ClusterError;
 pub use get::ClusterGet;
 pub use map::Copies;
-
-/// The pause before a client looks for a newer configuration than the one that it has.
-const PAUSE_NS: Nanoseconds = 2_000_000;
-
-/// The port through which a node is reached, by the node's address.
-pub type Dial = Rc<dyn Fn(&str) -> Result<Rc<Port>, StoreError>>;
-
-/// Options of a client of a cluster.
-#[derive(Clone, Copy, Debug)]
-pub struct ClusterOptions {
-    /// Options of the session with each node. Clients of a cluster publish nothing themselves.
-    pub session: ClientOptions,
-    /// The time within which a call ends, whatever happens to the nodes.
-    pub patience_ns: Nanoseconds,
-    /// The time within which a connect ends, and a failover has to be over. At most the patience counts.
-    pub connect_ns: Nanoseconds,
-    /// The longest time for which an attempt waits for its node, before the client checks whether another node leads
-    /// the shard. At most a quarter of the patience counts, and at most two leases of a primary; a node has the whole
-    /// of it to accept a connection.
-    pub attempt_ns: Nanoseconds,
-}
-
-impl ClusterOptions {
-    fn connect_ns(&self) -> Nanoseconds {
-        self.connect_ns.min(self.patience_ns)
-    }
-
-    fn attempt_ns(&self) -> Nanoseconds {
-        self.attempt_ns.min(self.patience_ns / 4)
-    }
-}
-
-impl Default for ClusterOptions {
-    fn default() -> Self {
-        Self {
-            session: ClientOptions::default(),
-            patience_ns: 20_000_000_000,
-            connect_ns: 10_000_000_000,
-            attempt_ns: 3_000_000_000,
-        }
-    }
-}
+pub use options::{ClusterOptions, Dial};
 
 /// A client of a cluster. Its calls find the node that leads the shard of a key, and try again when
 /// that node changes.

@@ -11,8 +11,8 @@ use stonecast_fabric::Runtime;
 
 use super::leases::ReaderLeases;
 use super::map::{Map, Primary};
+use super::options::{ClusterOptions, Dial};
 use super::routes::Routes;
-use super::{ClusterOptions, Dial};
 use crate::client::{Client, FairLock};
 use crate::error::StoreError;
 use crate::wire::{KeyMap, Route};

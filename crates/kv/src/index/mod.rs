@@ -41,7 +41,7 @@ use crate::wire::{BUCKET_WORDS, INDEX_BITS_MAX, KeyHash, KeyMap, Word};
 
 pub(crate) use generations::{GENERATIONS, Generations};
 pub(crate) use look_up::{
-    FoundRecord, Judged, Location, LookUp, LookUpStep, Recall, Wanted, WholeRecord,
+    FoundRecord, Judged, Location, LookUp, LookUpStep, Recall, Wanted, WholeChunk, WholeRecord,
     first_read_size, whole_size,
 };
 pub(crate) use table::{Place, Table};
@@ -106,7 +106,7 @@ fn record_at(
     }
     scratch.resize(header.key_size(), 0);
     log.read(key_position, scratch);
-    Some((keys.route(scratch).hash, header))
+    Some((keys.route_of(header.form(), scratch).hash, header))
 }
 
 impl Index {
@@ -174,7 +174,7 @@ impl Index {
     }
 
     /// Keeps clients off the word of the key with `hash`. `natural` tells which of the matching words belongs to the
-    /// key, and returns the unclaimed form of that word. Returns the word if it was not claimed before; the caller has
+    /// key, and returns the unclaimed form of that word. Returns the word if no claim preceded this one; the caller has
     /// to give the word back or replace it.
     pub fn claim(
         &self,
@@ -332,19 +332,19 @@ impl Index {
         self.table = new;
     }
 
-    /// Calls `seen` with the hash of each key, and the header of its record.
+    /// Calls `seen` with the hash and the word of each key, and the header of its record.
     pub fn each(
         &self,
         log: &dyn Region,
         keys: KeyMap,
-        mut seen: impl FnMut(KeyHash, &RecordHeader),
+        mut seen: impl FnMut((KeyHash, Word), &RecordHeader),
     ) {
         let mut scratch = Vec::new();
         let words = (0..self.table.buckets()).flat_map(|bucket| self.table.words_of(bucket));
         for word in words.filter(|&word| word != Word::EMPTY) {
             let record = record_at(log, keys, word.position(), &mut scratch);
             if let Some((hash, header)) = record.filter(|&(hash, _)| word.matches(hash)) {
-                seen(hash, &header);
+                seen((hash, word), &header);
             }
         }
     }

@@ -11,6 +11,7 @@
 //! The memory is volatile: a crash leaves nothing, and recovery fills a new table.
 
 use std::rc::Rc;
+use std::sync::atomic::{Ordering, fence};
 
 use stonecast_base::LINE_SIZE;
 use stonecast_media::Region;
@@ -82,8 +83,22 @@ impl Table {
 
     /// The words of a bucket, empty words included.
     pub fn words_of(&self, bucket: u64) -> impl Iterator<Item = Word> {
-        let base = bucket * LINE_SIZE as u64;
-        (0..BUCKET_WORDS).map(move |slot| Word(self.memory.load(base + slot * 8)))
+        let words = self.line(bucket).into_iter().take(BUCKET_WORDS as usize);
+        words.map(Word)
+    }
+
+    /// The eight words of a bucket, each of them whole. One copy of the line costs less than eight loads.
+    fn line(&self, bucket: u64) -> [u64; 8] {
+        let mut bytes = [0; LINE_SIZE];
+        self.memory.read(bucket * LINE_SIZE as u64, &mut bytes);
+        // A copy is no acquire. The record that a client has published with a word is read after the word.
+        fence(Ordering::Acquire);
+        let mut words = [0; 8];
+        words
+            .iter_mut()
+            .zip(bytes.as_chunks::<8>().0)
+            .for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));
+        words
     }
 
     /// The words of `bucket`, and of the later buckets to which its keys may have overflowed. Words of other keys are
@@ -189,14 +204,8 @@ impl Table {
 
     /// Calls `visit` with the number and the eight words of each bucket that is not all zero.
     pub fn for_each_bucket(&self, mut visit: impl FnMut(u64, &[u64; 8])) {
-        let mut bytes = [0; LINE_SIZE];
         for bucket in 0..self.buckets() {
-            self.memory.read(bucket * LINE_SIZE as u64, &mut bytes);
-            let mut words = [0; 8];
-            words
-                .iter_mut()
-                .zip(bytes.as_chunks::<8>().0)
-                .for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));
+            let words = self.line(bucket);
             if words != [0; 8] {
                 visit(bucket, &words);
             }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
-use stonecast_log::{Condition, Draft, Kind, LogFormat, record_size};
+use stonecast_log::{Condition, Draft, Form, Kind, LogFormat, record_size};
 use stonecast_media::{MappedRegion, Sealing};
 
 use super::*;
@@ -109,6 +109,7 @@ impl World {
         let key = key(n);
         let draft = Draft {
             kind: Kind::Put,
+            form: Form::Whole,
             condition: Condition::None,
             token: 0,
             expires: None,

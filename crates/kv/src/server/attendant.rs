@@ -6,10 +6,11 @@ use std::rc::{Rc, Weak};
 
 use stonecast_fabric::{ConnectionEvent, Port};
 
-use super::State;
 use super::clean::Sweeper;
-use super::clients::{Clients, drain_intents, settle_returned};
-use super::node::ServerNode;
+use super::clients::Clients;
+use super::clients::returns::{drain_intents, settle_returned};
+use super::node::store::ServerNode;
+use super::state::State;
 use crate::error::StoreError;
 
 /// Does the work beside a batch. The work continues while a batch waits for copies.

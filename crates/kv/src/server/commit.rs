@@ -9,8 +9,8 @@ use stonecast_media::{Durability, Means, MediaError, PersistentRegion, Pool};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
-use super::State;
-use super::keeper::persist_skips;
+use super::settling::persist_skips;
+use super::state::State;
 use crate::error::StoreError;
 
 /// Makes bytes of the log durable, by the plan of the medium.

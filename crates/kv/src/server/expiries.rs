@@ -7,23 +7,20 @@
 //! Readers judge by the record alone, so nothing depends on when a key is removed. The removal gives back memory of the
 //! index, and makes room: the cleaner takes an expired record for a tombstone of its version (`clean/copy.rs`).
 //!
+//! A chunk of a value goes only if no record names it. The record may be on its way to the index of a copy, so such a
+//! chunk waits until the index has everything that came before (`removal.rs`).
+//!
 //! A key that is written again leaves its earlier entry behind. Such entries are left out once they are more than half
 //! of all.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use smallvec::SmallVec;
 use stonecast_log::{Expiry, Kind};
-use stonecast_media::MediaError;
 
-use super::State;
-use super::shard::{self, Change, has_expiry};
-use super::time::NoTime;
+use super::shard::Change;
 use crate::wire::{KeyHash, Route};
 
-/// Entries that are looked at in one step between two batches.
-const STEP: usize = 64;
 /// Entries up to which nothing is left out.
 const KEPT: usize = 1024;
 
@@ -43,6 +40,16 @@ struct OfShard {
     due: BinaryHeap<Reverse<(u64, u64)>>,
     /// The number of entries after entries were last left out.
     kept: usize,
+    /// Chunks whose moments have come.
+    deferred: VecDeque<Deferred>,
+}
+
+/// Chunks whose moment has come, and which wait for records that may name them.
+struct Deferred {
+    hash: KeyHash,
+    /// The record of another node from which on none can name the chunks. `None`: the records before are not counted
+    /// yet.
+    behind: Option<u64>,
 }
 
 impl Expiries {
@@ -70,6 +77,52 @@ impl Expiries {
         of_shards.filter_map(|(&shard, of_shard)| Some((shard, of_shard.first()?)))
     }
 
+    /// Takes the key of `shard` with the first moment, if that has come.
+    pub fn take_due(&mut self, shard: u32, now_ms: u64) -> Option<(Expiry, KeyHash)> {
+        self.of_shards.get_mut(&shard)?.take_due(now_ms)
+    }
+
+    /// Notes that the index has lost so many keys.
+    pub fn note_removed(&mut self, count: u64) {
+        self.removed += count;
+    }
+
+    /// Lets the chunks of `shard` with `hash`, whose moment has come, wait for the records that may name them.
+    pub fn defer(&mut self, shard: u32, hash: KeyHash) {
+        let of_shard = self.of_shards.entry(shard).or_default();
+        let behind = None;
+        of_shard.deferred.push_back(Deferred { hash, behind });
+    }
+
+    /// The shards with chunks that wait.
+    pub fn shards_with_deferred(&self) -> impl Iterator<Item = u32> {
+        let of_shards = self.of_shards.iter();
+        let deferred = of_shards.filter(|(_, of_shard)| !of_shard.deferred.is_empty());
+        deferred.map(|(&shard, _)| shard)
+    }
+
+    /// Takes chunks of `shard` that wait no longer: `arrived` records of other nodes have come, and `first` is the
+    /// number of the first one without a word.
+    pub fn take_deferred(
+        &mut self,
+        shard: u32,
+        arrived: u64,
+        first: Option<u64>,
+    ) -> Option<KeyHash> {
+        let deferred = &mut self.of_shards.get_mut(&shard)?.deferred;
+        let behind = *deferred.front_mut()?.behind.get_or_insert(arrived);
+        let is_due = first.is_none_or(|first| first >= behind);
+        let taken = is_due.then(|| deferred.pop_front())?;
+        taken.map(|taken| taken.hash)
+    }
+
+    /// Leaves out the entries of `shard` of which `stays` says no, if these can be more than half of all.
+    pub fn leave_out(&mut self, shard: u32, stays: impl Fn(u64, KeyHash) -> bool) {
+        if let Some(of_shard) = self.of_shards.get_mut(&shard) {
+            of_shard.leave_out(stays);
+        }
+    }
+
     /// Keys removed since the opening.
     pub fn removed(&self) -> u64 {
         self.removed
@@ -88,46 +141,12 @@ impl OfShard {
         let Reverse((_, hash)) = self.due.pop()?;
         Some((moment, KeyHash(hash)))
     }
-}
 
-/// Removes some keys whose moments have come.
-///
-/// # Errors
-/// The mark of the time could not be raised.
-pub(super) fn remove_expired(state: &mut State) -> Result<(), MediaError> {
-    let due: SmallVec<[u32; 4]> = state.shards_with_expired_keys().collect();
-    due.into_iter()
-        .try_for_each(|shard| remove_expired_of(state, shard))
-}
-
-fn remove_expired_of(state: &mut State, number: u32) -> Result<(), MediaError> {
-    let State {
-        time,
-        expiries: Expiries { of_shards, removed },
-        shards,
-        journal,
-        ..
-    } = state;
-    let now_ms = match time.now_of(number) {
-        Ok(now_ms) => now_ms,
-        Err(NoTime::OnItsWay) => return Ok(()),
-        Err(NoTime::NotKept(error)) => return Err(*error),
-    };
-    let Some(of_shard) = of_shards.get_mut(&number) else {
-        return Ok(());
-    };
-    let shard = shards.of_mut(number);
-    for _ in 0..STEP {
-        let Some((moment, hash)) = of_shard.take_due(now_ms) else {
-            break;
-        };
-        *removed += shard::remove_expired(shard, hash, now_ms, journal);
-        time.note_removed(number, moment.ms());
+    fn leave_out(&mut self, stays: impl Fn(u64, KeyHash) -> bool) {
+        if self.due.len() > 2 * self.kept.max(KEPT) {
+            self.due
+                .retain(|&Reverse((ms, hash))| stays(ms, KeyHash(hash)));
+            self.kept = self.due.len();
+        }
     }
-    if of_shard.due.len() > 2 * of_shard.kept.max(KEPT) {
-        let stays = |ms, hash| has_expiry(shard, KeyHash(hash), ms);
-        of_shard.due.retain(|&Reverse((ms, hash))| stays(ms, hash));
-        of_shard.kept = of_shard.due.len();
-    }
-    Ok(())
 }

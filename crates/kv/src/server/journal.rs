@@ -85,7 +85,7 @@ pub(super) struct Placed {
     pub tag: u64,
 }
 
-/// The reason why there is no segment.
+/// The reason why no segment is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoSegment {
     /// The space of the segment is being prepared.
@@ -472,6 +472,26 @@ impl Journal {
     pub fn word(&self, placed: &Placed, hash: KeyHash) -> Word {
         let position = self.format.position(placed.segment, placed.unit);
         Word::new(position, placed.generation, hash, placed.size)
+    }
+
+    /// The segment to which records of these sizes are appended next, one behind the other, and the word of each, whose
+    /// key has this hash. The segment has room for all.
+    pub fn words_ahead(
+        &mut self,
+        records: impl Iterator<Item = (u64, KeyHash)>,
+        purpose: Purpose,
+    ) -> (u32, Vec<Word>) {
+        let segment = self
+            .own(purpose)
+            .expect("the segment was taken and has room");
+        let (unit, generation) = self.end(segment);
+        let mut position = self.format.position(segment, unit);
+        let words = records.map(|(size, hash)| {
+            let word = Word::new(position, generation, hash, size);
+            position += size;
+            word
+        });
+        (segment, words.collect())
     }
 
     /// Takes everything that awaits a persist, which begins now.

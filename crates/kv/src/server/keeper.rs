@@ -23,11 +23,10 @@
 //!
 //! A crash leaves the ledger or the one before it. Records above the settled version are found again in either case.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_backup::{Change, SharedLedger};
-use stonecast_base::{Nanoseconds, Span, mutant};
+use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::Runtime;
 use stonecast_lineage::{Epoch, Lineage, Point, Term};
 use stonecast_log::{
@@ -38,8 +37,6 @@ use stonecast_media::{MediaError, Pool, Prepared};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
-use super::State;
-use super::space::Need;
 use crate::error::StoreError;
 
 /// Records after which the floors rise, however much room there is: a start has to keep the keys of
@@ -152,8 +149,8 @@ impl Keeper {
         self.skipped_at = self.ledger.changed();
     }
 
-    /// Notes that the node leads `shard` in `term`. The counter would have given the version `next`, and goes on above
-    /// `last`, the end of the history.
+    /// Notes that the node leads `shard` in `term`. The counter would have given the version `next`, and continues
+    /// above `last`, the end of the history.
     pub fn lead(&mut self, shard: u32, term: Term, (next, last): (u64, u64)) {
         self.ledger.change(|ledger| {
             let versions = ledger.versions_mut();
@@ -169,7 +166,7 @@ impl Keeper {
     }
 
     /// The ledger, if it names a version without a record and is not durable.
-    fn with_new_skips(&self) -> Option<SharedLedger> {
+    pub(super) fn with_new_skips(&self) -> Option<SharedLedger> {
         (self.ledger.durable() < self.skipped_at).then(|| self.ledger.clone())
     }
 
@@ -229,58 +226,22 @@ impl Keeper {
             ledger.versions_mut().settle(settled);
         });
     }
+
+    /// Raises the floors of all shards to the version `last` if that is due: after many records, and before the cleaner
+    /// `chooses` a segment. Returns the settled version, with the ledger, which the caller persists.
+    pub fn settle_if_due(&mut self, last: u64, chooses: bool) -> Option<(u64, SharedLedger)> {
+        let is_due = self.stamped >= SETTLED_TOGETHER || self.stamped > 0 && chooses;
+        if !self.is_alone || !is_due {
+            return None;
+        }
+        self.settle(last);
+        Some((self.settled(), self.ledger.clone()))
+    }
 }
 
 fn lineage_of(ledger: &Ledger, shard: u32) -> Lineage {
     let known = ledger.lineages().of(shard);
     known.cloned().unwrap_or_default()
-}
-
-/// Makes the versions without a record durable. The committer calls this at the begin of each turn.
-pub(super) async fn persist_skips(state: &RefCell<State>) -> Result<(), StoreError> {
-    let unpersisted = || {
-        state
-            .borrow()
-            .keeper
-            .as_ref()
-            .and_then(Keeper::with_new_skips)
-    };
-    while let Some(ledger) = unpersisted().filter(|_| !mutant!(SkipsNotPersisted)) {
-        ledger.persist().await?;
-    }
-    Ok(())
-}
-
-/// Raises the floors if that is due: after many records, and before the cleaner chooses a segment.
-/// The call comes between two batches, when all stamped records are published.
-pub(super) async fn settle_if_due(state: &RefCell<State>) -> Result<(), StoreError> {
-    let Some((settled, ledger)) = settle_in_memory(&mut state.borrow_mut()) else {
-        return Ok(());
-    };
-    ledger.persist().await?;
-    state.borrow_mut().journal.space.set_settled(settled);
-    Ok(())
-}
-
-fn settle_in_memory(state: &mut State) -> Option<(u64, SharedLedger)> {
-    let State {
-        keeper: Some(keeper),
-        journal,
-        cleaner,
-        ..
-    } = state
-    else {
-        return None;
-    };
-    if !keeper.is_alone {
-        return None;
-    }
-    let chooses = !cleaner.has_victim() && journal.space.need() > Need::None;
-    if keeper.stamped == 0 || keeper.stamped < SETTLED_TOGETHER && !chooses {
-        return None;
-    }
-    keeper.settle(journal.sequences.next() - 1);
-    Some((keeper.settled(), keeper.ledger.clone()))
 }
 
 /// Gives a new pool of a cluster the segment of its ledger. Nothing was ever stamped in the pool. A crash leaves a free

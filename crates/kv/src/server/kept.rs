@@ -10,8 +10,8 @@
 //! One client holds at a time; the next one that asks takes its place. A hold is lost when too many records wait, or
 //! when the cleaner has waited too long: writers come first.
 //!
-//! Invariant: the records of the held version are those that the index names with a version up to the held one, and
-//! those that were noted.
+//! Invariant: the held version consists of the records that the index names with a version up to the held one, and of
+//! the noted records.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,8 +30,9 @@ pub(super) struct Kept {
 struct Hold {
     owner: QueuePair,
     version: u64,
-    /// Keys of the held version.
+    /// Keys of the held version, and chunks of values.
     keys: u64,
+    chunks: u64,
     /// Words of the records that the client still has to read, in the order in which their keys lost them.
     waiting: VecDeque<Word>,
     /// Words in front of those.
@@ -44,11 +45,12 @@ struct Hold {
 
 impl Kept {
     /// Lets the client of `owner` hold `version`, at which the store has so many `keys`.
-    pub fn begin(&mut self, owner: QueuePair, version: u64, keys: u64) {
+    pub fn begin(&mut self, owner: QueuePair, version: u64, (keys, chunks): (u64, u64)) {
         self.hold = Some(Hold {
             owner,
             version,
             keys,
+            chunks,
             waiting: VecDeque::new(),
             read: 0,
             segments: BTreeMap::new(),
@@ -67,7 +69,7 @@ impl Kept {
     }
 
     /// Notes that a key has lost the record of version `version`, which `word` names, to a write of version `by`.
-    /// `segment_of` tells the segment of a word; nothing asks for it while nobody holds a version.
+    /// `segment_of` returns the segment of a word, and is called only while a client holds a version.
     #[inline]
     pub fn note(&mut self, word: Word, segment_of: impl Fn(Word) -> u32, version: u64, by: u64) {
         let Some(hold) = &mut self.hold else { return };
@@ -81,8 +83,8 @@ impl Kept {
         }
     }
 
-    /// The next words for the client of `owner`, which has read `read` records in all. `segment_of` tells the segment
-    /// of a word. `None`: the client holds nothing.
+    /// The next words for the client of `owner`, which has read `read` records in all. `segment_of` returns the segment
+    /// of a word. `None`: the client holds no version.
     pub fn page(
         &mut self,
         owner: QueuePair,
@@ -111,13 +113,14 @@ impl Kept {
         Some(KeptPage {
             version: hold.version,
             keys: hold.keys,
+            chunks: hold.chunks,
             waiting: hold.waiting.len() as u64,
             words,
         })
     }
 
-    /// Whether segment `number` has to stay as it is, for records that wait there. The cleaner asks at `now`, and
-    /// does not wait for ever.
+    /// Whether segment `number` has to stay as it is, for records that wait there. The cleaner asks at `now`, and does
+    /// not wait forever.
     pub fn delays(&mut self, number: u32, now: Nanoseconds) -> bool {
         let Some(hold) = &mut self.hold else {
             return false;
@@ -155,7 +158,7 @@ mod tests {
 
     fn held() -> Kept {
         let mut kept = Kept::default();
-        kept.begin(OWNER, 10, 3);
+        kept.begin(OWNER, 10, (3, 1));
         kept
     }
 
@@ -200,7 +203,7 @@ mod tests {
     #[test]
     fn a_client_whose_hold_another_one_has_taken_holds_nothing() {
         let mut kept = held();
-        kept.begin(QueuePair(8), 12, 3);
+        kept.begin(QueuePair(8), 12, (3, 1));
         assert!(kept.page(OWNER, 0, segment_of).is_none());
         assert!(kept.page(QueuePair(8), 0, segment_of).is_some());
     }

@@ -18,14 +18,14 @@
 //! | [`Expiries`] | the moments of keys that expire | `expiries.rs` |
 //! | [`Cleaner`] | the segment that is being cleaned; [`Sweeper`] takes its steps | `clean/` |
 //! | [`Committer`] | the plan that makes the log durable | `commit.rs` |
-//! | [`Keeper`] | in a pool of a cluster: the ledger, which says what counts of the log | `keeper.rs` |
+//! | [`Keeper`](keeper::Keeper) | in a pool of a cluster: the ledger, which says what counts of the log | `keeper.rs` |
 //! | [`NodeState`] | in a node: calls that wait for copies, records of other nodes on their way | `node/` |
 //!
 //! A server is alone, or a node of a cluster ([`Server::join`]). A node has tasks of its own, which call the store
 //! (`node/store.rs`). One task does all other steps in turn, so between two batches the state is at rest: index,
-//! segments and log agree. A rule of one component is a method of that component; a rule over several components is a
-//! function that takes [`State`]. No rule waits. Pipeline and sweeper wait, and borrow the state for one step at a
-//! time.
+//! segments and log agree. A rule of one component is a method of that component. A rule over several components is a
+//! function that takes [`State`], in a file without a component: `state.rs` imports the components, so none of them may
+//! import `state.rs`. No rule waits. Pipeline and sweeper wait, and borrow the state for one step at a time.
 
 mod attendant;
 mod clean;
@@ -38,13 +38,17 @@ mod kept;
 mod leads;
 mod node;
 mod noted;
+mod options;
 mod pipeline;
 pub(crate) mod recovery;
+mod removal;
 mod report;
+mod settling;
 pub(crate) mod shard;
 mod shards;
 mod shortage;
 pub(crate) mod space;
+mod state;
 mod time;
 
 use std::cell::{Cell, RefCell};
@@ -56,8 +60,8 @@ use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::EpochCell;
 use stonecast_fabric::{Access, Bell, Boxed, DeviceError, Port, Runtime, select};
 use stonecast_lineage::{Epoch, Term};
-use stonecast_log::{Expiry, History, SegmentState};
-use stonecast_media::{Backing, BatchMark, Blob, MediaError, Pool};
+use stonecast_log::{History, SegmentState};
+use stonecast_media::{Backing, Blob, MediaError, Pool, RecordFeature};
 use stonecast_member::{Member, Seat};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
@@ -70,66 +74,34 @@ use crate::stat::Stat;
 use attendant::Attendant;
 use clean::{Cleaner, Sweeper};
 pub use clients::Places;
+use clients::returns::settle_returned;
 use clients::{
     Admission, Clients, Departures, Doors, Lender, Publishing, Receives, Served, Sessions,
-    publishing_refusal, settle_returned, wait_for_publishers,
+    publishing_refusal, wait_for_publishers,
 };
 use commit::Committer;
-use expiries::{Expiries, remove_expired};
+use expiries::Expiries;
 use journal::{Journal, Sequences};
-use keeper::Keeper;
 pub use leads::Offers;
 pub use node::NodeOptions;
-use node::{Leading, NodeState, NodeStore, ServerNode, durable_count, publish_some};
+use node::counts::counts_of;
+use node::digest::{durable_count, publish_some};
+use node::leading::Leading;
+use node::start::{begin, left_by};
+use node::state::NodeState;
+use node::store::{NodeStore, ServerNode};
+pub use options::{ClientPolicy, ServerOptions};
 use pipeline::Pipeline;
 pub use recovery::RecoveryReport;
 use recovery::checkpoint;
+pub use recovery::missing::MissingChunk;
 pub use recovery::verify::{Verification, verify};
 use recovery::{Recovered, Role, recover};
+use removal::remove_expired;
 use report::Reporter;
 use shards::Shards;
+use state::State;
 use time::ServerTime;
-
-/// The clients that may write into the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientPolicy {
-    /// Clients of the server's own user write their records to the final place, unless the log is a file that is
-    /// synced. Other clients write through staging memory.
-    Trusted,
-    /// Like `Trusted`; clients that write their records to the final place also publish their overwrites themselves.
-    /// Only for pools with process durability.
-    Publishing,
-    /// All clients write through staging memory, and the server copies.
-    Copying,
-}
-
-/// Options of a server.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerOptions {
-    /// The clients that may write into the log.
-    pub clients: ClientPolicy,
-    /// Bounds on the number of clients.
-    pub places: Places,
-    /// Process number of the server, for reports; 0 if it has none.
-    pub process: u32,
-}
-
-impl ServerOptions {
-    /// Whether trusted clients may publish overwrites themselves.
-    fn publishes(&self) -> bool {
-        self.clients == ClientPolicy::Publishing
-    }
-}
-
-impl Default for ServerOptions {
-    fn default() -> Self {
-        Self {
-            clients: ClientPolicy::Trusted,
-            places: Places::default(),
-            process: 0,
-        }
-    }
-}
 
 /// The state in which [`Server::close`] left the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,49 +135,6 @@ struct Joined {
     leading: Leading,
     /// Rung when a shard is to open.
     bell: Rc<Bell>,
-}
-
-/// The state that changes during service, by owner.
-struct State {
-    shards: Shards,
-    journal: Journal,
-    clients: Clients,
-    time: ServerTime,
-    expiries: Expiries,
-    /// Says in the header of the pool that records may be of a batch.
-    batches: BatchMark,
-    cleaner: Cleaner,
-    /// `None`: the pool belongs to no cluster.
-    keeper: Option<Keeper>,
-    /// `None`: the server is alone.
-    node: Option<NodeState>,
-}
-
-impl State {
-    /// The state of the node that this server is.
-    fn node_mut(&mut self) -> &mut NodeState {
-        self.node.as_mut().expect("this server is a node")
-    }
-
-    /// The shards with keys that have expired, are still in the index, and can be removed.
-    fn shards_with_expired_keys(&self) -> impl Iterator<Item = u32> {
-        let first = self.expiries.first_moments();
-        let are_due = |&(shard, moment): &(u32, Expiry)| {
-            moment.has_come(self.time.running_ms(shard)) && !self.time.awaits_copies(shard)
-        };
-        first.filter(are_due).map(|(shard, _)| shard)
-    }
-
-    /// The keeper of the node that this server is.
-    fn keeper_of_node(&self) -> &Keeper {
-        self.keeper.as_ref().expect("a node keeps a ledger")
-    }
-
-    /// Notes that an appender was given a segment: cleaning gains something, and no writer waits for leased room.
-    fn note_given(&mut self) {
-        self.cleaner.note_given();
-        self.clients.lender.note_given();
-    }
 }
 
 /// Interval at which a closing server checks whether all revocations have ended.
@@ -281,10 +210,10 @@ impl Server {
         let log = server.pool.log();
         let left = store
             .ledger()
-            .read(|ledger| node::left_by(&*log, ledger, &history));
+            .read(|ledger| left_by(&*log, ledger, &history));
         seat.found.copies.clear();
         let appended = server.pool.backing().log_for_appends()?;
-        let began = node::begin(
+        let began = begin(
             seat,
             (&server.pool, appended, &port),
             store.clone(),
@@ -317,7 +246,7 @@ impl Server {
         let asked = Rc::downgrade(&node);
         self.reporter.ask_node(move || {
             let node = asked.upgrade();
-            node.map(|node| node::counts_of(&node)).unwrap_or_default()
+            node.map(|node| counts_of(&node)).unwrap_or_default()
         });
         self.joined = Some(Joined {
             node,
@@ -352,7 +281,7 @@ impl Server {
                 std::mem::take(&mut recovered.appended),
             );
             let sweeper = Sweeper::new(world.clone(), committer.clone(), options.publishes());
-            let (state, receives) = State::assemble(world, options, &pool, &committer, recovered)?;
+            let (state, receives) = assemble(world, options, &pool, &committer, recovered)?;
             let server = Self {
                 reporter: Rc::new(Reporter::new(&pool, options.process, committer.clone())),
                 attendant: Rc::new(Attendant::new(port.clone(), sweeper)),
@@ -537,8 +466,8 @@ impl Server {
     }
 
     /// Reads the value of `key` into `value` in the server's own process, and returns its version; `None` if the key is
-    /// absent. The checks of the record are those of a client. For checks of a recovered pool, without a client and its
-    /// fabric.
+    /// absent. The record is checked as a client checks it. The call serves checks of a recovered pool, without a
+    /// client and its fabric.
     pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         let file = self.pool.backing().name();
         let state = self.state.borrow();
@@ -612,67 +541,69 @@ impl Server {
     }
 }
 
-impl State {
-    /// The components of a recovered server, and the receive buffers that they share.
-    fn assemble(
-        world: (Rc<Port>, Rc<dyn Runtime>),
-        options: ServerOptions,
-        pool: &Pool,
-        committer: &Committer,
-        recovered: Recovered,
-    ) -> Result<(Self, Receives), StoreError> {
-        let Recovered {
-            format,
-            keys,
-            space,
-            next_sequence,
-            keeper,
-            history: _,
-            appended: _,
-            sealed: _,
-        } = recovered;
-        let (port, runtime) = &world;
-        let device = port.device().clone();
-        let is_shared = options.publishes();
-        let sequences = Sequences::starting_at(next_sequence, pool)?;
-        let counter = match is_shared {
-            true => Some(device.register(sequences.0.clone(), Access::NONE)?),
-            false => None,
-        };
-        // Opened by windows alone, to one client each.
-        let log_region = device.register_persistent(pool.log(), Access::NONE)?;
-        let shards = Shards::new(pool, &world, is_shared, keys, format)?;
-        let time = ServerTime::new(pool, runtime.clone());
-        let mut expiries = Expiries::default();
-        if time.is_used() {
-            shards.note_expiries(&mut expiries);
-        }
-        let receives = Receives::new(&*device)?;
-        let cleaner = Cleaner::new(space.heritage());
-        let journal = Journal::new(pool, runtime.clone(), format, space, sequences);
-        let facts = (format, committer.syncs_files());
-        let clients = Clients {
-            sessions: Sessions::new(port.clone()),
-            admission: Admission::new(world.clone(), options, pool, facts, receives),
-            doors: Doors::new(port.clone(), log_region),
-            lender: Lender::new(world.clone(), log_region, format, pool.opening().into()),
-            publishing: Publishing::new(world.clone(), pool, counter),
-            departures: Departures::new(port.clone(), runtime.clone()),
-            served: Served::default(),
-        };
-        let state = Self {
-            shards,
-            journal,
-            clients,
-            time,
-            expiries,
-            batches: pool.batch_mark(),
-            cleaner,
-            keeper,
-            node: None,
-        };
-        Ok((state, receives))
+/// The components of a recovered server, and the receive buffers that they share.
+fn assemble(
+    world: (Rc<Port>, Rc<dyn Runtime>),
+    options: ServerOptions,
+    pool: &Pool,
+    committer: &Committer,
+    recovered: Recovered,
+) -> Result<(State, Receives), StoreError> {
+    let Recovered {
+        format,
+        keys,
+        space,
+        next_sequence,
+        keeper,
+        history: _,
+        appended: _,
+        sealed: _,
+    } = recovered;
+    let (port, runtime) = &world;
+    let device = port.device().clone();
+    let is_shared = options.publishes();
+    let sequences = Sequences::starting_at(next_sequence, pool)?;
+    let counter = match is_shared {
+        true => Some(device.register(sequences.0.clone(), Access::NONE)?),
+        false => None,
+    };
+    // Opened by windows alone, to one client each.
+    let log_region = device.register_persistent(pool.log(), Access::NONE)?;
+    let mut shards = Shards::new(pool, &world, is_shared, keys, format)?;
+    let time = ServerTime::new(pool, runtime.clone());
+    let mut expiries = Expiries::default();
+    let record_features = pool.record_features();
+    let mut journal = Journal::new(pool, runtime.clone(), format, space, sequences);
+    if record_features.has(RecordFeature::Chunks) {
+        shards.take_over_chunks(&mut journal, keeper.is_some());
     }
+    if time.is_used() {
+        shards.note_expiries(&mut expiries);
+    }
+    let receives = Receives::new(&*device)?;
+    let cleaner = Cleaner::new(journal.space.heritage());
+    let facts = (format, committer.syncs_files());
+    let clients = Clients {
+        sessions: Sessions::new(port.clone()),
+        admission: Admission::new(world.clone(), options, pool, facts, receives),
+        doors: Doors::new(port.clone(), log_region),
+        lender: Lender::new(world.clone(), log_region, format, pool.opening().into()),
+        publishing: Publishing::new(world.clone(), pool, counter),
+        departures: Departures::new(port.clone(), runtime.clone()),
+        served: Served::default(),
+    };
+    let state = State {
+        shards,
+        journal,
+        clients,
+        time,
+        expiries,
+        record_features,
+        cleaner,
+        keeper,
+        node: None,
+    };
+    Ok((state, receives))
 }
 
 /// Marks the pool as in use. Takes the proof that the recovered records are sealed: a later opening believes the seals.

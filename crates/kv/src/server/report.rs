@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use stonecast_media::{Durability, PersistCounts, PersistentRegion, Pool};
 
-use super::State;
 use super::commit::Committer;
+use super::state::State;
 use crate::cleaning::Cleaning;
 use crate::copying::Copying;
 use crate::metrics::Metrics;

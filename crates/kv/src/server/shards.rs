@@ -1,27 +1,28 @@
 //! All shards of a node: even ranges of key hashes, each with a [`Shard`] of its own. The node's log holds the records
 //! of all.
 //!
-//! A server without a cluster leads each of its shards alone: there is no other copy. [`Leads`] says which shards a
-//! node of a cluster leads, and in which terms. [`Shards::refusal`] asks [`Leads`] before the node serves a client's
-//! request for a shard.
+//! A server without a cluster leads each of its shards alone: no other copy exists. [`Leads`] says which shards a node
+//! of a cluster leads, and in which terms. [`Shards::refusal`] asks [`Leads`] before the node serves a client's request
+//! for a shard.
 
 use std::rc::Rc;
 
 use stonecast_fabric::{DeviceError, Port, Runtime};
 use stonecast_lineage::{Epoch, Term};
-use stonecast_log::{LogFormat, RECORD_START_SIZE};
+use stonecast_log::{Form, LogFormat, RECORD_START_SIZE};
 use stonecast_media::{PersistentRegion, Pool};
 use stonecast_persist::Persisted;
 
 use super::expiries::Expiries;
 use super::journal::Journal;
 use super::leads::Leads;
-use super::recovery::rebuild::Keys;
 use super::recovery::survey::keys_of;
+use super::shard::chunks;
+use super::shard::keys::Keys;
 use super::shard::{Change, Move, Shard, note_expiries};
 use crate::error::StoreError;
 use crate::index::Table;
-use crate::wire::{Answer, KeyMap, Route, Verdict};
+use crate::wire::{Answer, ChunkName, KeyMap, Route, Verdict};
 
 pub(super) struct Shards {
     log: Rc<dyn PersistentRegion>,
@@ -60,6 +61,16 @@ impl Shards {
     /// The way to a key.
     pub fn route(&self, key: &[u8]) -> Route {
         self.keys.route(key)
+    }
+
+    /// The way to the key of a record of this form.
+    pub fn route_of(&self, form: Form, key: &[u8]) -> Route {
+        self.keys.route_of(form, key)
+    }
+
+    /// The way to the key whose value the chunk is a part of.
+    pub fn whole_of(&self, name: ChunkName) -> Route {
+        self.keys.whole_of(name)
     }
 
     /// A shard, by the number that [`Shards::route`] gave.
@@ -107,9 +118,19 @@ impl Shards {
 
     /// Number of keys of the shards that this node leads. Other nodes count the keys of which this node has copies.
     pub fn keys_led(&self) -> u64 {
+        self.led().map(Shard::keys).sum()
+    }
+
+    /// Numbers of the keys and of the chunks of values in the shards that this node leads.
+    pub fn counts_led(&self) -> (u64, u64) {
+        let chunks = self.led().map(Shard::chunks).sum();
+        (self.keys_led(), chunks)
+    }
+
+    fn led(&self) -> impl Iterator<Item = &Shard> {
         let led = (0..).zip(&self.all);
         let led = led.filter(|&(number, _)| self.leads.leads(number));
-        led.map(|(_, shard)| shard.index().len()).sum()
+        led.map(|(_, shard)| shard)
     }
 
     /// Number of keys that the indexes take without growing further.
@@ -199,6 +220,14 @@ impl Shards {
         at: (&str, u64),
     ) -> Result<Option<u64>, StoreError> {
         self.of(self.route(key).shard).peek(key, value, at)
+    }
+
+    /// Counts the chunks of values, as a recovery found them. Without `keeps_uploads`, drops the chunks that no record
+    /// names: the connections of their clients have ended, so no upload continues.
+    pub fn take_over_chunks(&mut self, journal: &mut Journal, keeps_uploads: bool) {
+        for shard in &mut self.all {
+            chunks::take_over_chunks(shard, journal, keeps_uploads);
+        }
     }
 
     /// Notes the moments of all keys that expire, as a recovery found them.

@@ -4,12 +4,12 @@
 //! back. If room may come, the answer is *busy*, and the server asks the holder of that room for it. Otherwise the
 //! answer says what is full.
 
-use super::State;
 use super::journal::NoSegment;
 use super::space::{Need, Purpose};
+use super::state::State;
 use crate::wire::Verdict;
 
-/// The reason why there is no place for a record.
+/// The reason why a record gets no place.
 pub(super) enum NoPlace {
     /// The segment of the record is being prepared.
     Pending,

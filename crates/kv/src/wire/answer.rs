@@ -3,7 +3,7 @@
 
 use stonecast_media::SHARDS_MAX;
 use zerocopy::byteorder::little_endian::{U32, U64};
-use zerocopy::{FromBytes, IntoBytes as _};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::bucket::{INDEX_BITS_MAX, table_size};
 use super::layout::message;
@@ -48,9 +48,11 @@ verdicts! {
     15 TooLong: "bytes of the longest record", "too long: no copy takes a record of that length, nothing was done";
     16 NoTime: "0", "no time yet: the time of the shard is on its way to all copies, nothing was done";
     17 Contradicted: "place of the key in the batch, from 0", "contradicted: an expectation of the batch did not hold, nothing was done";
-    18 NoBatch: "0", "no batch: the server is of a cluster, which takes one key at a time, nothing was done";
+    18 NoBatch: "place of a key of another shard than the first one's, from 1; 0: the server is alone on a pool of a cluster", "no batch: a node takes keys of one shard, nothing was done";
     19 NoHold: "1: of a cluster; 2: its clients publish", "no hold: the server does not see every change of its keys, nothing is kept";
     20 HoldLost: "0", "hold lost: the server keeps nothing for the client any more";
+    21 Counted: "keys of the shard", "counted: the shard has so many keys";
+    22 ChunksGone: "0", "chunks gone: a chunk that the record names is not there, or its time has come; nothing was done";
 }
 
 impl Verdict {
@@ -69,7 +71,7 @@ pub(crate) const TAG_TIME: u8 = 0x45;
 pub(crate) const TAG_KEPT: u8 = 0x46;
 
 /// Words of kept records in one answer: as long as a page of a report.
-pub(crate) const KEPT_WORDS: usize = COUNTERS - 3;
+pub(crate) const KEPT_WORDS: usize = COUNTERS - 4;
 
 /// Stands for no shard in a reader's lease.
 const NO_SHARD: u32 = u32::MAX;
@@ -116,8 +118,8 @@ message! {
     /// A reader's lease on the wire.
     ReaderLeaseBody, READER_LEASE:
     held_ns: U64, "nanoseconds, from the moment at which the client sent the request, for which the memory of the covered shards tells the truth";
+    covered: U64, "the covered shards, bit N for shard N";
     lapsed: U32, "a shard that the node does not lead in the term that the client named, and that the client is no longer in; 0xffffffff: none";
-    covered: U32, "the covered shards, bit N for shard N";
 }
 
 message! {
@@ -132,6 +134,7 @@ message! {
     KeptBody, KEPT:
     version: U64, "the version that the client holds";
     keys: U64, "keys of the store at that version";
+    chunks: U64, "chunks of values beside them";
     waiting: U64, "records that the client still has to read";
     words: [U64; KEPT_WORDS], "the words of the first of them; 0: no more";
 }
@@ -143,6 +146,8 @@ pub(crate) struct KeptPage {
     pub version: u64,
     /// Keys of the store at that version.
     pub keys: u64,
+    /// Chunks of values beside them.
+    pub chunks: u64,
     /// Records that the client still has to read.
     pub waiting: u64,
     /// The words of the first of them, as many as there are.
@@ -166,7 +171,7 @@ pub(crate) struct ReaderLeaseGrant {
     /// A shard that the client is no longer in.
     pub lapsed: Option<u32>,
     /// The shards on which the lease is, bit N for shard N.
-    pub covered: u32,
+    pub covered: u64,
 }
 
 impl ReaderLeaseGrant {
@@ -177,7 +182,7 @@ impl ReaderLeaseGrant {
 }
 
 // Each shard has a bit.
-const _: () = assert!(SHARDS_MAX <= u32::BITS);
+const _: () = assert!(SHARDS_MAX <= u64::BITS);
 
 /// Rights to publish.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -242,17 +247,17 @@ pub(crate) struct Accesses {
     pub version: u64,
 }
 
-/// One answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One answer. Most answers are verdicts, of which a batch holds many: the two that are long lie elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Verdict { verdict: Verdict, version: u64 },
     Lease(Grant),
-    Stat([u64; COUNTERS]),
+    Stat(Box<[u64; COUNTERS]>),
     Access(Accesses),
     Rights(RightsGrant),
     ReaderLease(ReaderLeaseGrant),
     Time(ServerTimeGrant),
-    Kept(KeptPage),
+    Kept(Box<KeptPage>),
 }
 
 impl From<Verdict> for Answer {
@@ -293,80 +298,22 @@ impl AnswerWriter {
                 self.bytes.push(*verdict as u8);
                 self.bytes.extend_from_slice(&version.to_le_bytes());
             }
-            Answer::Lease(Grant {
-                slot,
-                segment,
-                generation,
-                start,
-                last,
-                durable,
-                rkey,
-            }) => {
-                let body = LeaseBody {
-                    slot: U32::new((*slot).into()),
-                    segment: U32::new(*segment),
-                    generation: U32::new(*generation),
-                    start: U32::new(*start),
-                    last: U32::new(*last),
-                    durable: U32::new(*durable),
-                    rkey: U32::new(*rkey),
-                };
-                self.bytes.push(TAG_LEASE);
-                self.bytes.extend_from_slice(body.as_bytes());
-            }
-            Answer::Stat(words) => {
-                self.bytes.push(TAG_STAT);
-                words
-                    .iter()
-                    .for_each(|word| self.bytes.extend_from_slice(&word.to_le_bytes()));
-            }
-            Answer::Access(accesses) => {
-                self.bytes.push(TAG_ACCESS);
-                self.bytes
-                    .extend_from_slice(AccessBody::from(accesses).as_bytes());
-            }
+            Answer::Lease(grant) => self.add(TAG_LEASE, &LeaseBody::from(grant)),
+            Answer::Stat(words) => self.add(TAG_STAT, &words.map(U64::new)),
+            Answer::Access(accesses) => self.add(TAG_ACCESS, &AccessBody::from(accesses)),
+            Answer::Rights(grant) => self.add(TAG_RIGHTS, &RightsBody::from(grant)),
             Answer::ReaderLease(grant) => {
-                let body = ReaderLeaseBody {
-                    held_ns: U64::new(grant.held_ns),
-                    lapsed: U32::new(grant.lapsed.unwrap_or(NO_SHARD)),
-                    covered: U32::new(grant.covered),
-                };
-                self.bytes.push(TAG_READER_LEASE);
-                self.bytes.extend_from_slice(body.as_bytes());
+                self.add(TAG_READER_LEASE, &ReaderLeaseBody::from(grant));
             }
-            Answer::Time(ServerTimeGrant { now_ms, mark_ms }) => {
-                let body = TimeBody {
-                    now_ms: U64::new(*now_ms),
-                    mark_ms: U64::new(*mark_ms),
-                };
-                self.bytes.push(TAG_TIME);
-                self.bytes.extend_from_slice(body.as_bytes());
-            }
-            Answer::Kept(page) => {
-                let body = KeptBody {
-                    version: U64::new(page.version),
-                    keys: U64::new(page.keys),
-                    waiting: U64::new(page.waiting),
-                    words: page.words.map(|word| U64::new(word.0)),
-                };
-                self.bytes.push(TAG_KEPT);
-                self.bytes.extend_from_slice(body.as_bytes());
-            }
-            Answer::Rights(grant) => {
-                self.bytes.push(TAG_RIGHTS);
-                let body = RightsBody {
-                    table: U32::new(grant.table),
-                    index_rkey: U32::new(grant.index_rkey),
-                    counter_address: U64::new(grant.counter_address),
-                    ring_address: U64::new(grant.ring_address),
-                    counter_rkey: U32::new(grant.counter_rkey),
-                    ring_rkey: U32::new(grant.ring_rkey),
-                    secret: grant.secret.map(U64::new),
-                };
-                self.bytes.extend_from_slice(body.as_bytes());
-            }
+            Answer::Time(grant) => self.add(TAG_TIME, &TimeBody::from(grant)),
+            Answer::Kept(page) => self.add(TAG_KEPT, &KeptBody::from(&**page)),
         }
         true
+    }
+
+    fn add(&mut self, tag: u8, body: &(impl IntoBytes + Immutable)) {
+        self.bytes.push(tag);
+        self.bytes.extend_from_slice(body.as_bytes());
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -385,50 +332,19 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
     let (answer, rest) = match tag {
         TAG_LEASE => {
             let (body, rest) = LeaseBody::read_from_prefix(rest).ok()?;
-            let slot = u8::try_from(body.slot.get())
-                .ok()
-                .filter(|&slot| usize::from(slot) < LEASES_PER_CLIENT)?;
-            let LeaseBody {
-                segment,
-                generation,
-                start,
-                last,
-                durable,
-                rkey,
-                ..
-            } = body;
-            let grant = Grant {
-                slot,
-                segment: segment.get(),
-                generation: generation.get(),
-                start: start.get(),
-                last: last.get(),
-                durable: durable.get(),
-                rkey: rkey.get(),
-            };
-            (Answer::Lease(grant), rest)
+            (Answer::Lease(body.grant()?), rest)
         }
         TAG_TIME => {
             let (body, rest) = TimeBody::read_from_prefix(rest).ok()?;
-            let grant = ServerTimeGrant {
-                now_ms: body.now_ms.get(),
-                mark_ms: body.mark_ms.get(),
-            };
-            (Answer::Time(grant), rest)
+            (Answer::Time(ServerTimeGrant::from(&body)), rest)
         }
         TAG_KEPT => {
             let (body, rest) = KeptBody::read_from_prefix(rest).ok()?;
-            let page = KeptPage {
-                version: body.version.get(),
-                keys: body.keys.get(),
-                waiting: body.waiting.get(),
-                words: body.words.map(|word| Word(word.get())),
-            };
-            (Answer::Kept(page), rest)
+            (Answer::Kept(Box::new(KeptPage::from(&body))), rest)
         }
         TAG_STAT => {
             let (words, rest) = <[U64; COUNTERS]>::read_from_prefix(rest).ok()?;
-            (Answer::Stat(words.map(U64::get)), rest)
+            (Answer::Stat(Box::new(words.map(U64::get))), rest)
         }
         TAG_ACCESS => {
             let (body, rest) = AccessBody::read_from_prefix(rest).ok()?;
@@ -436,26 +352,11 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
         }
         TAG_RIGHTS => {
             let (body, rest) = RightsBody::read_from_prefix(rest).ok()?;
-            let grant = RightsGrant {
-                table: body.table.get(),
-                index_rkey: body.index_rkey.get(),
-                counter_address: body.counter_address.get(),
-                counter_rkey: body.counter_rkey.get(),
-                ring_address: body.ring_address.get(),
-                ring_rkey: body.ring_rkey.get(),
-                secret: body.secret.map(U64::get),
-            };
-            (Answer::Rights(grant), rest)
+            (Answer::Rights(RightsGrant::from(&body)), rest)
         }
         TAG_READER_LEASE => {
             let (body, rest) = ReaderLeaseBody::read_from_prefix(rest).ok()?;
-            let lapsed = body.lapsed.get();
-            let grant = ReaderLeaseGrant {
-                held_ns: body.held_ns.get(),
-                lapsed: (lapsed != NO_SHARD).then_some(lapsed),
-                covered: body.covered.get(),
-            };
-            (Answer::ReaderLease(grant), rest)
+            (Answer::ReaderLease(ReaderLeaseGrant::from(&body)), rest)
         }
         verdict => {
             let (version, rest) = U64::read_from_prefix(rest).ok()?;
@@ -470,6 +371,127 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
     };
     *bytes = rest;
     Some(answer)
+}
+
+impl From<&Grant> for LeaseBody {
+    fn from(grant: &Grant) -> Self {
+        Self {
+            slot: U32::new(grant.slot.into()),
+            segment: U32::new(grant.segment),
+            generation: U32::new(grant.generation),
+            start: U32::new(grant.start),
+            last: U32::new(grant.last),
+            durable: U32::new(grant.durable),
+            rkey: U32::new(grant.rkey),
+        }
+    }
+}
+
+impl LeaseBody {
+    /// The lease; `None`: no client has a slot of that number.
+    fn grant(&self) -> Option<Grant> {
+        let slot = u8::try_from(self.slot.get()).ok();
+        Some(Grant {
+            slot: slot.filter(|&slot| usize::from(slot) < LEASES_PER_CLIENT)?,
+            segment: self.segment.get(),
+            generation: self.generation.get(),
+            start: self.start.get(),
+            last: self.last.get(),
+            durable: self.durable.get(),
+            rkey: self.rkey.get(),
+        })
+    }
+}
+
+impl From<&ServerTimeGrant> for TimeBody {
+    fn from(grant: &ServerTimeGrant) -> Self {
+        Self {
+            now_ms: U64::new(grant.now_ms),
+            mark_ms: U64::new(grant.mark_ms),
+        }
+    }
+}
+
+impl From<&TimeBody> for ServerTimeGrant {
+    fn from(body: &TimeBody) -> Self {
+        Self {
+            now_ms: body.now_ms.get(),
+            mark_ms: body.mark_ms.get(),
+        }
+    }
+}
+
+impl From<&KeptPage> for KeptBody {
+    fn from(page: &KeptPage) -> Self {
+        Self {
+            version: U64::new(page.version),
+            keys: U64::new(page.keys),
+            chunks: U64::new(page.chunks),
+            waiting: U64::new(page.waiting),
+            words: page.words.map(|word| U64::new(word.0)),
+        }
+    }
+}
+
+impl From<&KeptBody> for KeptPage {
+    fn from(body: &KeptBody) -> Self {
+        Self {
+            version: body.version.get(),
+            keys: body.keys.get(),
+            chunks: body.chunks.get(),
+            waiting: body.waiting.get(),
+            words: body.words.map(|word| Word(word.get())),
+        }
+    }
+}
+
+impl From<&RightsGrant> for RightsBody {
+    fn from(grant: &RightsGrant) -> Self {
+        Self {
+            table: U32::new(grant.table),
+            index_rkey: U32::new(grant.index_rkey),
+            counter_address: U64::new(grant.counter_address),
+            ring_address: U64::new(grant.ring_address),
+            counter_rkey: U32::new(grant.counter_rkey),
+            ring_rkey: U32::new(grant.ring_rkey),
+            secret: grant.secret.map(U64::new),
+        }
+    }
+}
+
+impl From<&RightsBody> for RightsGrant {
+    fn from(body: &RightsBody) -> Self {
+        Self {
+            table: body.table.get(),
+            index_rkey: body.index_rkey.get(),
+            counter_address: body.counter_address.get(),
+            counter_rkey: body.counter_rkey.get(),
+            ring_address: body.ring_address.get(),
+            ring_rkey: body.ring_rkey.get(),
+            secret: body.secret.map(U64::get),
+        }
+    }
+}
+
+impl From<&ReaderLeaseGrant> for ReaderLeaseBody {
+    fn from(grant: &ReaderLeaseGrant) -> Self {
+        Self {
+            held_ns: U64::new(grant.held_ns),
+            lapsed: U32::new(grant.lapsed.unwrap_or(NO_SHARD)),
+            covered: U64::new(grant.covered),
+        }
+    }
+}
+
+impl From<&ReaderLeaseBody> for ReaderLeaseGrant {
+    fn from(body: &ReaderLeaseBody) -> Self {
+        let lapsed = body.lapsed.get();
+        Self {
+            held_ns: body.held_ns.get(),
+            lapsed: (lapsed != NO_SHARD).then_some(lapsed),
+            covered: body.covered.get(),
+        }
+    }
 }
 
 impl From<&Accesses> for AccessBody {
@@ -565,7 +587,7 @@ mod tests {
                 ring_rkey: 4,
                 secret: [5, 6],
             }),
-            Answer::Stat(std::array::from_fn(|i| i as u64)),
+            Answer::Stat(Box::new(std::array::from_fn(|i| i as u64))),
             Answer::Access(accesses),
             Answer::Time(ServerTimeGrant {
                 now_ms: 2_000_000_000_000,
@@ -574,7 +596,7 @@ mod tests {
             Answer::ReaderLease(ReaderLeaseGrant {
                 held_ns: 9 << 40,
                 lapsed: None,
-                covered: 0x8000_0001,
+                covered: 0x8000_0000_0000_0001,
             }),
             Answer::ReaderLease(ReaderLeaseGrant {
                 held_ns: 0,

@@ -9,7 +9,8 @@ use stonecast_base::LINE_SIZE;
 use stonecast_media::equal_upper_halves;
 
 use super::KeyHash;
-use super::word::{FINGERPRINT_BITS, FINGERPRINT_SHIFT, Word};
+use super::keys::FINGERPRINT_BITS;
+use super::word::{FINGERPRINT_SHIFT, Word};
 
 /// Words of a bucket that hold keys.
 pub(crate) const BUCKET_WORDS: u64 = 7;

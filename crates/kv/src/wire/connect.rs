@@ -46,7 +46,7 @@ message! {
     sequence: U64, "commit sequence number of the latest write";
     session: U64, "number of the connection, for questions about the outcome of a write that was sent through it";
     publication: U16, "1: the client may ask for the rights to publish; 0: not";
-    shards: U16, "number of shards, 1 to 32; each has an index";
+    shards: U16, "number of shards, 1 to 64; each has an index";
     key_seed: U64, "seed of the hash of a key; the pools of a cluster have the same";
 }
 
@@ -257,7 +257,7 @@ mod tests {
                 .is_err()
             );
         }
-        for shards in [0, 33, u16::MAX] {
+        for shards in [0, 65, u16::MAX] {
             let shards = U16::new(shards);
             assert!(Welcome::parse(Welcome { shards, ..sane() }.as_bytes()).is_err());
         }

@@ -10,9 +10,17 @@
 //! the hash in the shard is the hash.
 
 use stonecast_base::hash;
+use stonecast_log::Form;
 
+use super::ChunkName;
+
+/// Bits of the fingerprint of a key, in its index word.
+pub(super) const FINGERPRINT_BITS: u32 = 16;
 /// Bits of the hash itself that the hash in a shard keeps: those of the fingerprint.
-const KEPT: u64 = (1 << super::word::FINGERPRINT_BITS) - 1;
+const KEPT: u64 = (1 << FINGERPRINT_BITS) - 1;
+
+/// Difference between the seed of the hashes of chunks and that of other keys.
+const CHUNKS: u64 = 0x7069_6563_655f_6f66;
 
 /// The division of a pool's keys among its shards. Server and clients share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +48,38 @@ impl KeyMap {
     /// The way to `key`. XXH3 with a secret seed: without the seed, no client can guess shards or buckets.
     #[inline(always)]
     pub fn route(&self, key: &[u8]) -> Route {
-        let hash = hash::xxh3_64(self.seed, key);
+        self.route_of_hash(hash::xxh3_64(self.seed, key))
+    }
+
+    /// The way to the key of a record of this form. A chunk lies in the shard of the key whose value it is a part of,
+    /// and the hashes of chunks have a seed of their own.
+    #[inline]
+    pub fn route_of(&self, form: Form, key: &[u8]) -> Route {
+        let named = match form {
+            Form::Chunk => ChunkName::read(key),
+            Form::Whole | Form::Head => None,
+        };
+        match named {
+            None => self.route(key),
+            Some(name) => Route {
+                shard: self.whole_of(name).shard,
+                hash: KeyHash(hash::xxh3_64(self.seed ^ CHUNKS, key)),
+            },
+        }
+    }
+
+    /// The way to the key whose value the chunk is a part of.
+    pub fn whole_of(&self, name: ChunkName) -> Route {
+        self.route_of_hash(name.whole)
+    }
+
+    /// The hash of a key in all shards together.
+    pub fn whole_hash(&self, key: &[u8]) -> u64 {
+        hash::xxh3_64(self.seed, key)
+    }
+
+    #[inline(always)]
+    fn route_of_hash(&self, hash: u64) -> Route {
         let product = u128::from(hash) * u128::from(self.shards);
         Route {
             shard: (product >> 64) as u32,

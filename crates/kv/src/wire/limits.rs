@@ -1,13 +1,24 @@
 //! Every limit of the store, with its unit and its reason.
 
 use stonecast_base::Nanoseconds;
-pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use stonecast_log::KEY_SIZE_MAX;
+use stonecast_log::VALUE_SIZE_MAX as RECORD_VALUE_SIZE_MAX;
 
 use crate::error::StoreError;
 
 /// Version of the messages between client and server. A peer of another version is refused.
-pub const PROTOCOL_VERSION: u32 = 13;
+pub const PROTOCOL_VERSION: u32 = 17;
 
+/// Bytes of the longest value. A value that is too long for a record is stored in chunks.
+pub const VALUE_SIZE_MAX: usize = 16 << 20;
+/// Bytes of the longest value that is never stored in chunks, in a pool whose segments have room for it.
+pub const WHOLE_VALUE_SIZE_MAX: usize = RECORD_VALUE_SIZE_MAX;
+/// Bytes of the shortest chunk before the last one: a quarter of the room of the smallest segment, less the rest of a
+/// record.
+pub(crate) const CHUNK_SIZE_MIN: usize = 60 << 10;
+/// The time that a client has from the first chunk of a value to the record that names the chunks. After that time,
+/// chunks that no record names are dropped.
+pub(crate) const UPLOAD_MS: u64 = 10 * 60 * 1000;
 /// Operations of one client that wait for an answer. The client posts a receive buffer for the answer of each, so that
 /// the server always finds one.
 pub const IN_FLIGHT_MAX: usize = 256;
@@ -29,13 +40,16 @@ pub const CLIENTS_MAX: usize = 1024;
 pub(crate) const BATCH_MAX: usize = 512;
 /// Bytes of records checked in one batch before it is committed: bounds the memory of a batch of large values.
 pub(crate) const BATCH_BYTES_MAX: usize = 8 << 20;
-/// Keys that a batch of a client names, at most: the server decides all of them before it serves another request, in a
-/// few milliseconds.
+/// Keys that a batch of a client changes, at most: the server stamps all of their records before it serves another
+/// request, in a few milliseconds.
 pub const BATCH_KEYS_MAX: usize = 4096;
+/// Keys that a batch of a client names, at most, whether it changes them or only expects something of them: a look at a
+/// key takes a small part of the time of a record, and a client that confirms what it has read names each key of it.
+pub const BATCH_NAMES_MAX: usize = 16_384;
 /// Bytes of a batch of a client, at most: keys, values, and 24 bytes for each key. The message that brings a batch is a
 /// record, and this is its longest value. In a pool of small segments the bound is lower, because all records of a
 /// batch lie in one segment.
-pub const BATCH_SIZE_MAX: usize = VALUE_SIZE_MAX;
+pub const BATCH_SIZE_MAX: usize = WHOLE_VALUE_SIZE_MAX;
 /// Bytes of the memory from which a client's records are sent, and of the staging memory of a client that may not write
 /// the log: four of the longest records, or thousands of short ones.
 pub(crate) const STAGING_SIZE: u64 = 4 << 20;
@@ -81,7 +95,7 @@ pub(crate) const KEPT_MAX: usize = 1 << 20;
 /// The time for which the cleaner leaves a segment alone because a backup has to read records there: a backup that
 /// runs reads them within milliseconds.
 pub(crate) const KEPT_WAIT_NS: Nanoseconds = 1_000_000_000;
-/// The server's time goes on as fast as a client's clock but for one part in 2^9 of the time that passes: the server's
+/// The server's time advances as fast as a client's clock, within one part in 2^9 of the time that passes: the server's
 /// time follows the wall clock by one part in 2^11, and each of the two clocks may deviate by 700 millionths.
 pub(crate) const TIME_DRIFT_SHIFT: u32 = 9;
 /// Keys whose places a client remembers by default: 1 MiB, which the caches nearest to a processor hold.

@@ -8,6 +8,7 @@
 mod answer;
 mod batch;
 mod bucket;
+mod chunks;
 mod connect;
 pub(crate) mod intent;
 mod keys;
@@ -28,6 +29,7 @@ pub(crate) use batch::{BatchEntry, EntryChange, next_entry, push_entry};
 pub(crate) use bucket::{
     BUCKET_WORDS, Bucket, CONTROL_OFFSET, Candidates, INDEX_BITS_MAX, MOVED, table_size,
 };
+pub(crate) use chunks::{ChunkName, Head};
 pub(crate) use connect::{Hello, Welcome};
 pub(crate) use keys::{KeyHash, KeyMap, Route};
 pub(crate) use request::{Release, Request};
@@ -48,7 +50,7 @@ pub(crate) fn immediate_of_batch(slot: u8, unit: u32) -> u32 {
     immediate(slot, unit) | BRINGS_BATCH
 }
 
-/// Whether the record of an immediate brings a batch, and is none itself.
+/// Whether the record of an immediate carries a batch, and does not itself count.
 pub(crate) fn brings_batch(immediate: u32) -> bool {
     immediate & BRINGS_BATCH != 0
 }

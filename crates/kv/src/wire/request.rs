@@ -40,7 +40,7 @@ pub(crate) enum Request<'a> {
         since: u64,
         session: u64,
     },
-    /// Grant the rights to publish, or grant them anew.
+    /// Grant the rights to publish, or grant them again.
     Publish,
     /// Lease the memory of all shards that the client has entered to the client's reads.
     ReaderLease,
@@ -48,9 +48,14 @@ pub(crate) enum Request<'a> {
     Time { shard: u32 },
     /// Hold the present version: keep the records that later writes replace.
     Hold,
-    /// The client has read this many kept records in all, and asks for the next. At the end, the client holds nothing
-    /// any more.
+    /// The client has read this many kept records in all, and asks for the next. At the end, the client no longer holds
+    /// a version.
     Kept { read: u64, ends: bool },
+    /// Count the keys of `shard`.
+    Count { shard: u32 },
+    /// Drop the chunks that `upload` has written of the value of the key with the hash `whole`, unless a record names
+    /// them.
+    Abandon { upload: u64, whole: u64 },
 }
 
 /// The lease that a client gives back.
@@ -65,15 +70,15 @@ message! {
     kind: u8, "kind";
     detail: u8, "lease: 1 if the client stamps the records of the extent; release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6; kept: 1 at the end of the hold";
     reserved: [u8; 2], "zero";
-    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number; access, outcome, time: number of the shard";
-    token: U64, "delete, outcome: token";
-    number: U64, "delete: version that the condition names; outcome: latest version that the client knew; kept: records that the client has read; access: the term in which the client takes the server for the primary of the shard, 0 without a cluster";
+    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number; access, outcome, time, count: number of the shard";
+    token: U64, "delete, outcome: token; abandon: the upload";
+    number: U64, "delete: version that the condition names; outcome: latest version that the client knew; kept: records that the client has read; access: the term in which the client takes the server for the primary of the shard, 0 without a cluster; abandon: the hash of the key in all shards together";
     session: U64, "outcome: session of the first attempt";
 }
 
 /// The kinds and their names, in the order of their numbers, from 1.
 #[cfg(test)]
-pub(crate) const KINDS: [&str; 13] = [
+pub(crate) const KINDS: [&str; 15] = [
     "lease",
     "release",
     "delete",
@@ -87,6 +92,8 @@ pub(crate) const KINDS: [&str; 13] = [
     "time",
     "hold",
     "kept",
+    "count",
+    "abandon",
 ];
 
 const _: () = assert!(size_of::<RequestHeader>() + REPORT_SIZE <= REQUEST_SIZE_MAX);
@@ -162,6 +169,15 @@ impl<'a> Request<'a> {
                 header.detail = ends.into();
                 header.number = U64::new(read);
             }
+            Self::Count { shard } => {
+                header.kind = 14;
+                header.size = U32::new(shard);
+            }
+            Self::Abandon { upload, whole } => {
+                header.kind = 15;
+                header.token = U64::new(upload);
+                header.number = U64::new(whole);
+            }
         }
         into.clear();
         into.extend_from_slice(header.as_bytes());
@@ -218,6 +234,13 @@ impl<'a> Request<'a> {
                 read: header.number.get(),
                 ends: header.detail == 1,
             }),
+            14 if tail.is_empty() => Some(Self::Count {
+                shard: header.size.get(),
+            }),
+            15 if tail.is_empty() => Some(Self::Abandon {
+                upload: header.token.get(),
+                whole: header.number.get(),
+            }),
             _ => None,
         }
     }
@@ -248,6 +271,14 @@ mod tests {
             (9, Request::Publish),
             (10, Request::ReaderLease),
             (11, Request::Time { shard: 3 }),
+            (14, Request::Count { shard: 3 }),
+            (
+                15,
+                Request::Abandon {
+                    upload: 5,
+                    whole: 6,
+                },
+            ),
             (12, Request::Hold),
             (
                 13,

@@ -13,11 +13,10 @@
 
 use stonecast_base::LINE_SIZE;
 
-use super::KeyHash;
+use super::keys::{FINGERPRINT_BITS, KeyHash};
 
 const LOCATION_BITS: u32 = 34;
 const GENERATION_BITS: u32 = 10;
-pub(super) const FINGERPRINT_BITS: u32 = 16;
 pub(super) const FINGERPRINT_SHIFT: u32 = LOCATION_BITS + GENERATION_BITS;
 
 /// Largest log that words can address, in bytes.
@@ -74,7 +73,7 @@ impl Word {
     }
 
     /// The word with the next size class: equal for readers, and left alone by clients that publish. `self` must be
-    /// natural. A long word has no next class and stays as it is.
+    /// natural. A long word has no next class and stays unchanged.
     #[inline]
     pub fn claimed(self) -> Self {
         if self.is_long() {
@@ -100,7 +99,7 @@ impl Word {
         (self.0 >> LOCATION_BITS) as u16 & ((1 << GENERATION_BITS) - 1)
     }
 
-    /// Whether the low bits are those of `generation`.
+    /// Whether the low bits match `generation`.
     pub fn is_of_generation(self, generation: u32) -> bool {
         u32::from(self.generation_low()) == generation % (1 << GENERATION_BITS)
     }
@@ -177,7 +176,7 @@ mod tests {
         );
     }
 
-    /// Fails if the natural class is not calculated anew: a claimed word does not record its earlier class.
+    /// Fails if the natural class is not calculated again: a claimed word does not record its earlier class.
     #[test]
     fn a_claimed_word_differs_from_the_natural_word_and_fetches_no_less() {
         for lines in 1..=70u64 {

@@ -157,6 +157,49 @@ pub fn a_hold_is_the_state_at_its_version_while_others_write_and_the_cleaner_wor
     });
 }
 
+/// A writer replaces and removes long values in the middle of surveys.
+#[test]
+fn a_hold_has_long_values_whole_while_they_are_replaced() {
+    const KEYS: u64 = 3;
+    Stage::tell(40, async |stage| {
+        let (writer, reader) = (stage.client().await, stage.client().await);
+        let written = RefCell::new(BTreeMap::new());
+        let put = async |n: u64, seed: u64| {
+            let size = [500, 300_000, 400_000][seed as usize % 3];
+            let content = value(seed, size);
+            let version = writer.put(&key(n), &content).await.unwrap();
+            written.borrow_mut().insert(version, (key(n), content));
+        };
+        for n in 0..KEYS {
+            put(n, n + 1).await;
+        }
+        let ended = Cell::new(false);
+        let writing = async {
+            let mut random = random_from_seed(47);
+            while !ended.get() {
+                put(random.random_range(0..KEYS), random.random()).await;
+            }
+        };
+        let holding = async {
+            let mut reads = Vec::new();
+            while reads.len() < 12 || stage.server().cleaning().segments < 20 {
+                reads.push(read(reader.hold(0).await.unwrap()).await.unwrap());
+            }
+            ended.set(true);
+            reads
+        };
+        let ((), reads) = join(writing, holding).await;
+        let written = written.borrow();
+        for read in reads {
+            let before = written.range(..=read.version);
+            let model: State = before
+                .map(|(&version, (key, content))| (key.clone(), (content.clone(), version)))
+                .collect();
+            assert!(read.records == model, "version {}", read.version);
+        }
+    });
+}
+
 /// A slow client beside a writer that overwrites most keys between two questions for kept words. The pool is so full
 /// that the cleaner frees the segments of these records, and the writer uses them at once. The seeded bug
 /// `KeptNotWaitedFor`.

@@ -4,6 +4,8 @@ mod agreement;
 mod bare;
 mod basics;
 mod batches;
+mod chunks;
+mod chunks_in_flight;
 mod cleaning;
 mod cluster;
 mod crash;
@@ -30,6 +32,7 @@ mod locations;
 mod loopback;
 mod meddling;
 mod metrics;
+mod missing;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod nodes;
@@ -38,6 +41,8 @@ mod order;
 mod pause;
 mod pools_of_clusters;
 mod port;
+#[path = "../../../published/tests/it/promises.rs"]
+mod promises;
 mod protection_domains;
 mod publication;
 mod reserve;

@@ -11,8 +11,12 @@ use std::rc::Rc;
 
 use stonecast_fabric::decorate::{Observed, Observer};
 use stonecast_fabric::{Device, DeviceError, Port, Rkey, WorkRequest};
+use stonecast_kv::{Client, ClientOptions};
+use stonecast_log::LogFormat;
+use stonecast_media::OpenMode;
 
 use crate::fabric::Fabric;
+use crate::world::World;
 
 /// A change to a work request, through the memory that the request names.
 pub type Forge = Box<dyn Fn(&dyn Device, &WorkRequest)>;
@@ -31,6 +35,29 @@ pub fn port(fabric: &dyn Fabric, capacity: u32, meddler: &Rc<Meddler>) -> Rc<Por
     let port = Rc::new(Port::new(device, capacity).expect("a port"));
     fabric.executor().add_port(&port);
     port
+}
+
+/// A client with `meddler` in between, whose overwrites go through the server.
+pub async fn client(world: &World, meddler: &Rc<Meddler>) -> Client {
+    let port = port(&*world.fabric(), 1024, meddler);
+    let options = ClientOptions {
+        publishes: false,
+        ..ClientOptions::default()
+    };
+    let address = world.address();
+    let connect = Client::connect_with(options, port, world.runtime(), &address);
+    connect.await.unwrap()
+}
+
+/// The format of the records that a client writes, the opening of the pool, and the address of the log.
+pub fn log_of(world: &World, client: &Client) -> (LogFormat, u32, u64) {
+    let pool = world.open_pool_for(OpenMode::Inspect);
+    let format = LogFormat {
+        secret: None,
+        ..LogFormat::of(&pool)
+    };
+    let log = client.yardstick().unwrap().log.address;
+    (format, pool.opening(), log)
 }
 
 impl Observer for Meddler {

@@ -1,9 +1,10 @@
 //! The story of each seeded bug of expiry, and of the store in a cluster, finds the bug, and finds nothing without it.
 
-use stonecast_base::hunts::by_stories;
+use stonecast_base::hunts::{Promise, by_promises, by_stories};
 use stonecast_base::mutants::Mutant;
 
-use crate::{cluster, expiry, holds, nodes, pools_of_clusters, several_keys, terms};
+use crate::nodes::{flaws, forgeries};
+use crate::{chunks, cluster, expiry, holds, nodes, pools_of_clusters, several_keys, terms};
 
 /// The story that finds each bug.
 const STORIES: [(Mutant, fn()); 7] = [
@@ -38,7 +39,7 @@ const STORIES: [(Mutant, fn()); 7] = [
 ];
 
 /// The story that finds each bug of a server that is a node.
-const STORIES_OF_NODES: [(Mutant, fn()); 8] = [
+const STORIES_OF_NODES: [(Mutant, fn()); 9] = [
     (
         Mutant::OutcomesNotPulled,
         nodes::a_write_that_is_repeated_at_a_node_that_was_filled_is_done_once,
@@ -50,6 +51,10 @@ const STORIES_OF_NODES: [(Mutant, fn()); 8] = [
     (
         Mutant::FailureMeansNotDone,
         nodes::resigned::a_put_of_an_absent_key_that_an_heir_settles_has_no_conflict_with_itself,
+    ),
+    (
+        Mutant::OutcomeAfterLead,
+        nodes::repeated::a_question_that_outlives_the_lead_of_its_node_is_answered_by_the_heir,
     ),
     (
         Mutant::BackupReadable,
@@ -74,7 +79,7 @@ const STORIES_OF_NODES: [(Mutant, fn()); 8] = [
 ];
 
 /// The story that finds each bug of keys that expire.
-const STORIES_OF_EXPIRY: [(Mutant, fn()); 10] = [
+const STORIES_OF_EXPIRY: [(Mutant, fn()); 11] = [
     (
         Mutant::ExpiryIgnoredByReader,
         expiry::an_expired_key_is_absent_on_every_path,
@@ -100,6 +105,10 @@ const STORIES_OF_EXPIRY: [(Mutant, fn()); 10] = [
         expiry::a_write_on_condition_of_absence_is_done_from_the_moment_on,
     ),
     (
+        Mutant::ExpiredStays,
+        expiry::a_server_that_starts_again_removes_what_has_expired,
+    ),
+    (
         Mutant::ExpiredLeavesNoTombstone,
         expiry::an_expired_key_whose_record_is_cleaned_away_does_not_get_its_older_value_back,
     ),
@@ -118,7 +127,7 @@ const STORIES_OF_EXPIRY: [(Mutant, fn()); 10] = [
 ];
 
 /// The story that finds each bug of batches.
-const STORIES_OF_BATCHES: [(Mutant, fn()); 7] = [
+const STORIES_OF_BATCHES: [(Mutant, fn()); 12] = [
     (
         Mutant::TornBatchCounts,
         several_keys::a_batch_that_lost_any_of_its_records_counts_not_at_all,
@@ -147,6 +156,42 @@ const STORIES_OF_BATCHES: [(Mutant, fn()); 7] = [
         Mutant::BatchOutcomeForgotten,
         several_keys::a_batch_that_is_retried_is_done_once_also_after_a_restart,
     ),
+    (
+        Mutant::BatchOnSeveralShards,
+        nodes::batches::keys_of_several_shards_are_refused_by_name,
+    ),
+    (
+        Mutant::TornOwnBatchCounts,
+        nodes::batches::no_power_cut_of_all_nodes_tears_a_batch,
+    ),
+    (
+        Mutant::BatchLeftInParts,
+        nodes::batches::no_power_cut_of_all_nodes_tears_a_batch,
+    ),
+    (
+        Mutant::BatchUnclaimed,
+        several_keys::batches_and_overwrites_that_clients_publish_are_one_order,
+    ),
+    (
+        Mutant::BatchAnswerUnawaited,
+        nodes::batches::an_answer_about_an_expectation_tells_of_what_all_copies_have,
+    ),
+];
+
+/// The story that finds each bug of values in chunks.
+const STORIES_OF_CHUNKS: [(Mutant, fn()); 3] = [
+    (
+        Mutant::HeadWithoutChunks,
+        chunks::a_put_whose_chunks_are_gone_is_refused_and_leaves_the_earlier_value,
+    ),
+    (
+        Mutant::ChunksOutliveHead,
+        chunks::the_room_of_chunks_comes_back_with_the_end_of_their_value,
+    ),
+    (
+        Mutant::NamedChunkExpires,
+        chunks::chunks_that_a_record_names_outlive_their_time,
+    ),
 ];
 
 /// The story that finds each bug of holds.
@@ -164,6 +209,33 @@ const STORIES_OF_HOLDS: [(Mutant, fn()); 3] = [
         holds::a_hold_has_the_keys_that_expire_while_it_is_read,
     ),
 ];
+
+/// The controls of the flaws of Rowan-KV as published: without its guard, `kv` breaks the promise, too. R6 has a policy
+/// as its control, beside its test.
+const CONTROLS_OF_FLAWS: [(Mutant, Promise); 12] = [
+    (Mutant::AppendsNotWrittenBack, flaws::r1),
+    (Mutant::AppendsNotFlushed, flaws::r1_one_sided),
+    (Mutant::PublishedEarly, flaws::r2),
+    (Mutant::SuffixKept, flaws::r3),
+    (Mutant::PlaceDecides, flaws::r4),
+    (Mutant::AppendTagIgnored, forgeries::r5_forged),
+    (Mutant::PlaceDecides, forgeries::r5_copied),
+    (Mutant::LeaseNotAsked, flaws::r7),
+    (Mutant::LeaseUnchecked, flaws::r7),
+    (Mutant::LeaseEndIgnored, flaws::r7),
+    (Mutant::OutcomesOfCopiesNotNoted, flaws::r8),
+    (Mutant::TombstoneDroppedEarly, flaws::r9),
+];
+
+#[test]
+fn every_seeded_bug_of_the_published_flaws_is_found() {
+    by_promises(&CONTROLS_OF_FLAWS);
+}
+
+#[test]
+fn every_seeded_bug_of_values_in_chunks_is_found() {
+    by_stories("kv/chunks", &STORIES_OF_CHUNKS);
+}
 
 #[test]
 fn every_seeded_bug_of_holds_is_found() {

@@ -7,6 +7,7 @@ use stonecast_kv::{ClientPolicy, ServerOptions, StoreError, verify};
 use stonecast_media::OpenMode;
 
 use crate::told_again::told_again;
+use crate::trouble::Trouble;
 use crate::world::{End, World, key};
 
 told_again! {
@@ -105,6 +106,21 @@ fn ledger_of(world: &World) -> Vec<u8> {
 fn write_ledger(world: &World, bytes: &[u8]) {
     let at = (HOME as u64) * world.segment_size + 4 * 64;
     log_of(world).write_all_at(bytes, at).unwrap();
+}
+
+/// The pool survives the death of processes alone. Its node may have told others of records that the power cut took.
+#[test]
+fn a_pool_that_does_not_survive_a_power_cut_is_refused_with_the_way_to_replace_it() {
+    let world = small();
+    world.run_until(End::Kill, async |world| put_all(world, 0..10).await);
+    world.trouble.set(Trouble::PowerWasCut);
+    let refused = world.try_run(End::Close, async |_| ()).unwrap_err();
+    assert!(matches!(refused, StoreError::CopyLost { .. }), "{refused}");
+    let words = refused.to_string();
+    assert!(words.contains("stonecast cluster remove NODE"), "{words}");
+    // Nothing was changed: the pool opens where it is believed.
+    world.trouble.set(Trouble::None);
+    world.run(async |world| has_all(world, 0..10).await);
 }
 
 /// Fails unless only a whole ledger is believed: a pool without it would count void records.

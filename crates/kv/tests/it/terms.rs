@@ -11,7 +11,7 @@ use crate::fabric::on_every_provider;
 use crate::world::{World, in_shards, key};
 
 const SHARDS: u32 = 3;
-const SHARDS_MAX: u32 = 32;
+const SHARDS_MAX: u32 = 64;
 const KEY: &[u8] = b"key";
 
 /// Has the server lead each shard in `term`, or none.

@@ -28,6 +28,8 @@ pub enum Trouble {
     NoMemory,
     /// The power fails while several moved records are made durable: the last of them survives, the others are lost.
     TornMoves,
+    /// The power of the machine was cut since the latest opening of the pool.
+    PowerWasCut,
 }
 
 /// The observed order in which a server makes bytes durable.
@@ -177,7 +179,8 @@ impl Backing for TroubledBacking {
         self.inner.earlier_writers_are_gone()
     }
     fn power_cycle(&self) -> u128 {
-        self.inner.power_cycle()
+        let earlier = self.inner.power_cycle();
+        earlier ^ u128::from(self.trouble.get() == Trouble::PowerWasCut)
     }
 }
 

@@ -1,33 +1,45 @@
 //! The allocator (Table 1).
 
 use stonecast_fabric_sim::World;
+use stonecast_media::Ddio;
 use stonecast_published::asymnvm::{BlockClient, TwoTier, Variant};
 use stonecast_structures::shapes::StructureKind;
 
-use super::cases::rounded;
+use super::cases::{rounded, with_ddio};
 use super::load::{AsymError, AsymLoad, AsymStore, machine};
 use super::published::{layout, serve, session};
 use crate::papers::{Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section};
 
+const ADDRESS: &str = "sim:asymnvm";
 pub(super) const ALLOCATOR: &str = "asymnvm-allocator";
 /// Bytes of a piece: a block of 128 bytes holds four, as the published ratio of 4 to the RPC allocator has it.
 const PIECE: u64 = 32;
 const PIECES: u64 = 4096;
 
-/// The figure.
-pub(super) static FIGURES: [Figure; 1] = [Figure {
+/// The figures.
+pub(super) static FIGURES: [Figure; 2] = [
+    OFF,
+    with_ddio(
+        OFF,
+        "asymnvm-allocator-on",
+        "The figure asymnvm-allocator with DDIO on",
+        |runs| measure(runs, Ddio::On),
+    ),
+];
+
+const OFF: Figure = Figure {
     axes: Axes {
         name: ALLOCATOR,
-        title: "Allocations of 32 bytes (Table 1), one at a time",
+        title: "Allocations of 32 bytes (Table 1), one at a time; DDIO off",
         x_title: "call",
         unit: "Mop/s",
         series: &["rpc", "two-tier 128", "two-tier 1024"],
         published,
     },
-    measure: Measure::Time(measure),
+    measure: Measure::Time(|runs| measure(runs, Ddio::Off)),
     picture: Picture::None,
     section: Section::Standard,
-}];
+};
 
 pub(super) fn published(series: &str, x: &str) -> Option<f64> {
     Some(match (series, x) {
@@ -41,15 +53,15 @@ pub(super) fn published(series: &str, x: &str) -> Option<f64> {
     })
 }
 
-fn measure(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+fn measure(runs: &mut Runs, ddio: Ddio) -> Result<Vec<Sample>, FigureError> {
     let mut samples = Vec::new();
     for (series, block) in [
         ("rpc", PIECE),
         ("two-tier 128", 128),
         ("two-tier 1024", 1024),
     ] {
-        let name = format!("asymnvm allocator {block}");
-        let rates = runs.once(name, || rates(block))?;
+        let name = format!("asymnvm allocator {block} {ddio:?}");
+        let rates = runs.once(name, || rates(block, ddio))?;
         for (x, y) in ["allocate", "free"].into_iter().zip(rates) {
             let x = x.to_owned();
             let y = rounded(y);
@@ -60,13 +72,16 @@ fn measure(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
 }
 
 /// Millions of allocations, and of frees, a second.
-fn rates(block: u64) -> Result<[f64; 2], AsymError> {
+fn rates(block: u64, ddio: Ddio) -> Result<[f64; 2], AsymError> {
     let world = World::new(1);
     let rcb = AsymStore::Published(Variant::Rcb);
-    let load = AsymLoad::inserts(rcb, StructureKind::Stack);
-    let (_memory, _back_end) = serve(&world, &load, layout(1))?;
+    let load = AsymLoad {
+        ddio,
+        ..AsymLoad::inserts(rcb, StructureKind::Stack)
+    };
+    let (_memory, _back_end) = serve(&world, &load, (layout(1), ADDRESS))?;
     let process = world.process(machine(&world, load.platform()));
-    let client = BlockClient::new(session(&world, &process, 0)?);
+    let client = BlockClient::new(session(&world, &process, (ADDRESS, 0))?);
     let mut allocator = TwoTier::new(client, block, PIECE);
     let runtime = process.runtime();
     let crowd = stonecast_bench::crowd::Crowd::new();

@@ -1,65 +1,95 @@
 //! Cache sizes and policies (Figure 8 and section 4.4).
 
+use stonecast_media::Ddio;
 use stonecast_published::asymnvm::{Policy, Variant};
 use stonecast_structures::shapes::StructureKind;
-use stonecast_workload::Distribution;
 
-use super::cases::{Case, STRUCTURES, samples};
-use super::load::{AsymLoad, AsymOutcome, AsymStore, Cached, KEYS};
+use super::cases::{Case, STRUCTURES, samples, under, with_ddio};
+use super::load::{AsymKeys, AsymLoad, AsymOutcome, AsymStore, Cached, KEYS};
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section, nothing_published,
 };
 
 pub(super) const POLICIES: &str = "asymnvm-policies";
+pub(super) const FREE: &str = "asymnvm-policies-free";
 pub(super) const MISSES: &str = "asymnvm-policies-misses";
 /// Bytes of a cache for each loaded key.
 const SIZES: [u64; 6] = [1, 2, 4, 8, 32, 128];
 
 /// The figures.
-pub(super) static FIGURES: [Figure; 3] = [
+pub(super) static FIGURES: [Figure; 6] = [
+    SIZES_OFF,
+    with_ddio(
+        SIZES_OFF,
+        "asymnvm-caches-on",
+        "The figure asymnvm-caches with DDIO on",
+        |runs| sizes(runs, Ddio::On),
+    ),
+    POLICIES_OFF,
+    with_ddio(
+        POLICIES_OFF,
+        "asymnvm-policies-on",
+        "The figure asymnvm-policies with DDIO on",
+        |runs| policies(runs, (Ddio::On, true), |outcome| outcome.kops),
+    ),
     Figure {
         axes: Axes {
-            name: "asymnvm-caches",
-            title: "Operations a second of RC by bytes of the cache for each loaded key (Figure 8); 1 in flight, half of them inserts",
-            x_title: "bytes for each key",
-            unit: "kop/s",
-            series: &[
-                "hash-table",
-                "skip-list",
-                "bst",
-                "b-tree",
-                "mv-bst",
-                "mv-b-tree",
-            ],
-            published: nothing_published,
+            name: FREE,
+            title: "The same with DDIO off if the memory of the cache takes no time: nodes, marks and lists of the policy",
+            ..POLICIES_OFF.axes
         },
-        measure: Measure::Time(sizes),
-        picture: Picture::Lines,
-        section: Section::Standard,
-    },
-    Figure {
-        axes: Axes {
-            name: POLICIES,
-            title: "Operations a second of RC on a B+tree by the policy of the cache; zipfian keys, 8 bytes for each key, 1 in flight",
-            unit: "kop/s",
-            ..AXES
-        },
-        measure: Measure::Time(|runs| policies(runs, |outcome| outcome.kops)),
-        picture: Picture::None,
-        section: Section::Standard,
+        measure: Measure::Time(|runs| policies(runs, (Ddio::Off, false), |outcome| outcome.kops)),
+        ..POLICIES_OFF
     },
     Figure {
         axes: Axes {
             name: MISSES,
-            title: "Nodes that were not in the cache, of all, in the same runs",
+            title: "Nodes that were not in the cache, of all, in the runs of asymnvm-policies",
             unit: "%",
             ..AXES
         },
-        measure: Measure::Time(|runs| policies(runs, |outcome| outcome.misses * 100.0)),
+        measure: Measure::Time(|runs| {
+            policies(runs, (Ddio::Off, true), |outcome| outcome.misses * 100.0)
+        }),
         picture: Picture::None,
         section: Section::Standard,
     },
 ];
+
+const SIZES_OFF: Figure = Figure {
+    axes: Axes {
+        name: "asymnvm-caches",
+        title: "Operations a second of RC by bytes of the cache for each loaded key (Figure 8); 1 in flight, half of them inserts, zipfian keys with \
+                exponent 0.99, DDIO off",
+        x_title: "bytes for each key",
+        unit: "kop/s",
+        series: &[
+            "hash-table",
+            "skip-list",
+            "bst",
+            "b-tree",
+            "mv-bst",
+            "mv-b-tree",
+        ],
+        published: nothing_published,
+    },
+    measure: Measure::Time(|runs| sizes(runs, Ddio::Off)),
+    picture: Picture::Lines,
+    section: Section::Standard,
+};
+
+const POLICIES_OFF: Figure = Figure {
+    axes: Axes {
+        name: POLICIES,
+        title: "Operations a second of RC by the policy of the cache; 1 in flight, half of them inserts, zipfian keys with exponent 0.99, 8 bytes for \
+                each key, DDIO off",
+        unit: "kop/s",
+        ..AXES
+    },
+    measure: Measure::Time(|runs| policies(runs, (Ddio::Off, true), |outcome| outcome.kops)),
+    picture: Picture::None,
+    section: Section::Standard,
+};
 
 const AXES: Axes = Axes {
     name: "",
@@ -74,7 +104,7 @@ fn mixed(kind: StructureKind, cache: Cached) -> AsymLoad {
     AsymLoad {
         cache,
         write_percent: 50,
-        keys: Distribution::ScrambledZipfian,
+        keys: AsymKeys::ZIPFIAN,
         ..AsymLoad::inserts(AsymStore::Published(Variant::Rc), kind)
     }
 }
@@ -89,7 +119,7 @@ fn of_size(bytes: u64) -> Cached {
     }
 }
 
-fn sizes(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+fn sizes(runs: &mut Runs, ddio: Ddio) -> Result<Vec<Sample>, FigureError> {
     let of = |(series, kind)| {
         SIZES.map(|bytes| Case {
             series,
@@ -98,11 +128,18 @@ fn sizes(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
         })
     };
     let cases = STRUCTURES.into_iter().skip(2).flat_map(of).collect();
-    samples(runs, cases, |outcome| outcome.kops)
+    samples(runs, under(ddio, cases), |outcome| outcome.kops)
 }
 
-fn policies(runs: &mut Runs, value: fn(&AsymOutcome) -> f64) -> Result<Vec<Sample>, FigureError> {
-    let usual = of_size(8);
+fn policies(
+    runs: &mut Runs,
+    (ddio, counts): (Ddio, bool),
+    value: fn(&AsymOutcome) -> f64,
+) -> Result<Vec<Sample>, FigureError> {
+    let usual = Cached {
+        counts,
+        ..of_size(8)
+    };
     let with = |policy| Cached { policy, ..usual };
     let by_level = Cached {
         by_level: true,
@@ -126,5 +163,6 @@ fn policies(runs: &mut Runs, value: fn(&AsymOutcome) -> f64) -> Result<Vec<Sampl
         ("bst", StructureKind::Bst),
         ("hash-table", StructureKind::HashTable),
     ];
-    samples(runs, structures.into_iter().flat_map(of).collect(), value)
+    let cases = structures.into_iter().flat_map(of).collect();
+    samples(runs, under(ddio, cases), value)
 }

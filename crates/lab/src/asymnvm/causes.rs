@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use stonecast_published::asymnvm::Variant;
 use stonecast_structures::shapes::StructureKind;
 
-use super::cases::{Case, STRUCTURES, outcomes, samples};
+use super::cases::{Case, STRUCTURES, outcomes, program_ns, samples};
 use super::load::{AsymLoad, AsymStore, Cached};
 use super::structures::{self, inserts};
 use crate::papers::{
@@ -21,7 +21,7 @@ pub(super) static FIGURES: [Figure; 2] = [CHANGED, WITH_PROGRAM];
 const CHANGED: Figure = Figure {
     axes: Axes {
         name: CAUSES,
-        title: "Inserts a second of R and RC with one respect changed at a time",
+        title: "Inserts a second of R and RC with one respect changed at a time; 1 in flight where nothing else is said, uniform keys, DDIO off",
         x_title: "changed",
         unit: "kop/s",
         series: &["queue", "hash-table", "skip-list", "bst", "b-tree"],
@@ -35,10 +35,10 @@ const CHANGED: Figure = Figure {
 const WITH_PROGRAM: Figure = Figure {
     axes: Axes {
         name: PROGRAM,
-        title: "Inserts a second if the program needs the time that the published symmetric setting needs beyond the measured one; 16 in flight, 1,024 in a batch",
+        title: "Inserts a second if the program needs the time that the published symmetric setting needs beyond the measured one; 1 in flight (symmetric) and 16 (the others), 1,024 in a batch, uniform keys, room for a tenth in the cache, DDIO off",
         x_title: "structure",
         unit: "kop/s",
-        series: &["symmetric", "rc", "rcb"],
+        series: &["symmetric", "symmetric-b", "naive", "r", "rc", "rcb"],
         published: structures::published,
     },
     measure: Measure::Time(with_program),
@@ -99,19 +99,19 @@ fn measure(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     )
 }
 
-/// The program's time for each structure: that of the published symmetric setting, less the measured one. There the
-/// network waits for nobody.
+/// The rates with the program's time for each structure, which the symmetric setting tells.
 fn with_program(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     let symmetric = AsymStore::Published(Variant::Symmetric);
     let loads = STRUCTURES.map(|(_, kind)| inserts(symmetric, kind, 1));
     let measured = outcomes(runs, &loads)?;
     let mut cases = Vec::new();
     for ((x, kind), outcome) in STRUCTURES.into_iter().zip(&measured) {
-        let published = structures::published("symmetric", x);
-        let published_ns = published.map_or(0.0, |kops| 1e6 / kops);
-        let program_ns = (published_ns - 1e6 / outcome.kops).max(0.0) as u64;
+        let program_ns = program_ns(structures::published("symmetric", x), outcome.kops);
         let stores = [
             ("symmetric", symmetric, 1),
+            ("symmetric-b", AsymStore::Published(Variant::SymmetricB), 1),
+            ("naive", AsymStore::Published(Variant::Naive), 16),
+            ("r", AsymStore::Published(Variant::R), 16),
             ("rc", AsymStore::Published(Variant::Rc), 16),
             ("rcb", AsymStore::Published(Variant::Rcb), 16),
         ];

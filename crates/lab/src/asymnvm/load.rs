@@ -52,8 +52,8 @@ pub struct AsymLoad {
     pub readers: u32,
     /// Operations of a hundred that are updates; the writers look up with the others.
     pub write_percent: u32,
-    /// The frequencies of keys.
-    pub keys: Distribution,
+    /// The keys.
+    pub keys: AsymKeys,
     /// Operations of each writer.
     pub operations: u64,
     /// Time that the program of a writer needs for each operation beside what the simulator counts.
@@ -65,14 +65,47 @@ pub struct AsymLoad {
 pub enum AsymStore {
     /// A variant of the paper.
     Published(Variant),
-    /// The same, with a READ behind each append that makes it durable.
+    /// A variant of the paper with a READ behind each append that makes the append durable.
     Flushed(Variant),
-    /// The same, with the write lock taken for each transaction.
+    /// A variant of the paper that takes the write lock for each transaction.
     Locked(Variant),
-    /// `structures`.
+    /// A variant of the paper whose front-end waits behind each transaction until the back-end has applied it.
+    Applied(Variant),
+    /// `structures`. A front-end waits for all operations in flight before it goes on, and for its publications.
     Ours,
-    /// The same, with a mirror on a machine of its own.
+    /// `structures`. A front-end goes on while the back-end applies its publications.
+    Ahead,
+    /// `structures`. A front-end goes on behind its publications, and waits for the oldest operation in flight alone.
+    Sliding,
+    /// [`AsymStore::Ours`] with a mirror on a machine of its own.
     Mirrored,
+}
+
+/// The keys of a writer's operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AsymKeys {
+    /// The frequencies of the loaded ones.
+    pub frequencies: Distribution,
+    /// Whether half of the updates are of keys that are not there yet.
+    pub are_added: bool,
+}
+
+impl AsymKeys {
+    /// All as often, and new ones.
+    pub const UNIFORM: Self = Self {
+        frequencies: Distribution::Uniform,
+        are_added: true,
+    };
+    /// By a power law with exponent 0.99, and new ones.
+    pub const ZIPFIAN: Self = Self {
+        frequencies: Distribution::ScrambledZipfian,
+        are_added: true,
+    };
+    /// By the same power law, and none but loaded ones, as in YCSB A to C.
+    pub const YCSB: Self = Self {
+        are_added: false,
+        ..Self::ZIPFIAN
+    };
 }
 
 /// The cache of a published front-end.
@@ -97,10 +130,15 @@ impl Cached {
         counts: false,
     };
     /// The paper's policy, with room for a tenth of what is loaded.
-    pub const TENTH: Self = Self {
-        size: KEYS * 64 / 10,
-        ..Self::ALL
-    };
+    pub const TENTH: Self = Self::tenth_of(KEYS);
+
+    /// The paper's policy, with room for a tenth of so many rows.
+    pub(super) const fn tenth_of(rows: u64) -> Self {
+        Self {
+            size: rows * 64 / 10,
+            ..Self::ALL
+        }
+    }
 
     pub(super) fn options(self) -> CacheOptions {
         CacheOptions {
@@ -124,7 +162,7 @@ impl AsymLoad {
             writers: 1,
             readers: 0,
             write_percent: 100,
-            keys: Distribution::Uniform,
+            keys: AsymKeys::UNIFORM,
             operations: 2048,
             program_ns: 0,
         }
@@ -191,13 +229,14 @@ pub(super) enum Step {
     Get(Vec<u8>),
 }
 
-/// The operations of a writer: half of the updates are of keys that are not there yet; stacks and queues are pushed
-/// and popped in turn, at random.
+/// The operations of a writer: half of the updates are of keys that are not there yet, or none is; stacks and queues
+/// are pushed and popped in turn, at random.
 pub(super) struct Steps {
     random: Random,
     chooser: Chooser,
     has_keys: bool,
     write_percent: u32,
+    are_added: bool,
     next: u64,
 }
 
@@ -205,9 +244,10 @@ impl Steps {
     pub fn new(load: &AsymLoad, writer: u32) -> Self {
         Self {
             random: random_from_seed(u64::from(writer) + 1),
-            chooser: Chooser::new(load.keys, KEYS),
+            chooser: Chooser::new(load.keys.frequencies, KEYS),
             has_keys: load.kind.has_keys(),
             write_percent: load.write_percent,
+            are_added: load.keys.are_added,
             next: KEYS,
         }
     }
@@ -233,7 +273,7 @@ impl Steps {
         if !is_write {
             return Step::Get(key_of(self.chooser.next(&mut self.random)));
         }
-        let is_new = self.random.random_range(0..2) == 0;
+        let is_new = self.are_added && self.random.random_range(0..2) == 0;
         let number = match is_new {
             true => {
                 self.next += 1;
@@ -252,7 +292,7 @@ pub struct AsymOutcome {
     pub kops: f64,
     /// Thousands of look-ups a second of each reader, in the mean.
     pub reader_kops: f64,
-    /// Tries of readers that were repeated, of all tries.
+    /// The share of readers' attempts that were repeated.
     pub retries: f64,
     /// Round trips of READs for an operation of a writer; unknown for `structures`.
     pub trips: f64,
@@ -283,6 +323,17 @@ pub enum AsymError {
     /// The back-end of `structures` does not start with its mirror.
     #[error(transparent)]
     Attach(#[from] AttachError),
+    /// The store has no tables for an application.
+    #[error(
+        "applications are measured for front-ends of structures that wait for all operations alone; measure structures, with a mirror or without"
+    )]
+    NoTables,
+    /// A transaction of an application has read what no serial execution gives.
+    #[error("transaction {number} has read what no serial execution gives")]
+    NotSerial {
+        /// Transactions before it.
+        number: u64,
+    },
 }
 
 /// A back-end with its front-ends in a world.
@@ -321,21 +372,27 @@ pub(super) trait Look {
 /// [`AsymError`].
 pub fn measure(load: &AsymLoad) -> Result<AsymOutcome, AsymError> {
     match load.store {
-        AsymStore::Ours | AsymStore::Mirrored => run(&Ours::new(load)?, load),
+        AsymStore::Ours | AsymStore::Sliding | AsymStore::Ahead | AsymStore::Mirrored => {
+            run(&Ours::new(load)?, load)
+        }
         _ => run(&Published::new(load)?, load),
     }
 }
 
 /// The counters of a writer over the measured time.
 #[derive(Clone, Copy, Debug)]
-struct Work {
-    duration_ns: Nanoseconds,
+pub(super) struct Work {
+    pub duration_ns: Nanoseconds,
     counts: [u64; 4],
     front_end_ns: Nanoseconds,
     back_end_ns: Nanoseconds,
 }
 
-fn run<C: Contestant>(contestant: &C, load: &AsymLoad) -> Result<AsymOutcome, AsymError> {
+/// Runs a load on a contestant.
+pub(super) fn run<C: Contestant>(
+    contestant: &C,
+    load: &AsymLoad,
+) -> Result<AsymOutcome, AsymError> {
     let (writers, readers, over) = (Crowd::new(), Crowd::new(), Rc::new(Cell::new(false)));
     let back_end = contestant.back_end();
     // All are connected before the first one begins.
@@ -384,11 +441,11 @@ fn run<C: Contestant>(contestant: &C, load: &AsymLoad) -> Result<AsymOutcome, As
 }
 
 /// Operations after the warm-up.
-fn measured(load: &AsymLoad) -> u64 {
+pub(super) fn measured(load: &AsymLoad) -> u64 {
     load.operations - load.operations / 4
 }
 
-async fn write<W: FrontEnd>(
+pub(super) async fn write<W: FrontEnd>(
     load: AsymLoad,
     number: u32,
     (process, back_end): (Process, Process),

@@ -1,7 +1,11 @@
 //! `structures` under the loads of the paper: a domain for each writer.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use stonecast_fabric_sim::{Process, World};
 use stonecast_media::{Durability, PersistentRegion};
@@ -9,14 +13,13 @@ use stonecast_published::asymnvm::Change;
 use stonecast_structures::shapes::{Answer, Roots};
 use stonecast_structures::{
     BackEnd, FRONT_END_COMPLETIONS, FrontEndError, LogKey, Medium, MirrorLink, MirrorServer,
-    Operation, PoolGeometry, Reader, SERVICE_COMPLETIONS, Service, StructurePool, Verb, Writer,
+    PoolGeometry, Reader, SERVICE_COMPLETIONS, Service, StructurePool, Ticket, Verb, Writer,
 };
 
 use super::load::{
     AsymError, AsymLoad, AsymStore, Contestant, FrontEnd, Look, Step, machine, memory,
 };
 
-const ADDRESS: &str = "sim:structures";
 const MIRROR: &str = "sim:mirror";
 /// The time between two looks at a mirror that is being filled.
 const LOOK_NS: u64 = 1_000_000;
@@ -32,7 +35,8 @@ const REMEMBERED: u64 = 16 << 20;
 /// A back-end of `structures` in its world.
 pub(super) struct Ours {
     load: AsymLoad,
-    world: World,
+    world: Rc<World>,
+    address: String,
     back_end: Process,
     /// The process of the mirror, which lives as long as this.
     mirror: Option<Process>,
@@ -49,7 +53,13 @@ fn geometry(writers: u32) -> PoolGeometry {
 
 impl Ours {
     pub fn new(load: &AsymLoad) -> Result<Self, AsymError> {
-        let world = World::new(1);
+        Self::within(&Rc::new(World::new(1)), load, 0)
+    }
+
+    /// The back-end with this number among those of a world.
+    pub fn within(world: &Rc<World>, load: &AsymLoad, number: usize) -> Result<Self, AsymError> {
+        let address = format!("sim:structures-{number}");
+        let world = world.clone();
         let platform = load.platform();
         let machine = machine(&world, platform);
         let geometry = geometry(load.writers);
@@ -71,7 +81,7 @@ impl Ours {
             }
             _ => (Rc::new(medium), None),
         };
-        let service = Service::start(port, runtime.clone(), medium, (ADDRESS, LEASE_NS));
+        let service = Service::start(port, runtime.clone(), medium, (&*address, LEASE_NS));
         let mut service = world.block_on(service)?;
         if let Some((_, link)) = &mirror {
             service = service.with_mirror(link.clone());
@@ -82,6 +92,7 @@ impl Ours {
         let ours = Self {
             load: load.clone(),
             world,
+            address,
             back_end,
             mirror: mirror.map(|(process, _)| process),
             first_domain: RefCell::default(),
@@ -104,14 +115,50 @@ impl Ours {
         })
     }
 
-    fn connect(&self) -> Result<(Process, Rc<BackEnd>), AsymError> {
-        let process = self
-            .world
-            .process(machine(&self.world, self.load.platform()));
+    /// A process of a front-end, on a machine of its own.
+    pub fn front_end(&self) -> Process {
+        let machine = machine(&self.world, self.load.platform());
+        self.world.process(machine)
+    }
+
+    /// The process of the back-end.
+    pub fn process(&self) -> Process {
+        self.back_end.clone()
+    }
+
+    /// A front-end with its connection.
+    pub fn connect(&self) -> Result<(Process, Rc<BackEnd>), AsymError> {
+        let process = self.front_end();
+        let back_end = self.connect_from(&process)?;
+        Ok((process, back_end))
+    }
+
+    fn connect_from(&self, process: &Process) -> Result<Rc<BackEnd>, AsymError> {
         let port = process.port(FRONT_END_COMPLETIONS);
         let port = port.map_err(FrontEndError::from)?;
-        let back_end = self.world.block_on(BackEnd::connect(&port, ADDRESS))?;
-        Ok((process, back_end))
+        let connecting = BackEnd::connect(&port, &self.address);
+        let back_end = self.world.block_on(connecting)?;
+        // Readers keep a clock, as those of the library do: the back-end vouches once for many READs.
+        back_end.keep_time(process.runtime());
+        Ok(back_end)
+    }
+
+    /// A writer in a process, of a domain of its own.
+    pub fn writer_in(&self, process: &Process) -> Result<OurWriter, AsymError> {
+        let back_end = self.connect_from(process)?;
+        Ok(self.world.block_on(async {
+            let domain = back_end.create_domain(SLABS).await?;
+            self.first_domain.borrow_mut().get_or_insert(domain);
+            let mut writer = OurWriter {
+                writer: back_end.writer(domain).await?,
+                batch: self.load.batch as u64,
+                in_flight: self.load.in_flight,
+                window: (self.load.store == AsymStore::Sliding).then(VecDeque::new),
+                is_ahead: matches!(self.load.store, AsymStore::Ahead | AsymStore::Sliding),
+            };
+            writer.fill(&self.load).await?;
+            Ok::<_, FrontEndError>(writer)
+        })?)
     }
 }
 
@@ -155,18 +202,8 @@ impl Contestant for Ours {
     }
 
     fn writer(&self, _number: u32) -> Result<(Process, OurWriter), AsymError> {
-        let (process, back_end) = self.connect()?;
-        let writer = self.world.block_on(async {
-            let domain = back_end.create_domain(SLABS).await?;
-            self.first_domain.borrow_mut().get_or_insert(domain);
-            let mut writer = OurWriter {
-                writer: back_end.writer(domain).await?,
-                batch: self.load.batch as u64,
-                in_flight: self.load.in_flight,
-            };
-            writer.fill(&self.load).await?;
-            Ok::<_, FrontEndError>(writer)
-        })?;
+        let process = self.front_end();
+        let writer = self.writer_in(&process)?;
         Ok((process, writer))
     }
 
@@ -195,18 +232,21 @@ pub(super) struct OurWriter {
     writer: Writer,
     batch: u64,
     in_flight: usize,
+    /// The tickets of operations that are not acknowledged, oldest first; `None`: the writer waits for all of them
+    /// before it goes on.
+    window: Option<VecDeque<Ticket>>,
+    /// Whether the writer goes on while the back-end applies its publications.
+    is_ahead: bool,
 }
 
 impl OurWriter {
     async fn fill(&mut self, load: &AsymLoad) -> Result<(), FrontEndError> {
-        let create = Operation {
-            token: 0,
-            structure: 0,
+        let create = Change {
             verb: Verb::Create,
-            key: b"structure",
-            value: &load.description().encode(),
+            key: b"structure".to_vec(),
+            value: load.description().encode(),
         };
-        let (answer, _ticket) = self.writer.stage(&create).await?;
+        let (answer, _ticket) = self.writer.stage(&create.operation(0)).await?;
         assert_eq!(answer, Answer::Created(STRUCTURE));
         for change in load.loaded() {
             self.stage(&change).await?;
@@ -217,17 +257,42 @@ impl OurWriter {
         self.writer.publish().await
     }
 
-    async fn stage(&mut self, change: &Change) -> Result<(), FrontEndError> {
-        let operation = Operation {
-            token: 0,
-            structure: STRUCTURE,
-            verb: change.verb,
-            key: &change.key,
-            value: &change.value,
+    /// Waits for the oldest operation if too many are in flight.
+    async fn slide(&mut self, ticket: Ticket) -> Result<(), FrontEndError> {
+        let Some(window) = &mut self.window else {
+            // The flush behind a chunk waits for all of its tickets.
+            return Ok(());
         };
-        // The flush behind a chunk waits for all of its tickets.
-        let (_answer, _ticket) = self.writer.stage(&operation).await?;
+        window.push_back(ticket);
+        // The record leaves now, and not with the next wait.
+        let newest = window.back_mut().expect("it was just pushed");
+        let sent = poll_fn(|context| Poll::Ready(Pin::new(&mut *newest).poll(context))).await;
+        if let Poll::Ready(ended) = sent {
+            ended?;
+            window.clear();
+        } else if window.len() >= self.in_flight {
+            let oldest = window.pop_front().expect("some are in flight");
+            oldest.await?;
+        }
         Ok(())
+    }
+
+    /// Publishes everything staged, and waits for that where the writer does.
+    async fn publish(&mut self) -> Result<(), FrontEndError> {
+        if !self.is_ahead {
+            return self.writer.publish().await;
+        }
+        if self.window.is_none() {
+            // The operations are acknowledged before their transaction is on its way.
+            self.writer.flush().await?;
+        }
+        let _publication = self.writer.start_publication().await?;
+        Ok(())
+    }
+
+    async fn stage(&mut self, change: &Change) -> Result<(), FrontEndError> {
+        let (_answer, ticket) = self.writer.stage(&change.operation(STRUCTURE)).await?;
+        self.slide(ticket).await
     }
 }
 
@@ -248,16 +313,21 @@ impl FrontEnd for OurWriter {
                 self.stage(change).await?;
             }
         }
-        match self.writer.waiting() >= self.batch {
-            true => self.writer.publish().await?,
-            false => self.writer.flush().await?,
+        let looked_up = steps.iter().filter_map(|step| match step {
+            Step::Get(key) => Some((STRUCTURE, &**key)),
+            Step::Change(_) => None,
+        });
+        let looked_up: Vec<(u32, &[u8])> = looked_up.collect();
+        if !looked_up.is_empty() {
+            self.writer.read_staged(&looked_up).await?;
         }
-        for step in steps {
-            if let Step::Get(key) = step {
-                let structure = self.writer.roots().structure(STRUCTURE);
-                let structure = structure.ok_or(FrontEndError::NoStructure)?;
-                self.writer.get(&structure, key).await?;
-            }
+        let has_changed = looked_up.len() < steps.len();
+        match (self.writer.waiting() >= self.batch, &self.window) {
+            (true, _) => self.publish().await?,
+            // The look at the tenure behind the records covers what was read before them.
+            (false, None) if has_changed => self.writer.flush().await?,
+            (false, Some(_)) if looked_up.is_empty() => {}
+            _ => self.writer.confirm().await?,
         }
         Ok(())
     }

@@ -1,18 +1,27 @@
-//! The paper: its headlines and the text of its page.
+//! The paper: its figures and the text of its page.
 
-use super::cases::STRUCTURES;
-use super::{allocator, batches, caches, causes, front_ends, mirrors, mixes, structures};
-use crate::papers::{Headline, PageText, Paper, Points};
+use super::headlines::headlines;
+use super::{
+    allocator, applications, batches, caches, causes, front_ends, lock, mirrors, mixes, partitions,
+    ratios, readers, structures,
+};
+use crate::papers::{PageText, Paper, no_bars};
 
 /// AsymNVM's paper.
 pub static PAPER: Paper = Paper {
     name: "asymnvm",
     figures: &[
         &structures::FIGURES,
+        &ratios::FIGURES,
         &batches::FIGURES,
         &caches::FIGURES,
+        &readers::FIGURES,
+        &lock::FIGURES,
         &front_ends::FIGURES,
         &mixes::FIGURES,
+        &partitions::FIGURES,
+        &applications::figures::FIGURES,
+        &applications::causes::FIGURES,
         &mirrors::FIGURES,
         &allocator::FIGURES,
         &causes::FIGURES,
@@ -23,6 +32,7 @@ pub static PAPER: Paper = Paper {
         heading: "Published numbers beside these",
         columns: ["what", "published", "here", "why"],
         notes: NOTES,
+        bars: no_bars,
     },
 };
 
@@ -35,133 +45,80 @@ without waiting. All of them are policies over the traversals of `structures` (`
 published. *structures* is the product's crate (`crates/structures`). *flushed*: a READ behind each append makes it durable before it is acknowledged; without it, an acknowledgement is that of the NIC, and a power cut may take what it was for.
 
 Keys and values have 8 bytes, as published. 4,096 keys are loaded (the paper does not say how many), and half of the inserts are of new keys; stacks and queues are pushed and popped at random. Each writer does 2,048
-operations, a quarter of them before the measurement. *In flight* is the number of WRITEs that are not acknowledged when the next operation begins; `structures` gets as many operations at once, and waits for all of them before the next ones. Where
+operations, a quarter of them before the measurement. *In flight* is the number of WRITEs that are not acknowledged when the next operation begins; `structures` gets as many operations at once, and waits for all of them before the next ones. It waits for its publications, too, but in *asymnvm-ours* and *asymnvm-ours-causes*, where it goes on behind them. Where
 variants stand beside `structures`, caches hold everything, and the time of their memory does not count, as that of the memory of `structures` does not.
 
-The machines are those of the paper, as `docs/simulator.md` describes them (`connectx3-asymnvm`). The paper assumes that DDIO is off, and its machines had it on; *asymnvm-ours* has both. Time is virtual: the same command gives the same numbers.
+The machines are those of the paper, as `docs/simulator.md` describes them (`connectx3-asymnvm`). The paper assumes that DDIO is off, and its machines had it on; each of its tables and figures is measured with both: *-on* in the name of a figure says that it is on, and *asymnvm-ours* and *asymnvm-mirrors* have both. Time is virtual: the same command gives the same numbers.
+Keys are uniform or zipfian with exponent 0.99, as each figure says; the trace of Figure 12 is private.
 The bars of Figures 7 to 13 are not published. `stonecast-lab figure asymnvm --markdown` prints this page; a test compares it with the documented points and measures some of them again.
 ";
 
 const NOTES: &str = "
 What decides the numbers:
 
-- **Layouts.** A naive insert takes as long as its round trips (*asymnvm-trips*). The published time has room for other numbers of them: fewer for stack, queue and hash table, whose nodes are smaller there and whose heads stay at the front-end; many more for skip list and
-  trees, whose nodes hold one key each or are split over many WRITEs.
-- **The program.** The simulator counts the time of memory, NICs and network, and hardly any for the program itself. *asymnvm-program* gives each operation the time by which the published symmetric setting is slower than the measured one, which has no network to wait for: what RC and RCB
-  then do is decided by the same program.
-- **Batches.** With batches below the number of keys, RCB is limited by the READs of nodes that the cache has not; a larger vector reads each node once.
-- **Caches.** The memory of the cache takes time: a choice of the least recently used one of 32 pages looks at 32 marks that no processor cache has. In this model that costs more than it saves (*asymnvm-policies*), and a list that is changed at each use costs less. The paper finds the reverse.
+- **Layouts.** A naive insert takes as long as its round trips (*asymnvm-trips*). The published time has room for other numbers of them: fewer for stack, queue and hash table, many more for skip list and trees. The layouts of the paper are not published, and none but these was built, so
+  no measurement isolates what they decide.
+- **The program.** The simulator counts the time of memory, NICs and network, and hardly any for the program itself. *asymnvm-program* gives each operation the time by which the published symmetric setting is slower than the measured one, which has no network to wait for. It explains numbers that are greater
+  here than published, and none that are smaller.
+- **Batches.** With batches below the number of keys, RCB is limited by the READs of nodes that the cache has not: with all of them cached a batch of 1,024 gains more (*asymnvm-batches-causes*). The program's time leaves less to gain.
+- **Caches.** The memory of the cache takes time: a choice of the least recently used one of 32 pages looks at 32 marks that no processor cache has. In this model that costs more than it saves (*asymnvm-policies*), and a list that is changed at each use costs less. The paper finds the reverse. Without the time of that
+  memory both do the same (*asymnvm-policies-free*).
 - **Locks.** The published lock costs two records, a CAS and a WRITE, for each transaction (*asymnvm-causes*, *R, locked*). Table 2 has no room for them.
+- **DDIO.** It changes no number of a variant that does not flush by as much as 1 % (*asymnvm-structures-1-on*): its writer waits for the NIC, which acknowledges in either case. A READ behind each append costs up to 4 % less, and makes nothing durable then. `structures` takes an answer of the back-end's
+  processor in place of the READ: 19 to 24 % fewer operations with 1 in flight.
 
-Where `structures` is better, and where worse (*asymnvm-ours*):
+Where `structures` is better, and where worse (*asymnvm-ours*), and what decides it (*asymnvm-ours-causes*):
 
 - Queue, and multi-version search tree: better with any number in flight. The back-end of RCB applies each change of a batch, and `structures` writes each node of a transaction once.
-- One operation in flight: worse than RCB on most structures, also where both flush. A record of `structures` has 80 bytes and is fetched by the NIC, that of RCB has 40 and travels in the descriptor. Every 1,024 operations `structures` waits until the back-end has applied them, and RCB does not.
-- 16 in flight: RCB goes on while 15 operations are on their way. The front-end measured here waits for each 16.
-- 1,024 in flight: better on six of eight. The B+tree of `structures` is at 0.6 of RCB, the multi-version one at 0.97.
+- One operation in flight: worse than RCB on six of eight, the search tree at 0.99. RCB acknowledges what a power cut may take: with a READ behind each append `structures` does 0.85 to 2.14 of it. A record of `structures` has 80 bytes, and its NIC fetches it; that of RCB has 40, and travels in the descriptor. That fetch
+  takes 0.5 us on these machines (`docs/simulator.md`); no run isolates it. No acknowledgement that a power cut spares can do without the READ.
+- 16 and 1,024 in flight: the wait for the back-end decides. A front-end that waits for each of its publications does 0.41 to 6.94 of RCB with 16, and 0.61 to 13.1 with 1,024 (*waits*). One that goes on while the back-end applies them (`Writer::start_publication`) does 0.88 to 10.2 and 1.03 to 17.3. RCB never waits: if it
+  does so behind each batch, a front-end of `structures` that waits, too, does 1.05 to 7.96 and 1.29 to 15.0 of it (*both wait*). What is left between a front-end that goes on and one that publishes nothing (1.85 to 17.6, 3.85 to 47.5) is the transaction, which it makes and sends in front of the next records.
+- A run has two publications, so it shows a burst. Of a front-end of `structures` four publications at most have begun and not ended; RCB lets its back-end fall behind as far as its log reaches. In a long run the back-end bounds `structures`: what it does then is no more than here, and no run says how much.
+- Tried: a front-end that waits for the oldest operation alone, as RCB does (*off, 16, oldest*: 0.91 to 0.99 of one that waits for each 16).
+- With DDIO on, records need the processor of the back-end, which works on a publication before it answers for the records behind: little is gained by going on (*on*).
 
 | bar: `structures` to RCB, DDIO off | found |
 | --- | --- |
-| 1.0 with 1 in flight | missed: two of eight |
-| 1.3 with 16 in flight on six of eight, the hash table against RC | missed: two of eight |
-| 1.0 with 1,024 in flight on all | missed: six of eight |
+| 1.0 with 1 in flight | missed: two of eight, and the search tree at 0.99. With a READ behind each append of RCB three of eight, and three more at 0.96 to 0.99 |
+| 1.3 with 16 in flight on six of eight, the hash table against RC | met: 1.39 to 10.2 on six, the hash table at 1.78; the multi-version B+tree at 1.02, the B+tree at 0.88 |
+| 1.0 with 1,024 in flight on all | met: 1.03 to 17.3 |
+
+Several front-ends, each with a B+tree of its own (*asymnvm-front-ends-causes*):
+
+- The bound of `structures` is the processor of the back-end. It works for 63 % of the time for one front-end, and for 95 % for two. Front-ends that publish nothing do 4.5 Mop/s each, seven as well as one: leases, records and tickets do not limit each other. A persist already serves the notices of all front-ends that came together.
+- RCB has the same bound and does not show it. Its front-ends wait for their NIC alone, and the back-end falls behind. If each batch waits until it is applied, as each publication of `structures` does, one front-end of RCB does 0.63 of one of `structures`, and seven do 0.60.
+
+SmallBank and TATP (*asymnvm-smallbank*, *asymnvm-tatp*): SmallBank reads the rows of 4,096 customers in hash tables, with the mix of H-Store; TATP has 1,024 subscribers in B+trees, and 80 % of its transactions read alone. Every read of a run is compared with a serial execution.
+
+- SmallBank: `structures` does 0.65 of RCB with one transaction in flight, and 0.95 with 16.
+- TATP: `structures` does 0.12 and 0.09 of RCB. A transaction that reads alone, four of five, reads the cache of RCB and asks nobody. A front-end whose lock was taken over goes on to read the rows from before (flaws A4 and A7). `structures` looks at the word of the tenure before it acknowledges reads: one round trip for each
+  transaction with 1 in flight, and one for 16.
+- Published values (*asymnvm-applications-trips*, *asymnvm-applications-causes*): the program needs 1.3 us for a transaction of SmallBank, and 4.6 us for one of TATP, if the published symmetric setting waits for nothing else. With that time RC on SmallBank is at 0.91 of the published number.
+  On TATP it does not suffice: RC is at 3.2 times the published number with it, at 1.9 times if a tenth of the rows is cached as well, and RCB at 1.6 times. The published naive setting has time for 42 round trips for a transaction of TATP, and for 2 on SmallBank; here they take 3 and 8, 3 and 16 if a transaction reads
+  its rows one after the other. So the layouts differ in the same direction as for B+tree and hash table alone (*asymnvm-trips*): the paper's B+tree takes many more round trips than this one, and its hash table fewer.
+- The money of SmallBank and the order of committed transactions survive kills, pauses and power cuts (`crates/lab/tests/it/applications.rs`). A program that stages the changes of a transaction one by one is found by its money.
+
+The lock (*asymnvm-lock*): the published rates of readers lie between those of one and of two round trips for look, data and second look. Readers that READ one after the other, as Algorithm 3 has it, are slower here.
+
+Readers beside a writer (*asymnvm-readers*): the writer here is 2 to 15 times as fast as in Table 2, and a back-end that applies a batch of 16 at a time changes a structure nearly all of the time. A reader that takes the lock of bst or b-tree ends one look-up or a few in a whole run, so its rates are those of so
+few. With the writer of Table 2 (*asymnvm-readers-causes*, *both*), 2 to 5 % of the tries are repeated. bst and mv-bst lose less to six readers than published; no measurement isolates the cause.
+
+Partitions (*asymnvm-partitions*): no partition slows another one down, as the paper says. What one front-end gains is the share of the reads and of the waits for a back-end that go on at the same time. With four partitions each publication of `structures` waits for four back-ends and has 256 operations for each.
 
 A mirror on a machine of its own (*asymnvm-mirrors*; the paper has no number for one):
 
 | bar: one mirror to none, DDIO off | found |
 | --- | --- |
-| 1.15 of the time of an operation that is staged and durable | missed: 2.0 to 2.3 |
-| 1.5 of the time of an insert that is visible | missed: 1.54 to 1.70, the multi-version B+tree 1.92 |
+| 1.15 of the time of an operation that is staged and durable | met: 1.10 to 1.12 |
+| 1.5 of the time of an insert that is visible | missed by seven of eight: 1.54 to 1.69; met by the multi-version B+tree: 1.34 |
 
-The cause is a round trip, one behind the other. Without a mirror a ticket takes the WRITE of a record and a READ behind it, 3.0 us for a queue; no processor of the back-end is asked. With a mirror it takes an answer of the back-end (4.0 us: *staged, on, none*, where the platform needs that answer without a mirror, too) and
-then the same WRITE and READ from there to the mirror (3.0 us more: *staged, off, one*). The answer is 1.0 us of the four that are added, the second round trip three. An insert waits for the answer of the back-end anyway, so the second round trip is all that is added: 3.0 us for six of eight. If the mirror's platform needs its processor (*on*), its answer takes
-another 1.0 us. The trees with versions, whose records are longer, add more (3.8 and 14.9 us), which is not isolated.
+A front-end appends to the logs of back-end and mirror at once, so a ticket takes the time of one append, 3.0 us for a queue, and 0.3 us more for the requests of the second. Where a platform needs its processor (*on*), a ticket takes an answer of the back-end (4.0 us: *staged, on, none*), and a round trip with an answer
+from there to the mirror.
 
-Front-ends that append to back-end and mirror at once would take the second round trip out of a ticket ([0046](../design/0046-mirrors.md#open)). An insert needs it: the back-end may show nothing before both copies are durable, and hears of the second after a round trip of somebody.
+An insert takes that round trip in either case: the back-end shows nothing before both copies are durable, and hears of the second after a round trip of somebody. It waits for the answer of the back-end anyway, so the round trip is all that is added: 3.0 us for six of eight, 4.0 us if the mirror answers (*on*).
+The bar leaves 2.2 to 2.6 us for it on these six: no order of appends meets it while the back-end believes no front-end that the mirror has the records.
+The trees with versions add 3.8 and 5.4 us, because they copy paths. The back-end sends longer records, which takes 3.5 and 4.5 us in place of 3.0 us: that much less if it leaves the copy of records out. At trims it sends the blocks as well: 0.3 and 1.0 us of an insert, by the same trial.
 
 The flaws of the published design, with the schedules under which `structures` holds, are in [0043](../design/0043-asymnvm-as-published.md#the-flaws).
 ";
-
-const TRIPS: &str = "The layouts: *asymnvm-trips* has the round trips of these, and the number that the published time has room for.";
-const LOGGED: &str = "The layouts, as for naive; 16 in flight change little (*asymnvm-causes*).";
-const CACHED: &str = "The layouts and the size of the cache (*asymnvm-causes*: all cached, a tenth cached), and the program (*asymnvm-program*).";
-const BATCHED: &str = "Operations in flight, and the program (*asymnvm-program*).";
-const LOCAL: &str =
-    "The program, whose time the simulator does not count; *asymnvm-program* adds it.";
-const BLOCKS: &str = "A request waits for the bitmap to be durable, and for the next look of the back-end. Two-tier allocators make a quarter or a 32nd of the requests of *rpc*, here and there.";
-const FREED: &str = "Here a release waits for its answer, as an allocation does.";
-
-fn headlines(points: &Points) -> Vec<Headline> {
-    let mut headlines = Vec::new();
-    for (series, why) in [
-        ("symmetric", LOCAL),
-        ("naive", TRIPS),
-        ("r", LOGGED),
-        ("rc", CACHED),
-        ("rcb", BATCHED),
-    ] {
-        for (x, _) in STRUCTURES {
-            let here = points.at(structures::ONE, series, x);
-            let (Some(published), Some(here)) = (structures::published(series, x), here) else {
-                continue;
-            };
-            let what = format!("{x}, {series}");
-            headlines.push(Headline::number(what, "kop/s", published, here, why));
-        }
-    }
-    for series in ["rpc", "two-tier 128", "two-tier 1024"] {
-        for (x, why) in [("allocate", BLOCKS), ("free", FREED)] {
-            let here = points.at(allocator::ALLOCATOR, series, x);
-            let (Some(published), Some(here)) = (allocator::published(series, x), here) else {
-                continue;
-            };
-            let what = format!("{series}: {x}");
-            headlines.push(Headline::number(what, "Mop/s", published, here, why));
-        }
-    }
-    headlines.extend(texts(points));
-    headlines
-}
-
-/// The numbers of the text.
-fn texts(points: &Points) -> Vec<Headline> {
-    let at = |figure, series, x| points.at(figure, series, x).unwrap_or_default();
-    let misses = |x| format!("{:.1} %", at(caches::MISSES, "b-tree", x));
-    let gain = |series| {
-        let value = at(batches::BATCHES, series, "1024") / at(batches::BATCHES, series, "1");
-        format!("{value:.2} x")
-    };
-    let busy = |x| format!("{:.0} %", at(front_ends::PROCESSORS, "back-end", x));
-    vec![
-        Headline::quoted(
-            "nodes that miss, least recently used of 32",
-            "29.2 %",
-            misses("random 32"),
-            "The workload of the paper's benchmark is not published.",
-        ),
-        Headline::quoted(
-            "nodes that miss, random",
-            "62.7 %",
-            misses("random"),
-            "The same.",
-        ),
-        Headline::quoted(
-            "mv-b-tree: batches of 1,024 to none",
-            "3.38 x",
-            gain("mv-b-tree"),
-            "A batch copies each node once, and reads each level at once (*asymnvm-batches*). The text gives this number to the other tree; Table 2 says which.",
-        ),
-        Headline::quoted(
-            "mv-bst: batches of 1,024 to none",
-            "3.13 x",
-            gain("mv-bst"),
-            "The same.",
-        ),
-        Headline::quoted(
-            "b-tree: processor of the back-end",
-            "4 to 10 %",
-            busy("b-tree"),
-            "Looks at the commit word, every 2 us, and one store after the other for each change (*asymnvm-processors*).",
-        ),
-    ]
-}

@@ -2,19 +2,20 @@
 
 use std::rc::Rc;
 
-use stonecast_fabric_sim::{Process, World};
+use stonecast_base::Span;
+use stonecast_fabric_sim::{Machine, Process, World};
 use stonecast_media::{Durability, PersistentRegion};
 use stonecast_persist::execute::Commit;
 use stonecast_published::asymnvm::{
     ASYM_COMPLETIONS, AsymBackEnd, AsymLayout, AsymReader, AsymSession, AsymWriter, Change,
     Variant, WriterOptions,
 };
+use stonecast_structures::shapes::Description;
 
 use super::load::{
     AsymError, AsymLoad, AsymStore, Contestant, FrontEnd, KEYS, Look, Step, key_of, machine, memory,
 };
 
-const ADDRESS: &str = "sim:asymnvm";
 /// Bytes of each log.
 const LOG_SIZE: u64 = 16 << 20;
 const SLAB_SIZE: u64 = 4 << 20;
@@ -23,7 +24,8 @@ const SLABS: u64 = 24;
 /// A back-end in its world.
 pub(super) struct Published {
     load: AsymLoad,
-    world: World,
+    world: Rc<World>,
+    address: String,
     back_end: Process,
     layout: AsymLayout,
 }
@@ -39,35 +41,130 @@ pub(super) fn layout(instances: u32) -> AsymLayout {
 
 impl Published {
     pub fn new(load: &AsymLoad) -> Result<Self, AsymError> {
-        let world = World::new(1);
-        let layout = layout(load.writers);
-        let (memory, back_end) = serve(&world, load, layout)?;
-        if !variant_of(load.store).0.is_local() {
-            fill(&*memory, load, layout)?;
+        Self::within(&Rc::new(World::new(1)), load, 0)
+    }
+
+    /// The back-end with this number among those of a world.
+    pub fn within(world: &Rc<World>, load: &AsymLoad, number: usize) -> Result<Self, AsymError> {
+        let (this, memory) = Self::empty(world, load, number)?;
+        if !variant_of(load.store).is_local() {
+            fill(&*memory, load, this.layout)?;
         }
-        Ok(Self {
+        Ok(this)
+    }
+
+    /// A back-end that holds nothing, and its memory.
+    fn empty(
+        world: &Rc<World>,
+        load: &AsymLoad,
+        number: usize,
+    ) -> Result<(Self, Rc<dyn PersistentRegion>), AsymError> {
+        let layout = layout(load.writers);
+        let address = format!("sim:asymnvm-{number}");
+        let (memory, back_end) = serve(world, load, (layout, &address))?;
+        let this = Self {
             load: load.clone(),
-            world,
+            world: world.clone(),
+            address,
             back_end,
             layout,
-        })
+        };
+        Ok((this, memory))
+    }
+
+    /// A back-end with several structures under one lock, and their writer.
+    pub fn with_tables(
+        load: &AsymLoad,
+        tables: &[Description],
+        rows: impl Iterator<Item = (u32, Change)>,
+    ) -> Result<(Self, Process, AsymWriter), AsymError> {
+        let (this, memory) = Self::empty(&Rc::new(World::new(1)), load, 0)?;
+        let (process, machine) = this.front_end();
+        let local = this.local(machine);
+        let (filled, local) = match local {
+            Some((memory, commit)) => (memory.clone(), Some((memory, commit))),
+            None => (memory, None),
+        };
+        AsymWriter::load_tables(&*filled, (this.layout, 0), tables, rows)?;
+        let session = this.session(&process, 0)?;
+        let opening = AsymWriter::open(session, this.options(), local);
+        let writer = this.world.block_on(opening)?;
+        Ok((this, process, writer))
+    }
+
+    /// A process of a front-end, and its machine.
+    pub fn front_end(&self) -> (Process, Machine) {
+        let machine = machine(&self.world, self.load.platform());
+        (self.world.process(machine), machine)
+    }
+
+    /// The process of the back-end.
+    pub fn process(&self) -> Process {
+        self.back_end.clone()
+    }
+
+    /// The memory of a front-end's machine in the symmetric setting, and its plan.
+    fn local(&self, machine: Machine) -> Option<(Rc<dyn PersistentRegion>, Commit)> {
+        if !variant_of(self.load.store).is_local() {
+            return None;
+        }
+        let platform = self.load.platform();
+        let size = self.layout.size();
+        let (_module, memory) = memory(&self.world, machine, platform, size);
+        let commit = Commit::choose(platform, Durability::Power, memory.means());
+        Some((memory, commit.expect("the declaration fits the platform")))
+    }
+
+    /// A writer in a process, whose cache is warm.
+    pub fn writer_in(
+        &self,
+        (process, machine): &(Process, Machine),
+        number: u32,
+    ) -> Result<AsymWriter, AsymError> {
+        let session = self.session(process, number)?;
+        let local = self.local(*machine);
+        if let Some((memory, _)) = &local {
+            fill(&**memory, &self.load, self.layout)?;
+        }
+        let writer = AsymWriter::open(session, self.options(), local);
+        let mut writer = self.world.block_on(writer)?;
+        if self.load.kind.has_keys() {
+            let keys: Vec<Change> = self.load.loaded().collect();
+            for keys in keys.chunks(512) {
+                self.world.block_on(writer.warm(keys))?;
+            }
+        }
+        Ok(writer)
+    }
+
+    /// A process on a machine of its own with a session of the first structure.
+    pub fn reader_session(&self) -> Result<(Process, AsymSession), AsymError> {
+        let (process, _machine) = self.front_end();
+        let session = self.session(&process, 0)?;
+        Ok((process, session))
+    }
+
+    /// The bytes of the first structure's slabs.
+    pub fn data(&self) -> Span {
+        self.layout.data(0)
     }
 
     fn options(&self) -> WriterOptions {
-        let (variant, is_flushed, locks) = variant_of(self.load.store);
+        let store = self.load.store;
         WriterOptions {
-            variant,
+            variant: variant_of(store),
             in_flight: self.load.in_flight,
             batch: self.load.batch,
             cache: self.load.cache.options(),
             counts_cache: self.load.cache.counts,
-            is_flushed,
-            locks,
+            is_flushed: matches!(store, AsymStore::Flushed(_)),
+            locks: matches!(store, AsymStore::Locked(_)),
+            awaits_applied: matches!(store, AsymStore::Applied(_)),
         }
     }
 
     fn session(&self, process: &Process, number: u32) -> Result<AsymSession, AsymError> {
-        session(&self.world, process, number)
+        session(&self.world, process, (&self.address, number))
     }
 }
 
@@ -75,18 +172,18 @@ impl Published {
 pub(super) fn session(
     world: &World,
     process: &Process,
-    number: u32,
+    (address, number): (&str, u32),
 ) -> Result<AsymSession, AsymError> {
     let port = process.port(ASYM_COMPLETIONS);
     let port = port.map_err(stonecast_published::PublishedError::from)?;
-    Ok(world.block_on(AsymSession::connect(&port, ADDRESS, number))?)
+    Ok(world.block_on(AsymSession::connect(&port, address, number))?)
 }
 
 /// Starts a back-end. Returns its memory, and its process.
 pub(super) fn serve(
     world: &World,
     load: &AsymLoad,
-    layout: AsymLayout,
+    (layout, address): (AsymLayout, &str),
 ) -> Result<(Rc<dyn PersistentRegion>, Process), AsymError> {
     let platform = load.platform();
     let machine = machine(world, platform);
@@ -98,7 +195,7 @@ pub(super) fn serve(
     let port = port.map_err(stonecast_published::PublishedError::from)?;
     let device = port.device().clone();
     let opened = AsymBackEnd::open(memory.clone(), commit, (port, process.runtime()), layout)?;
-    let listening = device.listen(ADDRESS);
+    let listening = device.listen(address);
     listening.map_err(stonecast_published::PublishedError::from)?;
     process.runtime().spawn(Box::pin(async move {
         let served = opened.run(&|| false).await;
@@ -119,12 +216,15 @@ fn fill(
     Ok(())
 }
 
-fn variant_of(store: AsymStore) -> (Variant, bool, bool) {
+fn variant_of(store: AsymStore) -> Variant {
     match store {
-        AsymStore::Published(variant) => (variant, false, false),
-        AsymStore::Flushed(variant) => (variant, true, false),
-        AsymStore::Locked(variant) => (variant, false, true),
-        AsymStore::Ours | AsymStore::Mirrored => unreachable!("another contestant"),
+        AsymStore::Published(variant)
+        | AsymStore::Flushed(variant)
+        | AsymStore::Locked(variant)
+        | AsymStore::Applied(variant) => variant,
+        AsymStore::Ours | AsymStore::Sliding | AsymStore::Ahead | AsymStore::Mirrored => {
+            unreachable!("another contestant")
+        }
     }
 }
 
@@ -141,37 +241,14 @@ impl Contestant for Published {
     }
 
     fn writer(&self, number: u32) -> Result<(Process, AsymWriter), AsymError> {
-        let platform = self.load.platform();
-        let machine = machine(&self.world, platform);
-        let process = self.world.process(machine);
-        let session = self.session(&process, number)?;
-        let local = match variant_of(self.load.store).0.is_local() {
-            false => None,
-            true => {
-                let size = self.layout.size();
-                let (_module, memory) = memory(&self.world, machine, platform, size);
-                fill(&*memory, &self.load, self.layout)?;
-                let commit = Commit::choose(platform, Durability::Power, memory.means());
-                Some((memory, commit.expect("the declaration fits the platform")))
-            }
-        };
-        let writer = AsymWriter::open(session, self.options(), local);
-        let mut writer = self.world.block_on(writer)?;
-        if self.load.kind.has_keys() {
-            let keys: Vec<Change> = self.load.loaded().collect();
-            for keys in keys.chunks(512) {
-                self.world.block_on(writer.warm(keys))?;
-            }
-        }
-        Ok((process, writer))
+        let front_end = self.front_end();
+        let writer = self.writer_in(&front_end, number)?;
+        Ok((front_end.0, writer))
     }
 
     fn reader(&self) -> Result<(Process, AsymReader), AsymError> {
-        let process = self
-            .world
-            .process(machine(&self.world, self.load.platform()));
-        let session = self.session(&process, 0)?;
-        let reader = AsymReader::open(session, self.load.kind.is_versioned());
+        let (process, session) = self.reader_session()?;
+        let reader = AsymReader::open(session, self.load.kind);
         let mut reader = self.world.block_on(reader)?;
         self.world.block_on(reader.get(&key_of(KEYS - 1)))?;
         Ok((process, reader))

@@ -1,5 +1,4 @@
-//! All structures by all variants (Table 2), beside `structures`, and the ratio of `structures` to RCB with 1, 16 and
-//! 1,024 operations in flight.
+//! All structures by all variants (Table 2), beside `structures`.
 
 use std::fmt::Write as _;
 
@@ -7,17 +6,19 @@ use stonecast_media::Ddio;
 use stonecast_published::asymnvm::Variant;
 use stonecast_structures::shapes::StructureKind;
 
-use super::cases::{Case, STRUCTURES, name_of, outcomes, rounded, samples};
-use super::load::{AsymLoad, AsymOutcome, AsymStore, Cached};
+use super::cases::{
+    Case, STRUCTURES, name_of, outcomes, round_trip_us, rounded, samples, under, with_ddio,
+};
+use super::load::{AsymLoad, AsymStore, Cached};
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Points, Runs, Sample, Section, nothing_published,
 };
 
 pub(super) const ONE: &str = "asymnvm-structures-1";
 pub(super) const TRIPS: &str = "asymnvm-trips";
-pub(super) const RATIOS: &str = "asymnvm-ours";
 
-const STORES: [AsymStore; 9] = [
+/// The published variants, two of them also with a READ behind each append, and `structures`.
+pub(super) const STORES: [AsymStore; 9] = [
     AsymStore::Published(Variant::Symmetric),
     AsymStore::Published(Variant::SymmetricB),
     AsymStore::Published(Variant::Naive),
@@ -28,7 +29,8 @@ const STORES: [AsymStore; 9] = [
     AsymStore::Flushed(Variant::Rcb),
     AsymStore::Ours,
 ];
-const SERIES: &[&str] = &[
+/// The names of [`STORES`] in figures.
+pub(super) const SERIES: &[&str] = &[
     "symmetric",
     "symmetric-b",
     "naive",
@@ -42,20 +44,17 @@ const SERIES: &[&str] = &[
 
 /// The figures.
 pub(super) static FIGURES: [Figure; 3] = [
+    TABLE,
     Figure {
-        axes: Axes {
-            name: ONE,
-            title: "Inserts a second by structure, 1 operation in flight; DDIO off",
-            ..AXES
-        },
-        measure: Measure::Time(rates),
-        picture: Picture::None,
-        section: Section::Own(table_2),
+        section: Section::Own(|points| table_2(points, &ON_AXES)),
+        ..with_ddio(TABLE, ON_AXES.name, ON_AXES.title, |runs| {
+            rates(runs, Ddio::On)
+        })
     },
     Figure {
         axes: Axes {
             name: TRIPS,
-            title: "Round trips of READs, and WRITEs, for an insert, 1 in flight; the number of either that the published time has room for",
+            title: "Round trips of READs, and WRITEs, for an insert, 1 in flight, DDIO off; the number of either that the published time has room for",
             unit: "for an operation",
             series: &[
                 "naive: READs",
@@ -69,30 +68,27 @@ pub(super) static FIGURES: [Figure; 3] = [
         picture: Picture::None,
         section: Section::Standard,
     },
-    Figure {
-        axes: Axes {
-            name: RATIOS,
-            title: "structures in multiples of RCB (the hash table also of RC), by DDIO and operations in flight",
-            x_title: "structure",
-            unit: "x",
-            series: &[
-                "off, 1",
-                "off, 16",
-                "off, 1024",
-                "off, 1, flushed",
-                "off, 16, flushed",
-                "off, 1024, flushed",
-                "on, 1",
-                "on, 16",
-                "on, 1024",
-            ],
-            published: nothing_published,
-        },
-        measure: Measure::Time(ratios),
-        picture: Picture::None,
-        section: Section::Standard,
-    },
 ];
+
+const OFF_AXES: Axes = Axes {
+    name: ONE,
+    title: "Inserts a second by structure (Table 2), 1 operation in flight, uniform keys, all cached, DDIO off; the paper does not say how many were in \
+            flight",
+    ..AXES
+};
+
+const TABLE: Figure = Figure {
+    axes: OFF_AXES,
+    measure: Measure::Time(|runs| rates(runs, Ddio::Off)),
+    picture: Picture::None,
+    section: Section::Own(|points| table_2(points, &OFF_AXES)),
+};
+
+const ON_AXES: Axes = Axes {
+    name: "asymnvm-structures-1-on",
+    title: "The figure asymnvm-structures-1 with DDIO on",
+    ..AXES
+};
 
 const AXES: Axes = Axes {
     name: "",
@@ -127,7 +123,7 @@ pub(super) fn inserts(store: AsymStore, kind: StructureKind, in_flight: usize) -
     }
 }
 
-fn rates(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+fn rates(runs: &mut Runs, ddio: Ddio) -> Result<Vec<Sample>, FigureError> {
     let case = |(x, kind): (&str, StructureKind), store: AsymStore| Case {
         series: name_of(store),
         x: x.to_owned(),
@@ -135,13 +131,7 @@ fn rates(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     };
     let of_each = |structure| STORES.map(|store| case(structure, store));
     let cases = STRUCTURES.into_iter().flat_map(of_each).collect();
-    samples(runs, cases, |outcome| outcome.kops)
-}
-
-/// A round trip of a READ of 64 bytes on these machines, in microseconds: what one operation that needs nothing else
-/// takes.
-fn round_trip_us(outcome: &AsymOutcome) -> f64 {
-    1000.0 / outcome.kops / (outcome.trips + outcome.writes)
+    samples(runs, under(ddio, cases), |outcome| outcome.kops)
 }
 
 fn trips(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
@@ -156,7 +146,7 @@ fn trips(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
             ("naive: WRITEs", outcome.writes),
             (
                 "naive: published time / round trip",
-                published_us / round_trip_us(outcome),
+                published_us / round_trip_us(outcome.kops, outcome.trips + outcome.writes),
             ),
         ];
         values.map(|(series, y)| Sample {
@@ -168,56 +158,18 @@ fn trips(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     Ok(samples.collect())
 }
 
-fn ratios(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
-    let mut columns: Vec<(&'static str, Ddio, usize, bool)> = Vec::new();
-    for (series, in_flight) in [("off, 1", 1), ("off, 16", 16), ("off, 1024", 1024)] {
-        columns.push((series, Ddio::Off, in_flight, false));
-    }
-    for (series, in_flight) in [
-        ("off, 1, flushed", 1),
-        ("off, 16, flushed", 16),
-        ("off, 1024, flushed", 1024),
-    ] {
-        columns.push((series, Ddio::Off, in_flight, true));
-    }
-    for (series, in_flight) in [("on, 1", 1), ("on, 16", 16), ("on, 1024", 1024)] {
-        columns.push((series, Ddio::On, in_flight, false));
-    }
-    let mut rows = STRUCTURES.map(|(x, kind)| (x, kind, Variant::Rcb)).to_vec();
-    rows.push(("hash-table, RC", StructureKind::HashTable, Variant::Rc));
-    let mut samples = Vec::new();
-    for (series, ddio, in_flight, is_flushed) in columns {
-        let pair = |kind: StructureKind, variant: Variant| {
-            let rival = match is_flushed {
-                true => AsymStore::Flushed(variant),
-                false => AsymStore::Published(variant),
-            };
-            [AsymStore::Ours, rival].map(|store| AsymLoad {
-                ddio,
-                ..inserts(store, kind, in_flight)
-            })
-        };
-        let pairs = rows
-            .iter()
-            .flat_map(|(_, kind, variant)| pair(*kind, *variant));
-        let outcomes = outcomes(runs, &pairs.collect::<Vec<_>>())?;
-        for ((x, ..), pair) in rows.iter().zip(outcomes.chunks(2)) {
-            samples.push(Sample {
-                series,
-                x: (*x).to_owned(),
-                y: rounded(pair[0].kops / pair[1].kops),
-            });
-        }
-    }
-    Ok(samples)
-}
-
 /// Table 2: the published number in front of the measured one.
-fn table_2(points: &Points) -> String {
-    let mut text = format!(
-        "\n## {ONE}\n\nThousands of inserts a second (Table 2): published / here, 1 operation in flight, DDIO off. The paper does not say how many were in \
-         flight.\n\n|"
-    );
+fn table_2(points: &Points, axes: &Axes) -> String {
+    let Axes {
+        name: figure,
+        title,
+        unit,
+        ..
+    } = axes;
+    if points.of(figure).next().is_none() {
+        return String::new();
+    }
+    let mut text = format!("\n## {figure}\n\n{title}: published / here\n\n| {unit}");
     for (name, _) in STRUCTURES {
         write!(text, " | {name}").expect("a String takes everything");
     }
@@ -229,7 +181,7 @@ fn table_2(points: &Points) -> String {
         for (x, _) in STRUCTURES {
             let shown =
                 |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
-            let (published, here) = (published(series, x), points.at(ONE, series, x));
+            let (published, here) = (published(series, x), points.at(figure, series, x));
             write!(text, " | {} / {}", shown(published), shown(here))
                 .expect("a String takes everything");
         }

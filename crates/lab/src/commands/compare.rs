@@ -71,20 +71,22 @@ pub struct Compare {
     json: bool,
 }
 
-/// What is measured in place of the figures of the README.
+/// The subjects that are measured in place of the figures of the README.
 #[derive(Debug, Subcommand)]
 enum Instead {
     Structures(Structures),
 }
 
-/// Measures a B+tree of a back-end in another process beside LMDB in this process, and names the figures that miss
-/// their target.
+/// Measures a B+tree of a back-end in another process beside LMDB and redb in this process, the restart of a back-end,
+/// and readers beside a writer in the simulated world, and names the figures that miss their target.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example: a tree of 100,000 entries
-  stonecast-lab compare structures --keys 100000")]
+Example: a tree of 100,000 entries, a minute of durable inserts, and the restart with 10 million entries
+  stonecast-lab compare structures --keys 100000
+  stonecast-lab compare structures --only b-tree-durable-16 --only b-tree-durable-128 --seconds 60
+  stonecast-lab compare structures --only b-tree-restart --keys 10000000")]
 struct Structures {
-    /// Number of entries of both, of 8 + 100 bytes.
+    /// Number of entries of each store, of 8 + 100 bytes.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
     keys: u64,
     /// Duration of each measurement.
@@ -99,9 +101,15 @@ struct Structures {
     /// The stonecast binary [default: the one beside this program].
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Folder in memory, for both.
+    /// Measures only this figure; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Folder in memory, for stores that survive the death of processes alone.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory_folder: PathBuf,
+    /// Folder on a disk, for stores that survive the loss of power [default: the current one].
+    #[arg(long, value_name = "DIR")]
+    disk_folder: Option<PathBuf>,
     /// Prints JSON, one line for each figure.
     #[arg(long)]
     json: bool,
@@ -116,6 +124,11 @@ fn run_structures(arguments: &Structures) -> Result<(), Failure> {
         seed: arguments.seed,
         program: program(arguments.program.as_ref())?,
         memory_folder: arguments.memory_folder.clone(),
+        disk_folder: match &arguments.disk_folder {
+            Some(folder) => folder.clone(),
+            None => std::env::current_dir()?,
+        },
+        only: arguments.only.clone(),
     })?;
     print(&report, arguments.json)
 }

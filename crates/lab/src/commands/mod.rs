@@ -5,6 +5,7 @@ mod figure;
 mod remotelog;
 mod serve_published;
 mod sim;
+mod tables;
 mod ycsb;
 
 use clap::Subcommand;
@@ -19,6 +20,7 @@ pub enum Command {
     Figure(figure::Figure),
     Remotelog(remotelog::Remotelog),
     Compare(compare::Compare),
+    Tables(tables::Tables),
     #[command(hide = true)]
     ServePublished(serve_published::ServePublished),
 }
@@ -32,6 +34,7 @@ impl Command {
             Self::Figure(flags) => figure::run(&flags),
             Self::Remotelog(flags) => remotelog::run(&flags),
             Self::Compare(flags) => compare::run(&flags),
+            Self::Tables(flags) => tables::run(&flags),
             Self::ServePublished(flags) => serve_published::run(&flags),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::cases::WORKLOADS;
 use super::{bytes, cleaning, cpu, latency, throughput};
-use crate::papers::{Figure, Headline, MEAN, PageText, Paper, Points, mean};
+use crate::papers::{Figure, Headline, MEAN, PageText, Paper, Points, mean, no_bars};
 
 /// Erda's paper.
 pub static PAPER: Paper = Paper {
@@ -25,6 +25,7 @@ pub static PAPER: Paper = Paper {
             "why they differ by more than 15 %",
         ],
         notes: "",
+        bars: no_bars,
     },
 };
 

@@ -10,7 +10,7 @@ use super::load::{Call, CallLoad};
 const MS: Nanoseconds = 1_000_000;
 /// Time in which the last answers of a dead node reach their clients.
 const ON_ITS_WAY_NS: Nanoseconds = 50_000;
-/// Time for which a run goes on when all shards are used again.
+/// Time for which a run continues when all shards are used again.
 const AFTERWARDS_NS: Nanoseconds = 10 * MS;
 /// Time within which every shard is written again.
 const PATIENCE_NS: Nanoseconds = 5_000 * MS;
@@ -20,7 +20,7 @@ const PATIENCE_NS: Nanoseconds = 5_000 * MS;
 pub enum Death {
     /// The process ends, as by `kill -9`: its queue pairs end with it, and its peers learn of that.
     Kill,
-    /// The machine loses its power: no message tells anybody.
+    /// The machine loses its power: no message announces it.
     PowerCut,
 }
 

@@ -7,8 +7,10 @@ use super::cluster::{ClusterShape, NodeCluster};
 use super::load::{Call, CallLoad};
 
 const MS: Nanoseconds = 1_000_000;
-/// Time for which clients work before the move, and after it.
-const CALM_NS: Nanoseconds = 10 * MS;
+/// Time for which clients work before the move.
+const BEFORE_NS: Nanoseconds = 10 * MS;
+/// Time for which clients work after the move, in which they reach the pace of before.
+const AFTER_NS: Nanoseconds = 20 * MS;
 /// Time within which the shard has moved.
 const PATIENCE_NS: Nanoseconds = 20_000 * MS;
 
@@ -57,7 +59,7 @@ pub fn move_shard(load: &MoveLoad) -> Result<Move, ClusterError> {
     let calls = load
         .calls
         .start(&cluster, &mut random_from_seed(load.seed))?;
-    cluster.pass(CALM_NS);
+    cluster.pass(BEFORE_NS);
     let group = cluster.stored().groups[0].clone();
     let mut places = cluster.places.iter();
     let joiner = places.position(|place| !group.has_copy(&place.name));
@@ -84,7 +86,7 @@ pub fn move_shard(load: &MoveLoad) -> Result<Move, ClusterError> {
     let moved = cluster.run_until(PATIENCE_NS, is_moved);
     assert!(moved, "the shard moves: {:?}", cluster.ends());
     let moved_ns = cluster.world().now();
-    cluster.pass(CALM_NS);
+    cluster.pass(AFTER_NS);
     Ok(Move {
         asked_ns,
         moved_ns,

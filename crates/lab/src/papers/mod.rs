@@ -35,7 +35,7 @@ pub use figure::{Axes, Figure, Measure, Picture, Sample, Section, nothing_publis
 pub use files::write;
 pub use kept::Kept;
 pub use page::page;
-pub use paper::{Headline, PageText, Paper};
+pub use paper::{Demand, Headline, Isolated, PageText, Paper, is_near, no_bars};
 pub use points::{Point, Points, mean};
 pub use runs::Runs;
 pub use table::{MEAN, table};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Axes, Figure, Headline, Paper, Picture, Points, Section};
+use super::{Axes, Demand, Figure, Headline, Paper, Picture, Points, Section};
 
 /// The page of `paper` with the points of all its figures, in Markdown.
 pub fn page(paper: &Paper, points: &Points) -> String {
@@ -19,6 +19,7 @@ pub fn page(paper: &Paper, points: &Points) -> String {
         page += &row(&headline);
     }
     page += text.notes;
+    page += &bars(&(text.bars)(points));
     for figure in paper.figures() {
         match figure.section {
             Section::None => {}
@@ -35,8 +36,28 @@ fn row(headline: &Headline) -> String {
         published,
         measured,
         why,
+        ..
     } = headline;
     format!("| {what} | {published} | {measured} | {why} |\n").replace("|  |", "| |")
+}
+
+fn bars(bars: &[Demand]) -> String {
+    if bars.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n## Bars\n\n| what | bar | found | |\n| --- | --- | --- | --- |\n".to_owned();
+    for bar in bars {
+        let Demand {
+            what,
+            demanded,
+            found,
+            is_met,
+        } = bar;
+        let verdict = if *is_met { "met" } else { "missed" };
+        writeln!(text, "| {what} | {demanded} | {found} | {verdict} |")
+            .expect("a String takes everything");
+    }
+    text
 }
 
 fn section(figure: &Figure, points: &Points) -> String {

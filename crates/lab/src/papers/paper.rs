@@ -26,6 +26,26 @@ pub struct PageText {
     pub columns: [&'static str; 4],
     /// The text below the headlines; empty, or with an empty line as its beginning.
     pub notes: &'static str,
+    /// The demands on the store of this project, below the text; [`no_bars`] if there are none.
+    pub bars: fn(&Points) -> Vec<Demand>,
+}
+
+/// The bars of a paper beside which no store of this project is measured.
+pub fn no_bars(_: &Points) -> Vec<Demand> {
+    Vec::new()
+}
+
+/// A demand on the store of this project.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Demand {
+    /// The quantity.
+    pub what: String,
+    /// The demand, as it is shown.
+    pub demanded: &'static str,
+    /// The measured number, as it is shown, with the place where it was found.
+    pub found: String,
+    /// Whether the number is as demanded.
+    pub is_met: bool,
 }
 
 /// A number of a paper beside the measured one.
@@ -39,6 +59,22 @@ pub struct Headline {
     pub measured: String,
     /// The reason for a difference; empty if there is none.
     pub why: &'static str,
+    /// The published number, if it is one.
+    pub number: Option<f64>,
+    /// The measurement that isolates the reason.
+    pub isolated: Option<Isolated>,
+}
+
+/// A point of a figure whose run differs from that of a headline in the headline's reason alone, and which comes out as
+/// published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isolated {
+    /// The figure.
+    pub figure: &'static str,
+    /// The series.
+    pub series: &'static str,
+    /// The place.
+    pub x: &'static str,
 }
 
 /// Relative difference above which a headline is explained.
@@ -60,14 +96,22 @@ impl Headline {
         measured: f64,
         why: &'static str,
     ) -> Self {
-        let differs = ((measured - published) / published).abs() > TOLERANCE;
+        let differs = !is_near(measured, published);
         let shown = |number: f64| format!("{number:.2} {unit}").trim_end().to_owned();
         Self {
             what,
             published: shown(published),
             measured: shown(measured),
             why: if differs { why } else { "" },
+            number: Some(published),
+            isolated: None,
         }
+    }
+
+    /// The number whose difference, if there is one, a measurement isolates.
+    pub fn isolated_by(self, figure: &'static str, series: &'static str, x: &'static str) -> Self {
+        let isolated = Some(Isolated { figure, series, x });
+        Self { isolated, ..self }
     }
 
     /// A number in the paper's words. `why` is always shown.
@@ -82,8 +126,15 @@ impl Headline {
             published: published.to_owned(),
             measured,
             why,
+            number: None,
+            isolated: None,
         }
     }
+}
+
+/// Whether a measured number needs no explanation.
+pub fn is_near(measured: f64, published: f64) -> bool {
+    ((measured - published) / published).abs() <= TOLERANCE
 }
 
 #[cfg(test)]

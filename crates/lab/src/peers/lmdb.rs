@@ -46,7 +46,7 @@ pub struct Lmdb {
 impl Lmdb {
     /// Creates an environment in a new folder under `parent` and stores all records of `data`.
     pub fn load(data: DataSet, parent: &Path) -> Result<Self, PeerError> {
-        let (environment, folder) = open(parent, map_size(&data))?;
+        let (environment, folder) = open(parent, map_size(&data), Syncs::Never)?;
         let database = environment.open_db(None)?;
         let mut transaction = environment.begin_rw_txn()?;
         data.try_for_each(|key, value| {
@@ -115,14 +115,29 @@ impl Lmdb {
     }
 }
 
+/// The moments at which an environment syncs its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syncs {
+    /// Never: a transaction survives the death of the process alone.
+    Never,
+    /// In each commit, by LMDB's default mode: a transaction survives the loss of power.
+    EachCommit,
+}
+
 /// Opens an environment in a new folder under `parent`, with `map_size` bytes of address space.
-pub(crate) fn open(parent: &Path, map_size: usize) -> Result<(Environment, TempDir), PeerError> {
+pub(crate) fn open(
+    parent: &Path,
+    map_size: usize,
+    syncs: Syncs,
+) -> Result<(Environment, TempDir), PeerError> {
     let folder = tempfile::Builder::new().prefix("lmdb-").tempdir_in(parent);
     let folder = folder.map_err(PeerError::system("making a folder for LMDB"))?;
-    let flags = EnvironmentFlags::NO_SYNC
-        | EnvironmentFlags::WRITE_MAP
-        | EnvironmentFlags::NO_TLS
-        | EnvironmentFlags::NO_READAHEAD;
+    let unsynced = EnvironmentFlags::NO_SYNC | EnvironmentFlags::WRITE_MAP;
+    let flags = EnvironmentFlags::NO_TLS | EnvironmentFlags::NO_READAHEAD;
+    let flags = match syncs {
+        Syncs::Never => flags | unsynced,
+        Syncs::EachCommit => flags,
+    };
     let environment = Environment::new()
         .set_flags(flags)
         .set_map_size(map_size)

@@ -5,6 +5,7 @@
 pub mod etcd;
 pub mod etcd_connection;
 pub mod lmdb;
+pub mod redb;
 pub mod redis_connection;
 pub mod redis_server;
 mod resp;
@@ -14,6 +15,7 @@ use std::io;
 pub use etcd::Etcd;
 pub use etcd_connection::EtcdConnection;
 pub use lmdb::{Lmdb, View};
+pub use redb::Redb;
 pub use redis_connection::RedisConnection;
 pub use redis_server::{RedisPersistence, RedisServer};
 
@@ -56,6 +58,9 @@ pub enum PeerError {
     /// LMDB refused.
     #[error("LMDB: {0}")]
     Lmdb(#[from] ::lmdb::Error),
+    /// redb refused.
+    #[error("redb: {0}")]
+    Redb(Box<::redb::Error>),
 }
 
 impl PeerError {

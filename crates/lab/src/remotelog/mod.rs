@@ -50,7 +50,7 @@ pub enum RemotelogError {
     /// An append failed.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
-    /// There is no plan to execute.
+    /// The platform has no plan to execute.
     #[error(transparent)]
     NoPlan(#[from] NoPlan),
     /// A call of the operating system failed.

@@ -10,7 +10,7 @@ use super::figure::{Bar, draw_bars};
 use super::{Measurement, measure_simulated};
 use crate::papers::{
     Axes, Figure, FigureError, Measure, PageText, Paper, Picture, Points, Runs, Sample, Section,
-    nothing_published,
+    no_bars, nothing_published,
 };
 
 /// The taxonomy of remote persistence.
@@ -23,6 +23,7 @@ pub static PAPER: Paper = Paper {
         heading: "Published numbers beside these",
         columns: ["what", "published", "here", "why"],
         notes: "",
+        bars: no_bars,
     },
 };
 

@@ -70,24 +70,34 @@ pub(super) fn place(senders: u32, size: u32) -> String {
 }
 
 fn samples(runs: &mut Runs, value: fn(&Outcome) -> f64) -> Result<Vec<Sample>, FigureError> {
-    let profile = MachineProfile::by_name(MACHINES).expect("the profile is shipped");
-    let mut samples = Vec::new();
-    for (senders, size) in places() {
-        for (series, design) in DESIGNS {
+    let of = |(senders, size): (u32, u32)| {
+        DESIGNS.map(|(series, design)| {
             let load = Load {
                 design,
                 senders,
                 size,
             };
-            let outcome = runs.once(format!("{load:?}"), || measure(profile, &load))?;
-            samples.push(Sample {
-                series,
-                x: place(senders, size),
-                y: rounded(value(&outcome)),
-            });
-        }
-    }
-    Ok(samples)
+            (series, place(senders, size), load)
+        })
+    };
+    samples_of(runs, places().flat_map(of).collect(), value)
+}
+
+/// A point for each case: its series, its place, and its load.
+pub(super) fn samples_of(
+    runs: &mut Runs,
+    cases: Vec<(&'static str, String, Load)>,
+    value: fn(&Outcome) -> f64,
+) -> Result<Vec<Sample>, FigureError> {
+    let profile = MachineProfile::by_name(MACHINES).expect("the profile is shipped");
+    let loads: Vec<Load> = cases.iter().map(|&(.., load)| load).collect();
+    let outcomes = runs.all(&loads, |load| measure(profile, load))?;
+    let sample = |((series, x, _), outcome)| Sample {
+        series,
+        x,
+        y: rounded(value(outcome)),
+    };
+    Ok(cases.into_iter().zip(&outcomes).map(sample).collect())
 }
 
 /// Rounds to two digits after the point.

@@ -12,7 +12,7 @@ pub(super) const PUT_MEDIAN: &str = "rowan-clients-put";
 const CLIENTS: [u32; 5] = [144, 288, 576, 1152, 2304];
 
 /// The figures.
-pub(super) static FIGURES: [Figure; 5] = [
+pub(super) static FIGURES: [Figure; 6] = [
     Figure {
         axes: Axes {
             name: THROUGHPUT,
@@ -48,6 +48,15 @@ pub(super) static FIGURES: [Figure; 5] = [
             ..AXES
         },
         measure: Measure::Time(|runs| measure(runs, |outcome| outcome.get_us(0.5))),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: "rowan-clients-get-p99",
+            title: "99th percentile of the latency of GET by clients",
+            ..AXES
+        },
+        measure: Measure::Time(|runs| measure(runs, |outcome| outcome.get_us(0.99))),
         ..FIGURE
     },
     Figure {

@@ -78,6 +78,8 @@ pub struct Machines {
     pub medium_percent: u64,
     /// Time of a processor for messages and tasks, in percent.
     pub messages_percent: u64,
+    /// Time of a processor for lines of its caches and of DRAM, in percent.
+    pub lines_percent: u64,
 }
 
 impl Machines {
@@ -85,6 +87,7 @@ impl Machines {
     pub const PUBLISHED: Self = Self {
         medium_percent: 100,
         messages_percent: 100,
+        lines_percent: 100,
     };
 
     fn profile(self) -> MachineProfile {
@@ -104,6 +107,17 @@ impl Machines {
         ] {
             *number = *number * self.messages_percent / 100;
         }
+        // What the medium takes longer than DRAM stays: NICs wait for it, too.
+        let beyond_ns = profile.media_read_ns - profile.dram_read_ns;
+        for number in [
+            &mut profile.cpu_hit_ps,
+            &mut profile.cpu_stream_ps,
+            &mut profile.cpu_write_back_ns,
+            &mut profile.dram_read_ns,
+        ] {
+            *number = *number * self.lines_percent / 100;
+        }
+        profile.media_read_ns = profile.dram_read_ns + beyond_ns;
         profile
     }
 }
@@ -142,6 +156,12 @@ impl KvOutcome {
     /// The latency below which `part` of the PUTs ended, in microseconds; 0 if there were none.
     pub fn put_us(&self, part: f64) -> f64 {
         at(&self.puts_ns, part)
+    }
+
+    /// The mean latency of the PUTs, in microseconds; 0 if there were none.
+    pub fn put_mean_us(&self) -> f64 {
+        let sum: Nanoseconds = self.puts_ns.iter().sum();
+        sum as f64 / self.puts_ns.len().max(1) as f64 / 1000.0
     }
 
     /// Bytes that all media wrote for each PUT.

@@ -8,7 +8,7 @@ use stonecast_bench::crowd::Crowd;
 use stonecast_cluster::{Policy, Timing};
 use stonecast_fabric_sim::{MachineProfile, Process, World};
 use stonecast_kv::{ClientOptions, ClusterClient, ClusterOptions};
-use stonecast_media::{DeclaredPlatform, ReceiveBuffers};
+use stonecast_media::{Ddio, DeclaredPlatform, ReceiveBuffers};
 
 use super::cluster::{
     CORES, Contestant, ContestantError, Counters, KvClient, PLATFORM, SEED, client_threads,
@@ -35,6 +35,9 @@ pub struct KvOptions {
     pub copies: u32,
     /// Segments of a node.
     pub segments: u64,
+    /// Where NICs write. If into caches, the processors of the copies write entries back and answer; otherwise READs
+    /// make entries durable.
+    pub ddio: Ddio,
 }
 
 impl KvOptions {
@@ -43,6 +46,7 @@ impl KvOptions {
         nodes_each: 1,
         copies: 3,
         segments: 512,
+        ddio: PLATFORM.ddio,
     };
 
     fn shape(self, profile: MachineProfile) -> ClusterShape {
@@ -50,6 +54,7 @@ impl KvOptions {
         ClusterShape {
             profile,
             platform: DeclaredPlatform {
+                ddio: self.ddio,
                 receive_buffers: ReceiveBuffers::Dram,
                 ..PLATFORM
             },

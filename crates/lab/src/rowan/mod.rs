@@ -2,16 +2,19 @@
 //! beside WRITEs into a log for each, and Rowan-KV beside its rivals.
 //!
 //! ```text
-//!   load.rs     senders and receiver in a world -> Outcome             appends.rs  streams.rs   figures
+//!   load.rs     senders and receiver in a world -> Outcome    appends.rs  streams.rs   figures
 //!   cluster.rs  servers and clients in a world
-//!   contest.rs  a load on a cluster -> KvOutcome                       clients.rs  mixes.rs  copies.rs  batches.rs
-//!   clover.rs   the store like Clover in a world                       control.rs  causes.rs  others.rs  cleaning.rs   figures
-//!   kv.rs       `kv` in a world                                        threads.rs  learned.rs  sustained.rs  timelines.rs   figures
-//!   sizes.rs    objects       cases.rs  the runs that figures share
+//!   contest.rs  a load on a cluster -> KvOutcome              clients.rs  mixes.rs  copies.rs  batches.rs   figures
+//!   clover.rs   the store like Clover in a world              control.rs  others.rs  cleaning.rs   figures
+//!   kv.rs       `kv` in a world                               causes.rs  queues.rs  windows.rs   figures
+//!   sizes.rs    objects                                       threads.rs  learned.rs  passive.rs  answers.rs   figures
+//!   cases.rs    the runs that figures share                   sustained.rs  timelines.rs   figures
 //!   paper.rs    headlines and page
 //! ```
 
+mod answers;
 mod appends;
+mod bars;
 mod batches;
 mod cases;
 mod causes;
@@ -28,11 +31,14 @@ mod load;
 mod mixes;
 mod others;
 mod paper;
+mod passive;
+mod queues;
 mod sizes;
 mod streams;
 mod sustained;
 mod threads;
 mod timelines;
+mod windows;
 
 pub use cluster::ContestantError;
 pub use contest::{KvLoad, KvOutcome, Machines, Store, measure as measure_kv};

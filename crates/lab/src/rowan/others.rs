@@ -13,7 +13,7 @@ use crate::papers::{
 pub(super) const OTHERS: &str = "rowan-others";
 pub(super) const VISITING: &str = "rowan-others-visits";
 /// Percent of PUTs.
-const PUTS: [u32; 3] = [100, 50, 5];
+const PUTS: [u32; 4] = [100, 50, 5, 0];
 /// Bytes of the versions whose first copy a memory node has: more than a run writes.
 const AREA_SIZE: u64 = 64 << 20;
 
@@ -21,12 +21,15 @@ const AREA_SIZE: u64 = 64 << 20;
 /// give back with one.
 type Visits = (&'static str, u64, usize);
 
-const VISITS: [Visits; 5] = [
+const VISITS: [Visits; 8] = [
     ("none given back", CloverOptions::PLACES, 0),
     ("16 given back at a time", CloverOptions::PLACES, 16),
     ("4 given back at a time", CloverOptions::PLACES, 4),
     ("2 given back at a time", CloverOptions::PLACES, 2),
     ("given back one by one", CloverOptions::PLACES, 1),
+    ("one by one, 8 places got at a time", 8, 1),
+    ("one by one, 4 places got at a time", 4, 1),
+    ("one by one, 2 places got at a time", 2, 1),
 ];
 
 /// The figures.
@@ -38,7 +41,7 @@ pub(super) static FIGURES: [Figure; 3] = [
             unit: "Mop/s",
             ..AXES
         },
-        measure: Measure::Time(|runs| measure(runs, KvOutcome::million_a_second)),
+        measure: Measure::Time(|runs| measure(runs, &PUTS, KvOutcome::million_a_second)),
         picture: Picture::Lines,
         section: Section::Standard,
     },
@@ -49,7 +52,7 @@ pub(super) static FIGURES: [Figure; 3] = [
             unit: "us",
             ..AXES
         },
-        measure: Measure::Time(|runs| measure(runs, |outcome| outcome.put_us(0.5))),
+        measure: Measure::Time(|runs| measure(runs, &PUTS[..3], |outcome| outcome.put_us(0.5))),
         picture: Picture::Lines,
         section: Section::Standard,
     },
@@ -77,7 +80,7 @@ const AXES: Axes = Axes {
     published: nothing_published,
 };
 
-fn clover(places_each: u64, returned_each: usize) -> CloverOptions {
+pub(super) fn clover(places_each: u64, returned_each: usize) -> CloverOptions {
     CloverOptions {
         addresses: ADDRESSES.to_owned(),
         nodes: 6,
@@ -112,8 +115,12 @@ fn by_visits(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     Ok(VISITS.iter().zip(clovers).map(sample).collect())
 }
 
-fn measure(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>, FigureError> {
-    let of = |put_percent: u32| {
+fn measure(
+    runs: &mut Runs,
+    percents: &[u32],
+    value: fn(&KvOutcome) -> f64,
+) -> Result<Vec<Sample>, FigureError> {
+    let of = |&put_percent: &u32| {
         let [rowan, hermes] = [Replication::Append, Replication::Hermes].map(KvLoad::usual);
         let [clover, asking] = [true, false].map(|is_opened| KvLoad {
             store: Store::Clover {
@@ -132,6 +139,6 @@ fn measure(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>,
             },
         })
     };
-    let cases: Vec<Case> = PUTS.into_iter().flat_map(of).collect();
+    let cases: Vec<Case> = percents.iter().flat_map(of).collect();
     samples(runs, cases, value)
 }

@@ -1,9 +1,6 @@
 //! Appends by streams: rate and write amplification from one sender to more than the medium's buffer has blocks.
 
-use stonecast_fabric_sim::MachineProfile;
-
-use super::appends::{MACHINES, rounded};
-use super::{Design, Load, Outcome, SENDERS, measure};
+use super::{Design, Load, Outcome, SENDERS, appends};
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section, nothing_published,
 };
@@ -72,22 +69,14 @@ fn at_all_senders(series: &str, x: &str, numbers: &[(&str, f64)]) -> Option<f64>
 }
 
 fn samples(runs: &mut Runs, value: fn(&Outcome) -> f64) -> Result<Vec<Sample>, FigureError> {
-    let profile = MachineProfile::by_name(MACHINES).expect("the profile is shipped");
-    let mut samples = Vec::new();
-    for (series, (design, size)) in AXES.series.iter().zip(SERIES) {
-        for senders in STREAMS {
-            let load = Load {
-                design,
-                senders,
-                size,
-            };
-            let outcome = runs.once(format!("{load:?}"), || measure(profile, &load))?;
-            samples.push(Sample {
-                series,
-                x: senders.to_string(),
-                y: rounded(value(&outcome)),
-            });
-        }
-    }
-    Ok(samples)
+    let of = |(series, (design, size)): (&&'static str, (Design, u32))| {
+        let (series, load) = (*series, move |senders| Load {
+            design,
+            senders,
+            size,
+        });
+        STREAMS.map(|senders| (series, senders.to_string(), load(senders)))
+    };
+    let cases = AXES.series.iter().zip(SERIES).flat_map(of).collect();
+    appends::samples_of(runs, cases, value)
 }

@@ -12,7 +12,7 @@ use crate::papers::{Axes, Figure, FigureError, Measure, Runs, Sample};
 /// The measured time: a node of `kv` raises its floors once in 1 to 1.5 ms.
 const MEASURED_NS: Nanoseconds = 6_000_000;
 /// The threads of a published server with one worker: beside the worker, one digests, and one controls.
-const THREADS: u32 = 3;
+pub(super) const THREADS: u32 = 3;
 
 pub(super) const THROUGHPUT: &str = "rowan-sustained";
 pub(super) const PUT_MEDIAN: &str = "rowan-sustained-put";

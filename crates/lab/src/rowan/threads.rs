@@ -7,6 +7,7 @@ use super::cases::{ADDRESSES, CLIENTS_OF_THREADS, Case, outcomes, samples};
 use super::contest::{KvLoad, KvOutcome, Store};
 use super::kv::KvOptions;
 use super::sizes::Objects;
+use super::sustained::{THREADS, THREE};
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Points, Runs, Sample, Section, nothing_published,
 };
@@ -14,17 +15,24 @@ use crate::papers::{
 pub(super) const THROUGHPUT: &str = "rowan-threads-clients";
 pub(super) const PUT_MEDIAN: &str = "rowan-threads-put";
 pub(super) const PUT_P99: &str = "rowan-threads-put-p99";
+pub(super) const MIXES: &str = "rowan-threads-mixes";
+pub(super) const BUSY: &str = "rowan-threads-busy";
+pub(super) const OBJECTS: &str = "rowan-threads-objects";
+pub(super) const OBJECTS_MIXES: &str = "rowan-threads-objects-mixes";
+pub(super) const BY_COPIES: &str = "rowan-threads-copies";
 const CAUSES: &str = "rowan-threads-causes";
 const CAUSES_SERIES: [&str; 2] = ["rowan-kv", "kv"];
+/// The published designs that have worker threads.
+pub(super) const PUBLISHED: &[&str] = AXES.series.split_at(6).0;
 /// Clients, one operation at a time each.
 pub(super) const CLIENTS: [u32; 4] = [8, 24, 48, CLIENTS_OF_THREADS];
 /// Percent of PUTs.
-const PUTS: [u32; 4] = [100, 50, 5, 0];
+pub(super) const PUTS: [u32; 4] = [100, 50, 5, 0];
 /// Copies of an entry.
-const COPIES: [u32; 4] = [1, 2, 3, 5];
+const COPIES: [u32; 5] = [1, 2, 3, 4, 5];
 
 /// The figures.
-pub(super) static FIGURES: [Figure; 12] = [
+pub(super) static FIGURES: [Figure; 14] = [
     Figure {
         axes: Axes {
             name: THROUGHPUT,
@@ -64,6 +72,15 @@ pub(super) static FIGURES: [Figure; 12] = [
     },
     Figure {
         axes: Axes {
+            name: "rowan-threads-get-p99",
+            title: "99th percentile of the latency of GET by clients; one worker thread for each server",
+            ..AXES
+        },
+        measure: Measure::Time(|runs| by_clients(runs, |outcome| outcome.get_us(0.99))),
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
             name: "rowan-threads-amplification",
             title: "Bytes that the media wrote for each byte that reached them, by clients; one worker thread for each server",
             unit: "bytes/byte",
@@ -84,29 +101,27 @@ pub(super) static FIGURES: [Figure; 12] = [
     },
     Figure {
         axes: Axes {
-            name: "rowan-threads-mixes",
+            name: MIXES,
             title: "Throughput by percent of PUTs; one worker thread for each server, 144 clients, objects of ZippyDB",
-            x_title: "PUT, %",
             unit: "Mop/s",
-            ..AXES
+            ..AXES_OF_MIXES
         },
         measure: Measure::Time(|runs| by_mixes(runs, KvOutcome::million_a_second)),
         ..FIGURE
     },
     Figure {
         axes: Axes {
-            name: "rowan-threads-busy",
+            name: BUSY,
             title: "Part of its time in which the worker thread of a server works, by percent of PUTs",
-            x_title: "PUT, %",
             unit: "%",
-            ..AXES
+            ..AXES_OF_MIXES
         },
         measure: Measure::Time(|runs| by_mixes(runs, |outcome| outcome.workers_busy * 100.0)),
         ..FIGURE
     },
     Figure {
         axes: Axes {
-            name: "rowan-threads-objects",
+            name: OBJECTS,
             title: "Throughput by objects; one worker thread for each server, 144 clients, 50 % PUT",
             x_title: "objects",
             unit: "Mop/s",
@@ -117,7 +132,19 @@ pub(super) static FIGURES: [Figure; 12] = [
     },
     Figure {
         axes: Axes {
-            name: "rowan-threads-copies",
+            name: OBJECTS_MIXES,
+            title: "Throughput by objects and percent of PUTs; one worker thread for each server, 144 clients",
+            x_title: "objects, PUT",
+            unit: "Mop/s",
+            ..AXES
+        },
+        measure: Measure::Time(by_objects_and_mixes),
+        picture: Picture::None,
+        ..FIGURE
+    },
+    Figure {
+        axes: Axes {
+            name: BY_COPIES,
             title: "Throughput by copies; one worker thread for each server, 144 clients, 50 % PUT, objects of ZippyDB",
             x_title: "copies",
             unit: "Mop/s",
@@ -170,6 +197,21 @@ pub(super) const AXES: Axes = Axes {
     ],
     published: nothing_published,
 };
+/// Axes of the figures that have `kv` with three nodes a server as well.
+const AXES_OF_MIXES: Axes = Axes {
+    x_title: "PUT, %",
+    series: &[
+        "rowan-kv",
+        "rpc-kv",
+        "rwrite-kv",
+        "batch-kv",
+        "share-kv",
+        "hermes-like",
+        "kv",
+        THREE,
+    ],
+    ..AXES
+};
 pub(super) const FIGURE: Figure = Figure {
     axes: AXES,
     measure: Measure::Time(|_| Ok(Vec::new())),
@@ -180,8 +222,7 @@ pub(super) const FIGURE: Figure = Figure {
 /// The throughput of `kv` in multiples of that of the fastest published design, with `clients`.
 pub(super) fn advantage(points: &Points, clients: &str) -> f64 {
     let at = |series: &&str| points.at(THROUGHPUT, series, clients);
-    let published = AXES.series.iter().filter(|series| **series != "kv");
-    let fastest = published.filter_map(at).fold(0.0, f64::max);
+    let fastest = PUBLISHED.iter().filter_map(at).fold(0.0, f64::max);
     at(&"kv").expect("a point of the figure") / fastest
 }
 
@@ -204,7 +245,7 @@ pub(super) fn published(replication: Replication, copies: u32) -> Store {
     })
 }
 
-/// A case for each published design, and one for `kv`.
+/// A case for each published design, and one for `kv` with one node a server.
 fn of_each(x: &str, copies: u32, change: impl Fn(&mut KvLoad)) -> Vec<Case> {
     let kv = KvOptions {
         copies,
@@ -222,6 +263,20 @@ fn of_each(x: &str, copies: u32, change: impl Fn(&mut KvLoad)) -> Vec<Case> {
         }
     };
     stores.chain([("kv", Store::Kv(kv))]).map(case).collect()
+}
+
+/// A case for `kv` with as many nodes a server as a published server has threads.
+fn of_three(x: &str, change: impl Fn(&mut KvLoad)) -> Case {
+    let mut load = KvLoad::of_threads(Store::Kv(KvOptions {
+        nodes_each: THREADS,
+        ..KvOptions::USUAL
+    }));
+    change(&mut load);
+    Case {
+        series: THREE,
+        x: x.to_owned(),
+        load,
+    }
 }
 
 fn by_clients(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>, FigureError> {
@@ -250,7 +305,14 @@ pub(super) fn of_loads_by_clients(
 }
 
 fn by_mixes(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>, FigureError> {
-    let of = |percent: u32| of_each(&percent.to_string(), 3, |load| load.put_percent = percent);
+    let of = |percent: u32| {
+        let (x, change) = (percent.to_string(), |load: &mut KvLoad| {
+            load.put_percent = percent;
+        });
+        let mut cases = of_each(&x, 3, change);
+        cases.push(of_three(&x, change));
+        cases
+    };
     samples(runs, PUTS.into_iter().flat_map(of).collect(), value)
 }
 
@@ -260,16 +322,43 @@ fn by_objects(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     samples(runs, cases, KvOutcome::million_a_second)
 }
 
+/// Objects of Facebook by the mixes that [`by_objects`] has not.
+fn by_objects_and_mixes(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let mut cases = Vec::new();
+    for objects in [Objects::Up2x, Objects::Udb] {
+        for percent in PUTS.into_iter().filter(|percent| *percent != 50) {
+            let x = format!("{}, {percent} %", objects.name());
+            cases.extend(of_each(&x, 3, |load| {
+                load.objects = objects;
+                load.put_percent = percent;
+            }));
+        }
+    }
+    samples(runs, cases, KvOutcome::million_a_second)
+}
+
 /// A respect in which both runs differ from those with PUTs alone, and the nodes of `kv` on each machine.
 type Change = (&'static str, u32, fn(&mut KvLoad));
 
-const CHANGES: [Change; 4] = [
+const CHANGES: [Change; 8] = [
     ("nothing", 1, |_| ()),
     ("kv has two nodes a server", 2, |_| ()),
     ("messages cost nothing", 1, |load| {
         load.machines.messages_percent = 0;
     }),
     ("the medium takes half", 1, |load| {
+        load.machines.medium_percent = 50;
+    }),
+    ("lines of caches and DRAM cost nothing", 1, |load| {
+        load.machines.lines_percent = 0;
+    }),
+    ("UDB", 1, |load| load.objects = Objects::Udb),
+    ("UDB, lines of caches and DRAM cost nothing", 1, |load| {
+        load.objects = Objects::Udb;
+        load.machines.lines_percent = 0;
+    }),
+    ("UDB, the medium takes half", 1, |load| {
+        load.objects = Objects::Udb;
         load.machines.medium_percent = 50;
     }),
 ];

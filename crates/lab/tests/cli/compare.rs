@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::support::{folder, is_beside, lab, not_run};
 
-/// The back-end is a process of its own, and every value that is read is the right one. Whether a figure meets its
-/// target is no part of the test.
+/// The other stores lie in this process. The back-end is a process of its own, and every value that is read is the
+/// right one. Whether a figure meets its target is no part of the test.
 #[test]
 fn data_structures_are_measured_beside_lmdb() {
     if !is_beside("stonecast") {
@@ -20,6 +20,7 @@ fn data_structures_are_measured_beside_lmdb() {
     let place = folder.path().to_str().expect("a name in UTF-8");
     let sizes = ["--keys", "1000", "--seconds", "0.05", "--repetitions", "2"];
     let mut arguments = vec!["compare", "structures", "--json", "--memory-folder", place];
+    arguments.extend(["--disk-folder", place]);
     arguments.extend(sizes);
     let run = lab(arguments);
     assert!(matches!(run.code, Some(0 | 1)), "{}", run.stderr);
@@ -33,13 +34,21 @@ fn data_structures_are_measured_beside_lmdb() {
     let figures: BTreeMap<String, f64> = figures.collect();
     let names: Vec<&str> = figures.keys().map(String::as_str).collect();
     let expected = [
+        "b-tree-durable-128",
+        "b-tree-durable-16",
         "b-tree-get-cold",
         "b-tree-get-warm",
         "b-tree-insert",
         "b-tree-insert-128",
+        "b-tree-insert-128-redb",
+        "b-tree-insert-redb",
         "b-tree-range",
+        "b-tree-reader",
+        "b-tree-restart",
+        "b-tree-restart-time",
         "b-tree-staged",
+        "hash-table-reader",
     ];
-    assert_eq!(names, expected);
+    assert_eq!(names, expected, "{}", run.stderr);
     assert!(figures.values().all(|ours| *ours > 0.0), "{figures:?}");
 }

@@ -8,4 +8,5 @@ mod figures;
 mod remotelog;
 mod sim;
 mod support;
+mod tables;
 mod ycsb;

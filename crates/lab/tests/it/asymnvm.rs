@@ -4,7 +4,10 @@
 //! the page
 //! with all documented points.
 
-use stonecast_lab::asymnvm::{AsymLoad, AsymStore, PAPER, measure};
+use stonecast_lab::asymnvm::{
+    Application, ApplicationLoad, AsymError, AsymKeys, AsymLoad, AsymStore, PAPER, measure,
+    measure_application,
+};
 use stonecast_lab::papers::{Runs, page};
 use stonecast_published::asymnvm::Variant;
 use stonecast_structures::shapes::StructureKind;
@@ -38,6 +41,49 @@ fn a_point_of_the_figure_with_mirrors_is_measured_again_to_the_last_digit() {
     let documented = points_of(&PAPER);
     let found = documented.at("asymnvm-mirrors-times", "staged, off, one", "hash-table");
     assert_eq!(Some((time_us * 100.0).round() / 100.0), found);
+}
+
+#[test]
+fn the_round_trips_of_a_transaction_are_counted_again_to_the_last_digit() {
+    let load = ApplicationLoad {
+        reads_row_by_row: true,
+        ..ApplicationLoad::new(Application::Tatp, AsymStore::Published(Variant::Naive), 1)
+    };
+    let trips = measure_application(&load).unwrap().trips;
+    let documented = points_of(&PAPER);
+    let found = documented.at(
+        "asymnvm-applications-trips",
+        "naive: READs, row by row",
+        "TATP",
+    );
+    assert_eq!(Some((trips * 100.0).round() / 100.0), found);
+}
+
+#[test]
+fn an_application_is_refused_for_the_front_end_that_waits_for_the_oldest_operation_alone() {
+    for application in [Application::SmallBank, Application::Tatp] {
+        let load = ApplicationLoad::new(application, AsymStore::Sliding, 16);
+        let refused = measure_application(&load);
+        assert!(matches!(refused, Err(AsymError::NoTables)), "{refused:?}");
+    }
+}
+
+/// Needs updates of loaded keys alone: a new key takes more WRITEs.
+#[test]
+fn the_workloads_of_ycsb_add_no_keys() {
+    let load = AsymLoad {
+        keys: AsymKeys::YCSB,
+        ..AsymLoad::inserts(
+            AsymStore::Published(Variant::Naive),
+            StructureKind::HashTable,
+        )
+    };
+    let growing = AsymLoad {
+        keys: AsymKeys::ZIPFIAN,
+        ..load.clone()
+    };
+    let [loaded, growing] = [load, growing].map(|load| measure(&load).unwrap());
+    assert!(loaded.writes < growing.writes, "{loaded:?} {growing:?}");
 }
 
 #[test]

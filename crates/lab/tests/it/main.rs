@@ -1,5 +1,6 @@
 //! Tests of the measurements.
 
+mod applications;
 mod asymnvm;
 mod costs;
 mod documented;

@@ -4,10 +4,12 @@
 //! the page with all documented points.
 
 use stonecast_fabric_sim::MachineProfile;
-use stonecast_lab::papers::{Points, Runs, page};
+use stonecast_lab::papers::{Points, Runs, is_near, page};
 use stonecast_lab::rowan::{
     Design, KvLoad, KvOptions, Load, PAPER, SENDERS, Store, measure, measure_kv,
 };
+use stonecast_media::Ddio;
+use stonecast_published::clover::CloverOptions;
 use stonecast_published::rowan::Replication;
 
 use crate::documented::{documented, points_of, text_of};
@@ -68,6 +70,31 @@ fn load(design: &str, clients: u32) -> KvLoad {
     }
 }
 
+/// A reason in words would do for none of them.
+#[test]
+fn each_headline_that_differs_from_the_paper_names_a_point_that_one_change_brings_near_the_published_number()
+ {
+    let documented = points_of(&PAPER);
+    let headlines = (PAPER.headlines)(&documented);
+    let mut isolated = 0;
+    for headline in headlines.iter().filter(|headline| !headline.why.is_empty()) {
+        let Some(published) = headline.number else {
+            continue;
+        };
+        let by = headline.isolated.expect(&headline.what);
+        let measured = documented.at(by.figure, by.series, by.x);
+        let measured = measured.expect("the point of a documented figure");
+        assert!(
+            is_near(measured, published),
+            "{}: {measured}",
+            headline.what
+        );
+        assert!(headline.why.contains(by.figure), "{}", headline.what);
+        isolated += 1;
+    }
+    assert_eq!(isolated, 4);
+}
+
 /// Needs a run that follows from the load alone: the documented points were measured beside others, in another process.
 #[test]
 fn a_point_of_the_key_value_figures_is_measured_again_to_the_last_digit() {
@@ -105,6 +132,67 @@ fn a_point_of_kv_is_measured_again_to_the_last_digit() {
     ] {
         let rounded = (value * 100.0).round() / 100.0;
         assert_eq!(documented.at(figure, "kv", "8"), Some(rounded), "{figure}");
+    }
+}
+
+/// Needs places for many versions with one request, and clients that know the heads of all keys: otherwise they visit
+/// the metadata server for each PUT, or for each key.
+#[test]
+fn a_point_of_the_store_like_clover_is_measured_again_to_the_last_digit() {
+    let documented = points_of(&PAPER);
+    let clover = CloverOptions {
+        addresses: "sim:rowan".to_owned(),
+        nodes: 6,
+        copies: 3,
+        area_size: 64 << 20,
+        places_each: CloverOptions::PLACES,
+        returned_each: 0,
+    };
+    let load = KvLoad {
+        store: Store::Clover {
+            options: clover,
+            is_opened: true,
+        },
+        clients: 8,
+        threads: 24,
+        ..KvLoad::usual(Replication::Append)
+    };
+    let outcome = measure_kv(&load).unwrap();
+    for (figure, value) in [
+        ("rowan-passive-clients", outcome.million_a_second()),
+        ("rowan-passive-put", outcome.put_us(0.5)),
+        ("rowan-passive-put-p99", outcome.put_us(0.99)),
+        ("rowan-passive-get", outcome.get_us(0.5)),
+    ] {
+        let rounded = (value * 100.0).round() / 100.0;
+        let point = documented.at(figure, "clover-like", "8");
+        assert_eq!(point, Some(rounded), "{figure}");
+    }
+}
+
+/// Needs the declaration of the platform, which has the processors of the copies answer: a READ would be twice as fast,
+/// and would prove nothing.
+#[test]
+fn a_point_of_kv_with_answers_of_processors_is_measured_again_to_the_last_digit() {
+    let documented = points_of(&PAPER);
+    let load = KvLoad {
+        store: Store::Kv(KvOptions {
+            ddio: Ddio::On,
+            ..KvOptions::USUAL
+        }),
+        clients: 8,
+        threads: 24,
+        ..KvLoad::usual(Replication::Append)
+    };
+    let outcome = measure_kv(&load).unwrap();
+    for (figure, value) in [
+        ("rowan-answers", outcome.million_a_second()),
+        ("rowan-answers-put", outcome.put_us(0.5)),
+        ("rowan-answers-put-p99", outcome.put_us(0.99)),
+    ] {
+        let rounded = (value * 100.0).round() / 100.0;
+        let point = documented.at(figure, "kv-answered", "8");
+        assert_eq!(point, Some(rounded), "{figure}");
     }
 }
 

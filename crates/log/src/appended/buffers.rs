@@ -81,7 +81,7 @@ impl Buffers {
         }
     }
 
-    /// Takes over a segment that an earlier run left. No peer appends to the segment any more, because connections end
+    /// Takes over a segment that an earlier run left. No peer still appends to the segment, because connections end
     /// with their run. Peers that may have outlived the run on the same machine are [doubtful](Self::doubt_adopted).
     pub fn adopt(&mut self, format: &LogFormat, state: SegmentState) {
         self.posted(format, state);
@@ -139,7 +139,7 @@ impl Buffers {
     /// even entries that the floors settle before the search finds them. The accounting of credits needs that.
     ///
     /// # Panics
-    /// As [`Buffers::posted`].
+    /// Panics as [`Buffers::posted`] does.
     pub fn posted_over(&mut self, format: &LogFormat, state: SegmentState, stale: Stale) {
         self.posted(format, state);
         let held = self.find(state.number);
@@ -222,7 +222,7 @@ impl Buffers {
             .look_at((region, format), entries, lineages, unit, &mut note);
     }
 
-    /// Whether the device has given a buffer back whose search goes on.
+    /// Whether the device has given back a buffer that is still being searched.
     pub fn are_closing(&self) -> bool {
         let mut closing = self.held.iter().filter(|held| held.consumed);
         closing.any(|held| !held.scan.is_settled())
@@ -307,7 +307,7 @@ impl Buffers {
         open
     }
 
-    /// The segments whose search goes on, oldest first: entries may still be found there.
+    /// The segments that are still being searched, oldest first: entries may still be found there.
     pub fn unsettled(&self) -> impl Iterator<Item = SegmentState> {
         let unsettled = self.held.iter().filter(|held| !held.scan.is_settled());
         unsettled.map(|held| held.state)

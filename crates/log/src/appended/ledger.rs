@@ -141,7 +141,7 @@ impl Ledger {
         Ok(newest)
     }
 
-    /// The histories of all shards of which the node keeps a copy: they say which entries count.
+    /// The histories of all shards of which the node keeps a copy, which decide which entries count.
     pub fn lineages(&self) -> &Lineages {
         &self.told.lineages
     }

@@ -76,7 +76,7 @@ pub struct ArrivalScan {
     /// Whether nothing arrives any more.
     closed: bool,
     settled: bool,
-    /// The entries that lay here before. `None`: they are unknown, so only entries that count are news.
+    /// The entries that lay here before; `None`: unknown, so only entries that count are news.
     stale: Option<Stale>,
 }
 
@@ -140,8 +140,7 @@ impl ArrivalScan {
         self.reach
     }
 
-    /// The units below the reach that have no entry, in ascending order. Once the scan is settled, they are holes for
-    /// good.
+    /// The units below the reach that have no entry, in ascending order. Once the scan is settled, they remain holes.
     pub fn open_units(&self) -> &[Range<u32>] {
         &self.open
     }
@@ -165,16 +164,19 @@ impl ArrivalScan {
         let mut look = Look::new(place, entries, &counts);
         look.stale = stale.as_ref();
         let mut found = 0;
-        // Entries mostly arrive behind the last one. The other half of the budget is for entries in open units.
+        // Entries mostly arrive behind the last one. A half of the budget is for entries in open units, and at least a
+        // quarter for the round over them, which comes to an end.
         while !self.closed && look.looked < bounds.units / 2 && self.reach < self.units {
-            let unit = self.reach;
-            let Some(arrival) = look.at_before(unit, self.units) else {
+            if self
+                .take_at(&mut look, (self.reach, self.units), visit)
+                .is_none()
+            {
                 break;
-            };
-            visit(&arrival);
+            }
             found += 1;
-            self.cover(unit, units_of(&arrival.facts));
         }
+        let units = bounds.units / 2 + bounds.units / 4;
+        found += self.look_at_gaps(&mut look, units, visit);
         let budget = bounds.units.min(look.looked.saturating_add(bounds.open));
         let (start, mut began) = (self.cursor, false);
         while look.looked < budget && !self.settled {
@@ -197,15 +199,37 @@ impl ArrivalScan {
             let last = if began { start } else { self.round_end };
             let until = last.min(unit.saturating_add(budget - look.looked));
             let until = until.min(self.open_until(unit));
-            if let Some(arrival) = look.at_before(unit, until) {
-                visit(&arrival);
+            if let Some(end) = self.take_at(&mut look, (unit, until), visit) {
                 found += 1;
-                let count = units_of(&arrival.facts);
-                self.cover(unit, count);
-                self.cursor = unit + count;
+                self.cursor = end;
             }
         }
         self.stale = stale.filter(|_| !self.settled);
+        found
+    }
+
+    /// Looks at the beginnings of the latest gaps, and behind each entry found there. An entry that another one has
+    /// overtaken mostly lies there by the next step, and all that follows in its stream waits for that entry. A round
+    /// also goes over all places behind the last entry, so it comes to the entry far later. Returns the number of
+    /// entries found.
+    fn look_at_gaps(
+        &mut self,
+        look: &mut Look<'_>,
+        units: u32,
+        visit: &mut dyn FnMut(&Arrival<'_>),
+    ) -> u64 {
+        let (mut found, mut empty) = (0, 0);
+        let mut gaps = self.open.len();
+        while gaps > 0 && empty < GAPS_MAX && look.looked < units {
+            let gap = self.open[gaps - 1].clone();
+            let first = (gap.start, gap.start + 1);
+            if self.take_at(look, first, visit).is_none() {
+                (gaps, empty) = (gaps - 1, empty + 1);
+                continue;
+            }
+            found += 1;
+            gaps = self.open.partition_point(|range| range.start < gap.end);
+        }
         found
     }
 
@@ -225,10 +249,21 @@ impl ArrivalScan {
         let finds_settled = self.stale.is_some();
         let is_wanted = |entry: &EntryFacts| finds_settled || lineages.counts(entry);
         let mut look = Look::new((region, format, self.number), entries, &is_wanted);
-        if let Some(arrival) = look.at_before(unit, unit + 1) {
-            visit(&arrival);
-            self.cover(unit, units_of(&arrival.facts));
-        }
+        self.take_at(&mut look, (unit, unit + 1), visit);
+    }
+
+    /// Takes the entry at `unit`, if there is one, and returns the unit behind it. The look goes on before `end`.
+    fn take_at(
+        &mut self,
+        look: &mut Look<'_>,
+        (unit, end): (u32, u32),
+        visit: &mut dyn FnMut(&Arrival<'_>),
+    ) -> Option<u32> {
+        let arrival = look.at_before(unit, end)?;
+        visit(&arrival);
+        let count = units_of(&arrival.facts);
+        self.cover(unit, count);
+        Some(unit + count)
     }
 
     /// Whether no entry that was found covers `unit`.
@@ -272,6 +307,9 @@ impl ArrivalScan {
         }
     }
 }
+
+/// Gaps without an entry that one step begins with: gaps that a dead sender has left stay.
+const GAPS_MAX: u32 = 4;
 
 /// The number of units that an entry takes.
 fn units_of(facts: &EntryFacts) -> u32 {

@@ -74,7 +74,7 @@ impl Turn {
     }
 
     /// Turns a segment that appends have filled into a blank one of records. Its entries are
-    /// [settled](super::Buffers::reusable), and no peer appends to it any more.
+    /// [settled](super::Buffers::reusable), and no peer still appends to it.
     ///
     /// # Panics
     /// If the generations of the segment are used up, or the segment is the [home](Ledger::home) of the newest ledger.
@@ -153,8 +153,8 @@ impl Turn {
     }
 
     /// Clears the first word of each whole entry that counts or may count in a later history, at any place: a copy of
-    /// such an entry inside an old value would take the place of an entry that arrives there. All other entries are old
-    /// for good.
+    /// such an entry inside an old value would take the place of an entry that arrives there. All other entries remain
+    /// old.
     fn clear(
         &mut self,
         from: u32,

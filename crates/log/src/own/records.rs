@@ -9,6 +9,7 @@ use super::proofs::Proofs;
 use super::versions::{OwnVerdict, Versions};
 use crate::appended::Lineages;
 use crate::format::LogFormat;
+use crate::record::Form;
 use crate::state::SegmentState;
 use crate::walk::Found;
 
@@ -48,7 +49,7 @@ pub struct History {
 /// Takes the records of a scan of the whole log, in any order, and makes the history from them.
 pub struct OwnRecords<'a> {
     versions: &'a Versions,
-    shard_of: &'a dyn Fn(&[u8]) -> u32,
+    shard_of: &'a dyn Fn(Form, &[u8]) -> u32,
     /// The records above the settled version that are not skipped.
     open: Vec<Open>,
     void: Vec<(u32, u64)>,
@@ -70,11 +71,11 @@ impl Open {
 }
 
 impl<'a> OwnRecords<'a> {
-    /// `shard_of` gives the shard of a key, which is the same on all nodes.
+    /// `shard_of` gives the shard of the key of a record of that form, which is the same on all nodes.
     pub fn new(
         format: &'a LogFormat,
         versions: &'a Versions,
-        shard_of: &'a dyn Fn(&[u8]) -> u32,
+        shard_of: &'a dyn Fn(Form, &[u8]) -> u32,
     ) -> Self {
         Self {
             versions,
@@ -98,7 +99,7 @@ impl<'a> OwnRecords<'a> {
         self.proofs.take(found);
         let shard = match mutant!(ShardOfKeyIgnored) {
             true => 0,
-            false => (self.shard_of)(found.key),
+            false => (self.shard_of)(found.header.form(), found.key),
         };
         if let Some(moved_at) = header.moved_at().filter(|_| !mutant!(MovedRecordInHistory)) {
             // Only settled records are moved, and a record from elsewhere is written like a moved one.
@@ -217,8 +218,8 @@ impl History {
         versions.forget_gone(&self.void);
     }
 
-    /// The same for a scan that left out records at or below the settled version, because a checkpoint stands for them:
-    /// no range goes, since its records may be among those.
+    /// Notes the end as [`note_in`](Self::note_in) does, for a scan that left out records at or below the settled
+    /// version because a checkpoint stands for them. No range is dropped, since its records may be among these.
     pub fn note_end_in(&self, versions: &mut Versions) {
         // Even if no version is missing before a record, the last versions that a row names may be lost.
         versions.skip(self.end, self.given);
@@ -284,7 +285,7 @@ mod tests {
         let mut versions = Versions::default();
         versions.skip(3, 5);
         versions.settle(9);
-        let shard_of = |_: &[u8]| 0;
+        let shard_of = |_: Form, _: &[u8]| 0;
         let format = format();
         let found = OwnRecords::new(&format, &versions, &shard_of);
         let history = found.finish(&Lineages::default(), "log").unwrap();
@@ -302,7 +303,7 @@ mod tests {
         let mut versions = Versions::default();
         versions.skip(3, 5);
         versions.settle(9);
-        let shard_of = |_: &[u8]| 0;
+        let shard_of = |_: Form, _: &[u8]| 0;
         let format = format();
         let found = OwnRecords::new(&format, &versions, &shard_of);
         let mut history = found.finish(&Lineages::default(), "log").unwrap();

@@ -1,8 +1,8 @@
 //! Batches: records that count together or not at all.
 //!
-//! The records of a batch lie one behind the other in one segment, with consecutive sequences. Each has its place in
-//! the batch in its moment, under the rule *version*: bit 63 tells such a moment from a version. The record therefore
-//! takes no byte more, and a reader does nothing more.
+//! The records of a batch lie one after the other in one segment, with consecutive sequences. Each has its place in the
+//! batch in its moment, under the rule *version*: bit 63 tells such a moment from a version. The record therefore takes
+//! no byte more, and a reader does nothing more.
 //!
 //! A copy that the cleaner makes has another moment and no place: a record that is moved was durable with its batch.
 
@@ -83,11 +83,12 @@ impl RecordHeader {
 mod tests {
     use super::*;
     use crate::facts::format;
-    use crate::{Draft, Kind, RECORD_START_SIZE, record_size};
+    use crate::{Draft, Form, Kind, RECORD_START_SIZE, record_size};
 
     fn header(condition: Condition, token: u64) -> (RecordHeader, u64) {
         let draft = Draft {
             kind: Kind::Put,
+            form: Form::Whole,
             condition,
             token,
             expires: None,

@@ -49,6 +49,9 @@ pub enum BodyFault {
     /// The record names a generation of a segment, which says nothing here.
     #[error("a record of generation {0} as a body")]
     Generation(u32),
+    /// The bytes are not all records of one batch.
+    #[error("a batch whose record {0} is missing, cut off, or out of its place")]
+    TornBatch(usize),
 }
 
 impl Draft<'_> {
@@ -107,12 +110,13 @@ const _: () = assert!(TAGGED_FROM < RECORD_START_SIZE);
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Condition, Expiry, Kind};
+    use super::super::{Condition, Expiry, Form, Kind};
     use super::*;
 
     fn draft<'a>(kind: Kind, token: u64, value: &'a [u8]) -> Draft<'a> {
         Draft {
             kind,
+            form: Form::Whole,
             condition: Condition::Version(7),
             token,
             expires: Expiry::at_ms(2_000_000_000_000),

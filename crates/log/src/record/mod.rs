@@ -3,10 +3,11 @@
 //! Bytes from the log or from a client are untrusted until [`check`] has passed them. A
 //! [`RecordHeader`] alone promises only possible lengths and codes.
 //!
-//! The tag is no secret: any reader of the pool can make one. It detects torn, stale and misplaced
-//! records, but not forged ones. A stamp detects those; see [`crate::Stamp`].
+//! The tag is no secret: any reader of the pool can make one. A tag detects torn, stale and misplaced records, but not
+//! forged records. A stamp detects forged records; see [`crate::Stamp`].
 
 mod batch;
+mod batch_body;
 mod body;
 mod expiry;
 mod reading;
@@ -20,6 +21,7 @@ use crate::layout::layout;
 use crate::stamp::Links;
 
 pub use batch::BatchPlace;
+pub use batch_body::{batch_body, batch_body_size, is_batch_body};
 pub use body::{BodyFault, RECORD_BODY_SIZE_MAX, RecordBody};
 pub use expiry::{Expiry, NoMoment};
 pub use reading::{Reading, read_of_key};
@@ -30,8 +32,12 @@ pub const RECORD_START_SIZE: usize = UNIT_SIZE as usize;
 pub const STAMP_SIZE: usize = std::mem::offset_of!(StartBytes, tag);
 /// Bytes of the longest key. The shortest has one.
 pub const KEY_SIZE_MAX: usize = 1024;
-/// Bytes of the longest value.
+/// Bytes of the longest value that one record holds.
 pub const VALUE_SIZE_MAX: usize = 1 << 20;
+/// Bytes of the value of a record that names chunks.
+pub const HEAD_SIZE: usize = 24;
+/// Bytes of the longest chunk of a value.
+pub const CHUNK_SIZE_MAX: usize = VALUE_SIZE_MAX - 4096;
 /// The last generation of a segment: records store it in 29 bits.
 pub const GENERATION_MAX: u32 = (1 << 29) - 1;
 
@@ -68,10 +74,16 @@ const RULE_MASK: u64 = 3;
 const GENERATION_SHIFT: u32 = 34;
 const HAS_EXPIRY: u64 = 1 << 63;
 
-/// Effect of a record: codes from [`PUT_FROM`] on are puts whose value has that many bytes more. 0
-/// is no code, so zeros are not a record.
+/// Effect of a record: codes from [`PUT_FROM`] on are puts whose value has that many bytes more. [`HEAD`] is a put that
+/// names chunks, and codes from [`CHUNK_FROM`] on are chunks of that many bytes more. 0 is no code, so zeros are not a
+/// record.
 const DELETE: u64 = 1;
 const PUT_FROM: u64 = 2;
+const HEAD: u64 = PUT_FROM + VALUE_SIZE_MAX as u64 + 1;
+const CHUNK_FROM: u64 = HEAD + 1;
+/// The last code.
+const WHAT_MAX: u64 = CHUNK_FROM + CHUNK_SIZE_MAX as u64;
+const _: () = assert!(WHAT_MAX <= WHAT_MASK);
 
 /// Rules. A record has a moment unless its rule is [`ALWAYS`] or [`ABSENT`].
 const ALWAYS: u64 = 0;
@@ -88,6 +100,18 @@ pub enum Kind {
     Delete,
 }
 
+/// The part of a value that a put holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// The value itself.
+    #[default]
+    Whole,
+    /// The names of the chunks that make up the value.
+    Head,
+    /// A chunk of a value, under a key that no user has.
+    Chunk,
+}
+
 /// The condition on the key under which a record takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -97,6 +121,23 @@ pub enum Condition {
     Version(u64),
     /// The key is absent.
     Absent,
+}
+
+impl Condition {
+    /// Whether the condition holds for a key whose version is `present`; `None`: the key is absent.
+    ///
+    /// ```
+    /// # use stonecast_log::Condition;
+    /// assert!(Condition::Version(3).holds(Some(3)));
+    /// assert!(!Condition::Absent.holds(Some(3)));
+    /// ```
+    pub fn holds(self, present: Option<u64>) -> bool {
+        match self {
+            Self::None => true,
+            Self::Version(version) => present == Some(version),
+            Self::Absent => present.is_none(),
+        }
+    }
 }
 
 /// The reason why bytes are not the expected record.
@@ -120,8 +161,8 @@ pub enum RecordFault {
     /// The expiry is 0, which is no moment.
     #[error("an expiry that no record has")]
     Expiry,
-    /// The value is too long.
-    #[error("value of {0} bytes, expected at most {VALUE_SIZE_MAX}")]
+    /// The chunk of a value is too long.
+    #[error("a chunk of {0} bytes, expected at most {CHUNK_SIZE_MAX}")]
     ValueSize(u32),
     /// The record belongs to another use of the segment.
     #[error("record of generation {found}, expected {expected}")]
@@ -161,6 +202,8 @@ pub struct Record<'a> {
 pub struct Draft<'a> {
     /// Put or delete.
     pub kind: Kind,
+    /// The part of a value that a put holds; [`Form::Whole`] for a delete.
+    pub form: Form,
     /// The condition under which it takes effect.
     pub condition: Condition,
     /// Names the operation; 0: the operation is never retried.
@@ -170,7 +213,8 @@ pub struct Draft<'a> {
     pub expires: Option<Expiry>,
     /// 1 to [`KEY_SIZE_MAX`] bytes.
     pub key: &'a [u8],
-    /// At most [`VALUE_SIZE_MAX`] bytes; none for a delete.
+    /// At most [`VALUE_SIZE_MAX`] bytes; [`HEAD_SIZE`] bytes of a head, and at most [`CHUNK_SIZE_MAX`] of a chunk; none
+    /// for a delete.
     pub value: &'a [u8],
 }
 
@@ -193,6 +237,7 @@ pub const fn record_size_until(key_size: usize, value_size: usize, expires: Opti
 /// The facts of a record, without its sizes and whether it has a token.
 struct Facts {
     kind: Kind,
+    form: Form,
     rule: u64,
     moment: u64,
     token: u64,
@@ -226,9 +271,11 @@ impl Facts {
             self.generation <= GENERATION_MAX,
             "no segment is used that often"
         );
-        let what = match self.kind {
-            Kind::Put => PUT_FROM + value.len() as u64,
-            Kind::Delete => DELETE,
+        let what = match (self.kind, self.form) {
+            (Kind::Put, Form::Whole) => PUT_FROM + value.len() as u64,
+            (Kind::Put, Form::Head) => HEAD,
+            (Kind::Put, Form::Chunk) => CHUNK_FROM + value.len() as u64,
+            (Kind::Delete, _) => DELETE,
         };
         let facts = what
             | (key.len() as u64 - 1) << KEY_SIZE_SHIFT
@@ -280,8 +327,13 @@ impl Draft<'_> {
             "a key of {} bytes is refused earlier",
             self.key.len()
         );
+        let fits = match self.form {
+            Form::Whole => self.value.len() <= VALUE_SIZE_MAX,
+            Form::Head => self.value.len() == HEAD_SIZE,
+            Form::Chunk => self.value.len() <= CHUNK_SIZE_MAX,
+        };
         assert!(
-            self.value.len() <= VALUE_SIZE_MAX,
+            fits,
             "a value of {} bytes is refused earlier",
             self.value.len()
         );
@@ -301,6 +353,7 @@ impl Draft<'_> {
         };
         Facts {
             kind: self.kind,
+            form: self.form,
             rule,
             moment,
             token: self.token,
@@ -334,6 +387,7 @@ pub fn relocate(
     };
     let facts = Facts {
         kind: header.kind(),
+        form: header.form(),
         rule,
         moment,
         token: header.token(),
@@ -354,6 +408,7 @@ pub fn bury(
     let Record { header, key, .. } = found;
     let facts = Facts {
         kind: Kind::Delete,
+        form: Form::Whole,
         rule: MOVED,
         moment: next_sequence,
         token: header.token(),
@@ -371,8 +426,8 @@ impl RecordHeader {
         if header.what() == 0 {
             return Err(RecordFault::Kind);
         }
-        if header.value_size() > VALUE_SIZE_MAX {
-            return Err(RecordFault::ValueSize(header.value_size() as u32));
+        if header.what() > WHAT_MAX {
+            return Err(RecordFault::ValueSize((header.what() - CHUNK_FROM) as u32));
         }
         if header.has_token() && header.word(0) == 0 {
             return Err(RecordFault::Token);
@@ -500,10 +555,24 @@ impl RecordHeader {
         (self.facts() >> KEY_SIZE_SHIFT & KEY_SIZE_MASK) as usize + 1
     }
 
-    /// Bytes of the value.
+    /// Bytes of the value, of the head, or of the chunk.
     #[inline]
     pub fn value_size(&self) -> usize {
-        self.what().saturating_sub(PUT_FROM) as usize
+        match self.what() {
+            what @ ..HEAD => what.saturating_sub(PUT_FROM) as usize,
+            HEAD => HEAD_SIZE,
+            what => (what - CHUNK_FROM) as usize,
+        }
+    }
+
+    /// The part of a value that a put holds; [`Form::Whole`] for a delete.
+    #[inline]
+    pub fn form(&self) -> Form {
+        match self.what() {
+            ..HEAD => Form::Whole,
+            HEAD => Form::Head,
+            _ => Form::Chunk,
+        }
     }
 
     /// Put or delete.
@@ -577,7 +646,7 @@ impl RecordHeader {
         Links::from_word(self.0.links.get())
     }
 
-    /// Unit of the stamped record before this one; 0: the first above the seal. Part of the stamp.
+    /// Unit of the previous stamped record; 0: this record is the first above the seal. Part of the stamp.
     #[inline]
     pub fn previous(&self) -> u32 {
         self.links().previous

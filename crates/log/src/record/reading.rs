@@ -30,7 +30,7 @@ use crate::stamp::Links;
 /// The published record of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading<'a> {
-    /// Its sequence: the version of the key.
+    /// The sequence of the record: the version of the key.
     pub sequence: u64,
     /// Generation of the segment.
     pub generation: u32,

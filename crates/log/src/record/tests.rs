@@ -13,6 +13,7 @@ fn encoded(draft: &Draft<'_>) -> Vec<u8> {
 fn draft<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
     Draft {
         kind: Kind::Put,
+        form: Form::Whole,
         condition: Condition::None,
         token: 11,
         expires: None,
@@ -372,12 +373,19 @@ fn impossible_lengths_and_codes_are_named() {
         RecordFault::Token
     );
     assert!(changed(HAS_TOKEN | DELETE, 1).is_ok());
-    let longest = PUT_FROM + VALUE_SIZE_MAX as u64;
-    assert!(changed(longest, 0).is_ok());
-    for what in [longest + 1, WHAT_MASK] {
+    for (what, form, size) in [
+        (HEAD - 1, Form::Whole, VALUE_SIZE_MAX),
+        (HEAD, Form::Head, HEAD_SIZE),
+        (CHUNK_FROM, Form::Chunk, 0),
+        (WHAT_MAX, Form::Chunk, CHUNK_SIZE_MAX),
+    ] {
+        let header = changed(what, 0).unwrap();
+        assert_eq!((header.form(), header.value_size()), (form, size));
+    }
+    for what in [WHAT_MAX + 1, WHAT_MASK] {
         assert_eq!(
             changed(what, 0).unwrap_err(),
-            RecordFault::ValueSize((what - 2) as u32)
+            RecordFault::ValueSize((what - CHUNK_FROM) as u32)
         );
     }
 }
@@ -428,6 +436,7 @@ fn a_reader_finds_the_record_of_a_key_exactly_where_the_check_and_a_comparison_f
                     let mut bytes = Vec::new();
                     Draft {
                         kind,
+                        form: Form::Whole,
                         condition,
                         token,
                         expires: None,
@@ -550,4 +559,30 @@ fn a_reader_believes_no_record_whose_token_is_zero() {
     bytes[STAMP_SIZE..TAGGED_FROM].copy_from_slice(&tag.to_le_bytes());
     assert_eq!(check_read(&format, 256, 3, &bytes), Err(RecordFault::Token));
     assert_eq!(read_of_key(&format, 256, 3, b"a key", &bytes), None);
+}
+
+/// Fails if the form is not kept: a chunk that was moved, or that came from another node, would be a user's key.
+#[test]
+fn the_form_of_a_record_stays_when_it_is_moved_and_when_it_is_sent_and_readers_of_keys_pass_over_it()
+ {
+    let format = format(4096, 2);
+    for (form, value) in [(Form::Head, &[7; HEAD_SIZE][..]), (Form::Chunk, &[7; 100])] {
+        let draft = Draft {
+            form,
+            ..draft(b"key", value)
+        };
+        let bytes = encoded(&draft);
+        let record = check(&format, 256, PLACE, &bytes).unwrap();
+        assert_eq!((record.header.form(), record.value), (form, value));
+        assert_eq!(record.header.size(), draft.size());
+        let mut moved = Vec::new();
+        relocate(&format, record, (512, 4, 6), 99, &mut moved);
+        let moved = check(&format, 512, (4, 6), &moved).unwrap();
+        assert_eq!((moved.header.form(), moved.value), (form, value));
+        let body = RecordBody::read(7, &draft.body()).unwrap();
+        assert_eq!(body.record().header.form(), form);
+        let mut stamped = bytes.clone();
+        stamped[..8].copy_from_slice(&1_u64.to_le_bytes());
+        assert_eq!(read_of_key(&format, 256, 3, b"key", &stamped), None);
+    }
 }

@@ -3,8 +3,8 @@
 use rand::RngExt as _;
 use stonecast_base::{hash, random_from_seed};
 use stonecast_log::{
-    Condition, Draft, KEY_SIZE_MAX, Kind, STAMP_SIZE, ScanPolicy, SegmentState, SegmentVerdict,
-    Stamp, UNIT_SIZE, check, record_size, scan_segment,
+    Condition, Draft, Form, KEY_SIZE_MAX, Kind, STAMP_SIZE, ScanPolicy, SegmentState,
+    SegmentVerdict, Stamp, UNIT_SIZE, check, record_size, scan_segment,
 };
 use stonecast_media::Region as _;
 
@@ -53,6 +53,7 @@ fn the_bytes_of_a_few_thousand_records_never_change() {
                 let value: Vec<u8> = (0..value_size).map(|_| random.random()).collect();
                 let draft = Draft {
                     kind,
+                    form: Form::Whole,
                     condition,
                     token: random.random(),
                     expires: None,

@@ -2,7 +2,7 @@
 
 use stonecast_base::Span;
 use stonecast_log::{
-    Condition, Draft, Found, Heritage, Kind, RecordHeader, STAMP_SIZE, SegmentState,
+    Condition, Draft, Form, Found, Heritage, Kind, RecordHeader, STAMP_SIZE, SegmentState,
     SegmentVerdict, Stamp, UNIT_SIZE, check, check_read, record_size, relocate, walk_some,
 };
 use stonecast_media::Region as _;
@@ -58,6 +58,7 @@ fn stamped(sequence: u64, kind: Kind, token: u64) -> RecordHeader {
     let memory = log();
     let draft = Draft {
         kind,
+        form: Form::Whole,
         condition: Condition::Absent,
         token,
         expires: None,

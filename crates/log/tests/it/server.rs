@@ -2,7 +2,7 @@
 
 use stonecast_base::{Corruption, Span};
 use stonecast_log::{
-    Condition, Draft, Found, Heritage, Kind, LogFormat, RECORD_START_SIZE, RecordHeader,
+    Condition, Draft, Form, Found, Heritage, Kind, LogFormat, RECORD_START_SIZE, RecordHeader,
     STAMP_SIZE, ScanPolicy, SegmentReport, SegmentState, SegmentVerdict, Stamp, UNIT_SIZE, Visitor,
     check, scan_segment,
 };
@@ -104,7 +104,7 @@ impl<'m> Server<'m> {
         Self::first_use_in(pool(), memory, opening)
     }
 
-    /// The same in another pool.
+    /// The first use of the segment in a pool with this format.
     pub fn first_use_in(format: LogFormat, memory: &'m Memory, opening: u32) -> Self {
         let state = SegmentState::fresh(SEGMENT, 1);
         let header = state.write_header(memory, &format);
@@ -166,6 +166,7 @@ impl<'m> Server<'m> {
     pub fn place(&self, unit: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
         let draft = Draft {
             kind: Kind::Put,
+            form: Form::Whole,
             condition: Condition::None,
             token: 0,
             expires: None,

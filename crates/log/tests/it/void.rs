@@ -2,7 +2,7 @@
 
 use stonecast_base::Span;
 use stonecast_log::{
-    Condition, Draft, Found, Kind, SegmentState, Stamp, UNIT_SIZE, commit_tag_position,
+    Condition, Draft, Form, Found, Kind, SegmentState, Stamp, UNIT_SIZE, commit_tag_position,
     record_size, void_tag, walk_some,
 };
 use stonecast_media::Region as _;
@@ -39,6 +39,7 @@ impl<'m> Writer<'m> {
     fn put(&mut self, sequence: u64, key: &[u8], value: &[u8], arrived: usize) -> Entry {
         let draft = Draft {
             kind: Kind::Put,
+            form: Form::Whole,
             condition: Condition::None,
             token: 0,
             expires: None,

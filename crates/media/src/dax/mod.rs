@@ -16,7 +16,7 @@
 //!   everything before it was written back. A crash leaves *creating*, which the next creation starts over.
 //! - *Unprepared bytes read as zero*: creation clears the log, at the speed of memory. The prepared map names the parts
 //!   prepared since, so that a restart reads nothing else.
-//! - *A checkpoint is replaced whole*: it goes into the slot that holds the older one ([`slots`]).
+//! - *A checkpoint is replaced whole*: it goes into the slot of the older checkpoint ([`slots`]).
 //! - *Locks* are locks of open file descriptions on the device's inode: one for the server, and one for the mapped
 //!   description, which all clients of a run share ([`crate::earlier_writers`]).
 //!
@@ -154,7 +154,7 @@ impl DaxBacking {
         self.log.get().expect("the pool opens the log first")
     }
 
-    /// The means of the pool, or the reason why there is none.
+    /// The means of the pool, or the reason why the pool has none.
     fn means(&self, options: LogOptions) -> Result<Means, MediaError> {
         let medium = Medium {
             file_system: DEVICE_NAME,

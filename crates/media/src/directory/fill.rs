@@ -23,7 +23,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use stonecast_base::{KIB, MIB, Span};
 
-use crate::directory::holes::holes;
+use crate::directory::holes::{data_from, holes};
 use crate::directory::lock::SyncNote;
 use crate::error::{failed, out_of_space};
 use crate::mapped_region::{MappedRegion, Writable};
@@ -132,6 +132,11 @@ impl Filler {
     /// The holes of `span`.
     pub fn holes(&self, span: Span) -> Result<Vec<Span>, MediaError> {
         holes(&self.zeros.file, span).map_err(failed("looking for holes in", &self.path))
+    }
+
+    /// The bytes from `offset` on that are no hole.
+    pub fn data_from(&self, offset: u64) -> Result<u64, MediaError> {
+        data_from(&self.zeros.file, offset).map_err(failed("looking for a hole in", &self.path))
     }
 
     /// Ends a running [`Filler::fill`] after its next write.

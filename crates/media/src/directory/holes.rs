@@ -12,6 +12,16 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use stonecast_base::Span;
 
+/// The bytes from `offset` on that are data, up to the first hole or the end of the file. The file system looks at each
+/// page of the answer, so a caller remembers it.
+pub(super) fn data_from(file: &File, offset: u64) -> io::Result<u64> {
+    match seek(file, SeekFrom::Data(offset)) {
+        Ok(start) if start == offset => Ok(seek(file, SeekFrom::Hole(offset))? - offset),
+        Ok(_) | Err(Errno::NXIO) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The parts of `span` that are data, in ascending order.
 pub(super) fn data(file: &File, span: Span) -> io::Result<Vec<Span>> {
     let end = span.offset + span.size;
@@ -20,7 +30,7 @@ pub(super) fn data(file: &File, span: Span) -> io::Result<Vec<Span>> {
     while position < end {
         let start = match seek(file, SeekFrom::Data(position)) {
             Ok(start) => start.min(end),
-            // There is no data up to the end of the file.
+            // No data follow up to the end of the file.
             Err(Errno::NXIO) => end,
             Err(error) => return Err(error.into()),
         };
@@ -93,6 +103,9 @@ mod tests {
             [Span::new(135_168, 8192)]
         );
         assert_eq!(holes(&file, Span::new(135_168, 8192)).unwrap(), []);
+        let from = [131_072, 135_168, 196_608, 524_288, 1 << 20];
+        let from = from.map(|offset| data_from(&file, offset).unwrap());
+        assert_eq!(from, [65_536, 61_440, 0, 65_536, 0]);
         assert_eq!(data(&file, Span::new(1 << 19, 0)).unwrap(), []);
         assert_eq!(
             holes(&file, Span::new(600_000, 100)).unwrap(),

@@ -216,8 +216,14 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 ///
 /// Reads the kernel's own list of locks. The noted number alone proves nothing, because the note outlives its process.
 pub(super) fn holder(pool: &Path) -> Option<u32> {
+    /// The kernel gives the list in parts, and leaves locks out if others end between two parts.
+    const READINGS: usize = 4;
     let noted = noted_process(&file_of(pool));
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let mut lists = (0..READINGS).map_while(|_| std::fs::read_to_string("/proc/locks").ok());
+    lists.find_map(|locks| holder_in(&locks, pool, noted))
+}
+
+fn holder_in(locks: &str, pool: &Path, noted: Option<u32>) -> Option<u32> {
     [log_of(pool), file_of(pool)]
         .into_iter()
         .find_map(|locked| {

@@ -196,7 +196,7 @@ impl SyncTarget for SyncedLog {
     }
 }
 
-/// The length of a log beside the capacity that the header tells.
+/// The length of a log, compared with the capacity in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Length {
     Right,

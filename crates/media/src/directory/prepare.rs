@@ -36,6 +36,16 @@ struct State {
     failed: Vec<(Span, MediaError)>,
 }
 
+impl State {
+    /// The end of the bytes of `data` that stay data: the thread may give the space of a pending span back.
+    fn data_end(&self, data: Span) -> u64 {
+        let pending = self.pending.iter().map(|pending| pending.offset);
+        let behind = pending.filter(|&start| start >= data.offset);
+        let end = data.offset + data.size;
+        behind.min().map_or(end, |start| start.min(end))
+    }
+}
+
 /// Prepares spans of one file.
 #[derive(Debug)]
 pub(super) struct Preparer {
@@ -75,8 +85,13 @@ impl Preparer {
         if state.pending.iter().any(|pending| overlap(*pending, span)) {
             return Ok(Prepared::Pending);
         }
-        if self.shared.filler.holes(span)?.is_empty() {
-            state.ready.insert(span);
+        let data = self.shared.filler.data_from(span.offset)?;
+        if data >= span.size {
+            // Each look at a file that has all of its space would go through all pages behind the span.
+            let end = state.data_end(Span::new(span.offset, data));
+            state
+                .ready
+                .insert(Span::new(span.offset, end - span.offset));
             return Ok(Prepared::Ready);
         }
         state.pending.push(span);
@@ -181,6 +196,28 @@ mod tests {
         while preparer.prepare(span).unwrap() == Prepared::Pending {
             std::thread::sleep(Duration::from_micros(200));
         }
+    }
+
+    /// Needs the memory of data behind a span: a look at the last span of a file goes through few pages, and one at the
+    /// first through all.
+    #[test]
+    fn one_look_at_a_full_file_finds_all_of_its_space_but_for_a_span_that_is_being_filled() {
+        let (file, path) = log();
+        let zeros = vec![0; SIZE as usize];
+        file.as_file().write_all_at(&zeros, 0).unwrap();
+        let mut preparer = preparer(&path, Manner::PROCESS);
+        let filling = Span::new(4 * MIB, MIB);
+        preparer.shared.state().pending.push(filling);
+        let first = Span::new(MIB, MIB);
+        assert_eq!(preparer.prepare(first).unwrap(), Prepared::Ready);
+        let known = |span| preparer.shared.state().ready.covers(span);
+        assert!(known(Span::new(MIB, 3 * MIB)));
+        assert!(!known(Span::new(0, MIB)) && !known(Span::new(4 * MIB, 1)));
+        preparer.shared.state().pending.clear();
+        let second = Span::new(4 * MIB, 10);
+        assert_eq!(preparer.prepare(second).unwrap(), Prepared::Ready);
+        let known = |span| preparer.shared.state().ready.covers(span);
+        assert!(known(Span::new(MIB, SIZE - MIB)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ const SEGMENT_COUNT_DEFAULT_MIN: u64 = 32;
 /// Fewest segments of a pool: some for writes, the last ones reserved for deletes.
 pub const SEGMENT_COUNT_MIN: u64 = 4;
 /// The most shards of a pool: each has an index, and each client that reads a shard has a window on that index.
-pub const SHARDS_MAX: u32 = 32;
+pub const SHARDS_MAX: u32 = 64;
 /// Largest pool, in bytes: an index word has 34 bits for a 64-byte unit.
 pub const CAPACITY_MAX: u64 = (1 << 34) * 64;
 

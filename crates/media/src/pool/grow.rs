@@ -32,7 +32,7 @@ impl Pool {
     /// segments take space when a server prepares them.
     ///
     /// A crash at any moment, or an error, leaves a closed pool of the old capacity, or of the new one, and the call
-    /// may be repeated. A pool that has the capacity is left as it is.
+    /// may be repeated. A pool that already has the capacity stays unchanged.
     ///
     /// # Errors
     ///

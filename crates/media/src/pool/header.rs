@@ -11,18 +11,19 @@ use crate::pool::content::Content;
 use crate::pool::geometry::{check_geometry, check_shards};
 use crate::pool::layout::{
     COMPATIBLE, COMPATIBLE_HOME, COMPATIBLE_SHARDS, HeaderBytes, INCOMPATIBLE,
-    INCOMPATIBLE_APPENDED, INCOMPATIBLE_BATCHES, INCOMPATIBLE_CLUSTER, INCOMPATIBLE_EXPIRY,
-    INCOMPATIBLE_MEMBER, INCOMPATIBLE_PUBLISHED, INCOMPATIBLE_STRUCTURES, MAGIC, SIZE, VERSION,
-    checksum,
+    INCOMPATIBLE_APPENDED, INCOMPATIBLE_BATCHES, INCOMPATIBLE_CHUNKS, INCOMPATIBLE_CLUSTER,
+    INCOMPATIBLE_EXPIRY, INCOMPATIBLE_MEMBER, INCOMPATIBLE_PUBLISHED, INCOMPATIBLE_STRUCTURES,
+    MAGIC, SIZE, VERSION, checksum,
 };
 use crate::pool::membership::Membership;
 use crate::pool::options::PoolOptions;
+use crate::pool::record_features::RecordFeature;
 use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
 
 /// The reason why bytes are not a header that this program can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoHeader {
-    /// The bytes are not those that were written.
+    /// The bytes differ from the bytes that were written.
     Damaged(Corruption),
     /// The bytes are whole, and of a version that this program does not read.
     OtherVersion { version: u32 },
@@ -61,6 +62,14 @@ impl HeaderPlace {
 #[derive(Clone)]
 pub(super) struct Header {
     bytes: HeaderBytes,
+}
+
+/// The incompatible bit of a feature.
+fn bit_of(feature: RecordFeature) -> u64 {
+    match feature {
+        RecordFeature::Batches => INCOMPATIBLE_BATCHES,
+        RecordFeature::Chunks => INCOMPATIBLE_CHUNKS,
+    }
 }
 
 impl Header {
@@ -153,30 +162,36 @@ impl Header {
 
     /// A faulty program can write a nonsensical header with a correct checksum.
     fn check_fields(&self, place: &HeaderPlace) -> Result<(), NoHeader> {
+        self.check_sizes(place)?;
+        self.check_codes(place)?;
+        self.check_counts(place)?;
+        self.check_unused(place)
+    }
+
+    /// Whether the header and the log have sizes that they can have.
+    fn check_sizes(&self, place: &HeaderPlace) -> Result<(), NoHeader> {
         let bytes = &self.bytes;
-        let damage = |what, offset, found: String, expected: &str| {
-            Err(place.damage(what, offset, found, expected.to_owned()))
-        };
         if bytes.size.get() as usize != SIZE {
-            return damage(
+            return Err(place.damage(
                 "size",
                 offset_of!(HeaderBytes, size),
                 bytes.size.to_string(),
-                &SIZE.to_string(),
-            );
+                SIZE.to_string(),
+            ));
         }
-        if let Err(reason) = check_geometry(bytes.capacity.get(), bytes.segment_size.get()) {
+        check_geometry(bytes.capacity.get(), bytes.segment_size.get()).map_err(|reason| {
             let found = format!(
                 "capacity {}, segment size {}",
                 bytes.capacity, bytes.segment_size
             );
-            return damage(
-                "geometry",
-                offset_of!(HeaderBytes, capacity),
-                found,
-                &reason,
-            );
-        }
+            let offset = offset_of!(HeaderBytes, capacity);
+            place.damage("geometry", offset, found, reason)
+        })
+    }
+
+    /// Whether each code names something.
+    fn check_codes(&self, place: &HeaderPlace) -> Result<(), NoHeader> {
+        let bytes = &self.bytes;
         let codes = [
             (
                 "persistence domain",
@@ -206,29 +221,38 @@ impl Header {
         ];
         for (what, offset, code, count) in codes {
             if usize::from(code) >= count {
-                return damage(
-                    what,
-                    offset,
-                    code.to_string(),
-                    &format!("less than {count}"),
-                );
+                let expected = format!("less than {count}");
+                return Err(place.damage(what, offset, code.to_string(), expected));
             }
         }
-        if bytes.opening.get() == 0 {
-            return damage(
-                "opening",
-                offset_of!(HeaderBytes, opening),
-                "0".to_owned(),
-                "1 or more",
-            );
+        Ok(())
+    }
+
+    /// Whether the pool was opened, and has a number of shards that a pool can have.
+    fn check_counts(&self, place: &HeaderPlace) -> Result<(), NoHeader> {
+        if self.bytes.opening.get() == 0 {
+            let (found, expected) = ("0".to_owned(), "1 or more".to_owned());
+            let offset = offset_of!(HeaderBytes, opening);
+            return Err(place.damage("opening", offset, found, expected));
         }
-        if self.has_shards()
-            && let Err(reason) = check_shards(bytes.shards.get())
-        {
-            let found = bytes.shards.to_string();
-            return damage("shards", offset_of!(HeaderBytes, shards), found, &reason);
+        match self.has_shards() {
+            true => check_shards(self.bytes.shards.get()).map_err(|reason| {
+                let found = self.bytes.shards.to_string();
+                place.damage("shards", offset_of!(HeaderBytes, shards), found, reason)
+            }),
+            false => Ok(()),
         }
-        let extended = bytes.read_only_compatible.get() | bytes.compatible.get() & !COMPATIBLE != 0;
+    }
+
+    /// Whether the bytes that no field and no feature uses are zero. A newer program, whose features need not be
+    /// understood to read the pool, may use them.
+    fn check_unused(&self, place: &HeaderPlace) -> Result<(), NoHeader> {
+        let bytes = &self.bytes;
+        if bytes.read_only_compatible.get() | bytes.compatible.get() & !COMPATIBLE != 0 {
+            return Ok(());
+        }
+        let unless = |is_used: bool, field| if is_used { &[][..] } else { field };
+        let membership = offset_of!(HeaderBytes, cluster)..offset_of!(HeaderBytes, reserved_lease);
         let reserved = [
             (
                 offset_of!(HeaderBytes, reserved_flags),
@@ -240,10 +264,7 @@ impl Header {
             ),
             (
                 offset_of!(HeaderBytes, shards),
-                match self.has_shards() {
-                    true => &[],
-                    false => bytes.shards.as_bytes(),
-                },
+                unless(self.has_shards(), bytes.shards.as_bytes()),
             ),
             (
                 offset_of!(HeaderBytes, reserved_shards),
@@ -251,18 +272,11 @@ impl Header {
             ),
             (
                 offset_of!(HeaderBytes, cluster_seed),
-                match self.is_of_cluster() {
-                    true => &[],
-                    false => bytes.cluster_seed.as_bytes(),
-                },
+                unless(self.is_of_cluster(), bytes.cluster_seed.as_bytes()),
             ),
             (
-                offset_of!(HeaderBytes, cluster),
-                match self.membership() {
-                    Some(_) => &[],
-                    None => &bytes.as_bytes()
-                        [offset_of!(HeaderBytes, cluster)..offset_of!(HeaderBytes, reserved_lease)],
-                },
+                membership.start,
+                unless(self.membership().is_some(), &bytes.as_bytes()[membership]),
             ),
             (
                 offset_of!(HeaderBytes, reserved_lease),
@@ -270,25 +284,14 @@ impl Header {
             ),
             (
                 offset_of!(HeaderBytes, time_mark),
-                match self.time_mark() {
-                    Some(_) => &[],
-                    None => bytes.time_mark.as_bytes(),
-                },
+                unless(self.time_mark().is_some(), bytes.time_mark.as_bytes()),
             ),
             (offset_of!(HeaderBytes, reserved), &bytes.reserved[..]),
         ];
         for (offset, field) in reserved {
-            if let Some(index) = field
-                .iter()
-                .position(|byte| *byte != 0)
-                .filter(|_| !extended)
-            {
-                return damage(
-                    "reserved bytes",
-                    offset + index,
-                    field[index].to_string(),
-                    "0",
-                );
+            if let Some(index) = field.iter().position(|byte| *byte != 0) {
+                let (found, expected) = (field[index].to_string(), "0".to_owned());
+                return Err(place.damage("reserved bytes", offset + index, found, expected));
             }
         }
         Ok(())
@@ -372,10 +375,11 @@ impl Header {
         next
     }
 
-    /// The header of a pool whose records may be of a batch.
-    pub fn batched(&self) -> Self {
+    /// The header of a pool whose records may need `feature`.
+    pub fn with(&self, feature: RecordFeature) -> Self {
         let mut next = self.changed();
-        next.bytes.incompatible = U64::new(next.bytes.incompatible.get() | INCOMPATIBLE_BATCHES);
+        let incompatible = next.bytes.incompatible.get() | bit_of(feature);
+        next.bytes.incompatible = U64::new(incompatible);
         next
     }
 
@@ -420,9 +424,9 @@ impl Header {
     pub fn is_appended(&self) -> bool {
         self.bytes.incompatible.get() & INCOMPATIBLE_APPENDED != 0
     }
-    /// Whether records of the pool may be of a batch.
-    pub fn is_batched(&self) -> bool {
-        self.bytes.incompatible.get() & INCOMPATIBLE_BATCHES != 0
+    /// Whether records of the pool may need `feature`.
+    pub fn has(&self, feature: RecordFeature) -> bool {
+        self.bytes.incompatible.get() & bit_of(feature) != 0
     }
     /// The mark of the server's time; `None`: no record of the pool has ever had an expiry.
     pub fn time_mark(&self) -> Option<u64> {

@@ -21,7 +21,8 @@ pub(super) const INCOMPATIBLE: u64 = INCOMPATIBLE_PUBLISHED
     | INCOMPATIBLE_MEMBER
     | INCOMPATIBLE_STRUCTURES
     | INCOMPATIBLE_EXPIRY
-    | INCOMPATIBLE_BATCHES;
+    | INCOMPATIBLE_BATCHES
+    | INCOMPATIBLE_CHUNKS;
 /// Clients have published: the log may hold void records.
 pub(super) const INCOMPATIBLE_PUBLISHED: u64 = 1;
 /// Segments may be filled by appends.
@@ -36,9 +37,11 @@ pub(super) const INCOMPATIBLE_STRUCTURES: u64 = 16;
 pub(super) const INCOMPATIBLE_EXPIRY: u64 = 32;
 /// Records may be of a batch, and count only together.
 pub(super) const INCOMPATIBLE_BATCHES: u64 = 64;
+/// Records may hold a chunk of a value, or name chunks.
+pub(super) const INCOMPATIBLE_CHUNKS: u64 = 128;
 /// The compatible features that this program knows, as bits.
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME | COMPATIBLE_SHARDS;
-/// The header has the home of the pool. A program that does not know the feature leaves the field as it is.
+/// The header has the home of the pool. A program that does not know the feature leaves the field unchanged.
 pub(super) const COMPATIBLE_HOME: u64 = 1;
 /// The header has the number of shards. A program that does not know the feature serves all keys in one index: shards
 /// change nothing in the log.
@@ -118,7 +121,7 @@ fields! {
     version: "format version, 2",
     size: "bytes of this copy, 4096",
     checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
-    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill. Bit 2: a pool of a cluster, so a ledger says which records count, and `cluster seed` is there. Bit 3: the pool of a node, which must not serve it in an earlier configuration, and the fields from `cluster` to `lease drift` are there. Bit 4: the log holds data structures (`structures.md`), and no keys and values. Bit 5: records may have an expiry, and `time mark` is there. Bit 6: records may be of a batch, whose records count together or not at all",
+    incompatible: "feature bits; a program that does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records. Bit 1: other nodes append, so the log may hold segments that appends fill. Bit 2: a pool of a cluster, so a ledger says which records count, and `cluster seed` is there. Bit 3: the pool of a node, which must not serve it in an earlier configuration, and the fields from `cluster` to `lease drift` are there. Bit 4: the log holds data structures (`structures.md`), and no keys and values. Bit 5: records may have an expiry, and `time mark` is there. Bit 6: records may be of a batch, whose records count together or not at all. Bit 7: records may hold a chunk of a value, or name the chunks of one",
     read_only_compatible: "feature bits; a program that does not know one of them reads the pool and writes nothing",
     compatible: "feature bits; a program that does not know one of them keeps it and goes on. Bit 0: `home` is there. Bit 1: `shards` is there",
     generation: "grows by 1 with each change of the header; of two valid copies the one with the higher generation counts",

@@ -41,7 +41,7 @@ impl MembershipCell {
         self.header.read(|header| header.membership())
     }
 
-    /// Keeps `membership`, durably. A crash during the call leaves the earlier membership, or this one.
+    /// Keeps `membership`, durably. A crash during the call leaves the earlier or the new membership.
     ///
     /// # Errors
     /// The medium failed. The next opening finds one of the two.

@@ -18,7 +18,6 @@
 //!   damaged.
 //! - An opening is on the medium before [`Pool::open`] returns, so no two runs ever write under the same opening.
 
-mod batch_mark;
 mod content;
 mod copies;
 mod geometry;
@@ -27,6 +26,7 @@ mod header;
 mod layout;
 mod membership;
 mod options;
+mod record_features;
 mod time_mark;
 
 use std::cell::RefCell;
@@ -42,7 +42,6 @@ use crate::{
     Backing, Blob, DeclaredPlatform, Durability, LogOptions, MediaError, PersistentRegion,
 };
 
-pub use batch_mark::BatchMark;
 pub use content::Content;
 pub use geometry::{
     CAPACITY_MAX, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN,
@@ -53,6 +52,7 @@ pub(crate) use layout::MAGIC as HEADER_MAGIC;
 pub use layout::header_table;
 pub use membership::{Membership, MembershipCell};
 pub use options::PoolOptions;
+pub use record_features::{RecordFeature, RecordFeatures};
 pub use time_mark::TimeMark;
 
 /// The purpose of an opening.
@@ -169,7 +169,7 @@ impl Pool {
     /// Opens the pool of keys and values in `backing`, and returns the damage that had to be repaired.
     ///
     /// # Errors
-    /// As [`Pool::open_of`].
+    /// The errors of [`Pool::open_of`].
     pub fn open(
         backing: Rc<dyn Backing>,
         mode: OpenMode,
@@ -275,7 +275,7 @@ impl Pool {
     }
 
     /// Marks the pool as closed in order. To be called when everything in the log is persisted, its checkpoint is
-    /// stored if there was room for one, and no party writes or publishes any more. A pool that is dropped without this
+    /// stored if there was room for one, and no party still writes or publishes. A pool that is dropped without this
     /// call is recovered at the next opening.
     pub fn close(self) -> Result<(), MediaError> {
         self.change(Header::closed)
@@ -358,9 +358,9 @@ impl Pool {
         TimeMark::new(self.backing(), self.header.clone())
     }
 
-    /// The place that says whether records of the pool may be of a batch.
-    pub fn batch_mark(&self) -> BatchMark {
-        BatchMark::new(self.backing(), self.header.clone())
+    /// The place that names the features that records of the pool need.
+    pub fn record_features(&self) -> RecordFeatures {
+        RecordFeatures::new(self.backing(), self.header.clone())
     }
 
     /// The platform, as the operator declared it.

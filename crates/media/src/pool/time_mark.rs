@@ -28,7 +28,7 @@ impl TimeMark {
     }
 
     /// Raises the mark to `mark_ms`, durably. A lower mark changes nothing. From the first call on, programs that do
-    /// not know expiry refuse the pool. A crash during the call leaves the earlier mark, or this one.
+    /// not know expiry refuse the pool. A crash during the call leaves the earlier or the new mark.
     ///
     /// # Errors
     /// The medium failed. The next opening finds one of the two.

@@ -201,7 +201,7 @@ fn unknown_features_are_refused_to_the_extent_that_they_demand() {
     const RESERVED: usize = 172;
 
     let place = pool();
-    rewrite(place.path(), |copy| copy[INCOMPATIBLE] = 128);
+    rewrite(place.path(), |copy| copy[INCOMPATIBLE + 1] = 1);
     for refused in [
         inspect(place.path()).err().unwrap(),
         serve(place.path()).err().unwrap(),
@@ -209,7 +209,7 @@ fn unknown_features_are_refused_to_the_extent_that_they_demand() {
         assert!(
             matches!(
                 refused,
-                MediaError::UnsupportedFeatures { unknown: 128, .. }
+                MediaError::UnsupportedFeatures { unknown: 256, .. }
             ),
             "{refused}"
         );

@@ -114,7 +114,7 @@ pub fn a_copy_that_starts_again_and_is_left_alone_waits_for_the_lease_that_it_fo
     let cut_off = scene.places[0].name.clone();
     let process = scene.places[1].process.borrow();
     let runtime = process.as_ref().unwrap().runtime();
-    // An operator knows, or believes to know, what no node can detect yet.
+    // An operator reports, rightly or wrongly, a loss that no node can detect yet.
     runtime.spawn(Box::pin(async move {
         let remove = |present: &Configuration| present.remove(&cut_off).map(Some);
         member.change(remove).await.unwrap();

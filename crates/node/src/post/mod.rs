@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A node connects to a peer when it has something to say, and both sides keep the session. A letter that cannot be
-//! sent is dropped, with all that wait behind it: its sender repeats what matters. The node that a hello names is
-//! believed, as for appends, if the configuration names it in this start.
+//! sent is dropped, with all letters that wait behind it: their senders repeat the important ones. The node that a
+//! hello names is believed, as for appends, if the configuration names it in this start.
 
 mod hello;
 mod incoming;
@@ -46,6 +46,20 @@ pub struct Sender {
     pub hello: Hello,
     /// Longest time until a peer accepts.
     pub patience_ns: Nanoseconds,
+    /// Time for which a peer may have no buffer for a letter, at least.
+    pub unready_ns: Nanoseconds,
+}
+
+impl Sender {
+    /// The queues of a session by which this node sends.
+    fn queues(&self) -> Queues {
+        let retries = self.unready_ns.div_ceil(QUEUES.rnr_retry_delay_ns);
+        let retries = u32::try_from(retries).unwrap_or(u32::MAX);
+        Queues {
+            rnr_retry_count: retries.max(QUEUES.rnr_retry_count),
+            ..QUEUES
+        }
+    }
 }
 
 /// The letters between this node and its peers.
@@ -85,11 +99,12 @@ impl Post {
         outgoing.retain(|peer, way| way.is_carried || known.contains_key(peer));
     }
 
-    /// Sends a letter to a node, at the first of `addresses` that accepts.
+    /// Sends a letter to a node, at the first of `addresses` that accepts. A letter that waits already goes out once: a
+    /// node that repeats itself while its peer stands still would keep the peer busy with what it has heard.
     pub fn send(self: &Rc<Self>, to: &NodeName, addresses: &[String], letter: Vec<u8>) {
         let mut outgoing = self.outgoing.borrow_mut();
         let way = outgoing.entry(to.clone()).or_default();
-        if way.letters.len() < WAITING_MAX {
+        if way.letters.len() < WAITING_MAX && !way.letters.contains(&letter) {
             way.letters.push_back(letter);
         }
         if !std::mem::replace(&mut way.is_carried, true) {
@@ -117,6 +132,12 @@ impl Post {
     pub fn trouble(&self, peer: &NodeName) -> Option<String> {
         let outgoing = self.outgoing.borrow();
         outgoing.get(peer)?.trouble.clone()
+    }
+
+    /// The number of letters that wait for `peer`.
+    pub fn waiting(&self, peer: &NodeName) -> usize {
+        let outgoing = self.outgoing.borrow();
+        outgoing.get(peer).map_or(0, |way| way.letters.len())
     }
 
     /// Whether letters have come; if not, the next one wakes `context`.

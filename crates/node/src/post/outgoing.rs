@@ -7,7 +7,7 @@ use stonecast_cluster::NodeName;
 use stonecast_fabric::{LocalSpan, MemoryRegion, Operation, Status};
 use stonecast_session::{Endpoint, Side};
 
-use super::{GREETING, Post, QUEUES};
+use super::{GREETING, Post};
 use crate::letter::LETTER_SIZE;
 
 /// The letters to one peer.
@@ -54,7 +54,7 @@ fn with<T>(post: &Post, peer: &NodeName, call: impl FnOnce(&mut Outgoing) -> T) 
     call(outgoing.entry(peer.clone()).or_default())
 }
 
-/// Sends a letter by `session`, or by a new session if there is none, and returns the session.
+/// Sends a letter by `session`, or otherwise by a new session, and returns the session.
 ///
 /// # Errors
 /// The reason, in words for people.
@@ -89,7 +89,7 @@ async fn connect(post: &Post, addresses: &[String]) -> Result<Session, String> {
 
 impl Session {
     async fn connect(post: &Post, address: &str) -> Result<Self, String> {
-        let endpoint = Endpoint::new(&post.port, QUEUES).map_err(words)?;
+        let endpoint = Endpoint::new(&post.port, post.sender.queues()).map_err(words)?;
         let memory = endpoint.allocate(LETTER_SIZE.into()).map_err(words)?;
         let said = endpoint.connect(address, &post.sender.hello.say()).await;
         let said = said.map_err(words)?;

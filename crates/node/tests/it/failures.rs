@@ -1,5 +1,6 @@
 //! Nodes whose medium fails, or does not answer.
 
+use stonecast_node::PeerStatus;
 use stonecast_replication::Lineage;
 
 use crate::world::{Change, MS, Place, Scene, Shape};
@@ -124,4 +125,41 @@ fn a_node_refuses_the_history_of_a_store_that_served_its_pool_alone() {
             .is_some_and(|end| end.contains("a history of the cluster 00000000-")),
         "{end:?}"
     );
+}
+
+/// The paths to a node that stands still for 40 ms, of the other two. Heirs of its shard tell it their histories
+/// meanwhile.
+fn paths_to_a_still_node(unready_ns: u64) -> Vec<PeerStatus> {
+    let shape = Shape {
+        unready_ns,
+        ..Shape::THREE.patient()
+    };
+    let scene = Scene::settled(shape, 72);
+    scene.places[1].pause(40 * MS);
+    scene.run_for(35 * MS);
+    let still = &scene.places[1].name;
+    let nodes = [0, 2].map(|index| scene.places[index].node().expect("it runs"));
+    let paths = nodes.iter().map(|node| node.peers().remove(still));
+    paths.flatten().collect()
+}
+
+/// Needs the time that the options give a peer without a buffer: a process that waits for its processor takes no
+/// letter.
+#[test]
+fn letters_to_a_node_that_stands_still_wait_for_as_long_as_the_options_say() {
+    let is_troubled = |path: &PeerStatus| {
+        let trouble = path.letter_trouble.as_deref();
+        trouble.is_some_and(|trouble| trouble.contains("no receive buffer"))
+    };
+    assert!(paths_to_a_still_node(0).iter().any(is_troubled));
+    assert!(!paths_to_a_still_node(60 * MS).iter().any(is_troubled));
+}
+
+/// Needs a letter that waits to go out once, however often it is repeated.
+#[test]
+fn repeated_letters_to_a_node_that_stands_still_do_not_pile_up() {
+    let waiting = |path: &PeerStatus| path.letters_waiting;
+    let paths = paths_to_a_still_node(60 * MS);
+    let most = paths.iter().map(waiting).max();
+    assert!((1..=6).contains(&most.expect("a path")), "{paths:?}");
 }

@@ -45,10 +45,10 @@ pub enum ExecuteError {
         /// The step.
         step: String,
     },
-    /// There is no plan for the platform; nothing was done.
+    /// The platform has no plan; nothing was done.
     #[error(transparent)]
     NoPlan(#[from] NoPlan),
-    /// There is no responder of this plan.
+    /// No responder has this plan.
     #[error("no responder of this plan at {address}: {reason}")]
     Rejected {
         /// The address.

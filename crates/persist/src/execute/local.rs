@@ -12,8 +12,9 @@ use crate::step::Step;
 
 /// Ends `step` after its stores were made. `spans` hold these stores, and the bytes that a requester wrote beside them.
 ///
-/// A copy is done when it has left the store buffer. Where caches survive, it is then persisted. Elsewhere the plan has
-/// a write-back after it, which also waits for the stores, so that one update costs one fence.
+/// A copy is done when its stores have left the store buffer. Where caches survive, the copy is then persisted.
+/// Elsewhere, the plan has a write-back after the copy, which also waits for the stores, so that one update costs one
+/// fence.
 ///
 /// A crash during the call leaves any part of `spans`.
 pub(super) async fn end(

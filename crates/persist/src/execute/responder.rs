@@ -180,7 +180,7 @@ impl ResponderEnd {
         }
     }
 
-    /// Accepts a requester of the same plan for the same platform, or tells it the reason for the refusal.
+    /// Accepts a requester of the same plan for the same platform, or refuses the requester with a reason.
     fn answer(&self, request: ConnectionRequest, private_data: &[u8]) {
         let greeting = self.halves.greeting();
         let program = self.halves.fingerprint();

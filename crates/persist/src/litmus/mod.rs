@@ -1,4 +1,4 @@
-//! The litmus model: it decides whether a program keeps its promise on a platform, by visiting every state.
+//! The litmus model, which decides whether a program keeps its promise on a platform, by visiting every state.
 //!
 //! ```text
 //!   requester        network          responder
@@ -81,7 +81,7 @@ pub struct Necessity {
     /// A shortest run of the rest that a crash breaks, line by line. Empty if there is none, and the step is not
     /// needed.
     pub counterexample: Vec<String>,
-    /// The same run with places and survivals.
+    /// The run of `counterexample`, with places and survivals.
     #[serde(skip)]
     pub run: Option<Run>,
 }

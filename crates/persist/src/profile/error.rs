@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::platform::Contradiction;
 
-/// The reason why there is no profile. Each message includes a remedy.
+/// The reason why no profile was found. Each message includes a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The file cannot be read.

@@ -1,6 +1,6 @@
 //! The passive back-end: accepts front-ends, looks for transactions in the memory logs, and applies them.
 //!
-//! Nothing tells it of a transaction: it looks at the commit words again and again.
+//! The back-end gets no message about a transaction: it polls the commit words.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -176,7 +176,7 @@ impl AsymBackEnd {
         Ok(true)
     }
 
-    /// Applies the transaction at a position. Returns the position behind it; `None`: there is none that checks.
+    /// Applies the transaction at a position. Returns the position behind it; `None`: no transaction there checks.
     async fn apply_at(&self, instance: u32, at: u64) -> Result<Option<u64>, PublishedError> {
         let ring = self.memory_ring(instance);
         let Some((writes, end)) = read_transaction(&*self.memory, ring, at) else {

@@ -75,7 +75,7 @@ impl Sampler {
 const ADAPT: u64 = 512;
 
 impl Cache {
-    /// A cache. `memory`: accesses take the time that this memory takes; `None`: they take none.
+    /// A cache. `memory`: accesses take the time that this memory takes; `None`: they take no time.
     pub fn new(options: CacheOptions, memory: Option<Rc<dyn Region>>) -> Self {
         Self {
             options,
@@ -93,7 +93,7 @@ impl Cache {
         }
     }
 
-    /// Bytes of memory for a cache of such a size.
+    /// Bytes of memory for a cache of this size.
     pub fn memory_size(options: CacheOptions) -> u64 {
         (options.size / 64 + 2) * PAGE * 2
     }

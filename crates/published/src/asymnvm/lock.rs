@@ -12,8 +12,20 @@ use crate::PublishedError;
 pub enum SnRule {
     /// An odd sequence number, as the text has it: the back-end is changing the structure.
     AsPrinted,
-    /// An even one.
+    /// An even sequence number.
     Even,
+}
+
+/// The READs of a reader that go out with one doorbell (Algorithm 3: look, read, look again). A queue pair executes
+/// them in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockedRead {
+    /// Each READ alone: three round trips.
+    Apart,
+    /// The data and the second look together: two round trips.
+    LookBehind,
+    /// All READs together: one round trip.
+    Together,
 }
 
 /// Looks at the sequence number before a reader gives up.
@@ -99,6 +111,47 @@ impl AsymSession {
     /// [`PublishedError`].
     pub async fn reader_unlock(&mut self, began_with: u64) -> Result<bool, PublishedError> {
         Ok(self.word(Word::Sequence).await? == began_with)
+    }
+
+    /// Reads places between two looks at the sequence number. `None`: the try has failed, since the back-end was or is
+    /// changing the structure.
+    ///
+    /// # Errors
+    /// [`PublishedError`].
+    pub async fn read_locked(
+        &mut self,
+        places: &[Span],
+        reads: LockedRead,
+    ) -> Result<Option<Vec<Vec<u8>>>, PublishedError> {
+        let look = Span::new(self.layout.word(self.instance, Word::Sequence), 8);
+        let number = |bytes: Option<Vec<u8>>| {
+            let bytes = bytes.expect("each place was read");
+            u64::from_le_bytes(*bytes.first_chunk().expect("a word has 8 bytes"))
+        };
+        let before = match reads {
+            LockedRead::Together => None,
+            LockedRead::Apart | LockedRead::LookBehind => {
+                match self.reader_lock(SnRule::Even).await? {
+                    None => return Ok(None),
+                    before => before,
+                }
+            }
+        };
+        let mut read = match reads {
+            LockedRead::Apart => {
+                let mut found = self.read(places).await?;
+                found.extend(self.read(&[look]).await?);
+                found
+            }
+            LockedRead::LookBehind => self.read(&[places, &[look]].concat()).await?,
+            LockedRead::Together => self.read(&[&[look], places, &[look]].concat()).await?,
+        };
+        let after = number(read.pop());
+        let before = match before {
+            Some(before) => before,
+            None => number(Some(read.remove(0))),
+        };
+        Ok((before == after && before % 2 == 0).then_some(read))
     }
 
     pub(super) async fn word(&mut self, word: Word) -> Result<u64, PublishedError> {

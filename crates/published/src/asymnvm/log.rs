@@ -116,7 +116,7 @@ impl Ring {
     }
 }
 
-/// Reads the transaction at `position`: its writes, and the position behind it. `None`: there is none that checks.
+/// Reads the transaction at `position`: its writes, and the position behind it. `None`: no transaction there checks.
 pub(super) fn read_transaction(
     memory: &dyn Region,
     ring: Ring,

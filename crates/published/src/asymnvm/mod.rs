@@ -3,6 +3,7 @@
 //! ```text
 //!   Writer     a policy (naive, R, RC, RCB, Symmetric) over the traversals of `structures`       writer.rs  view.rs  cache.rs
 //!   Reader     retries by the sequence number, or follows the root word                           reader.rs
+//!   tables     several structures under one lock                                                   tables.rs
 //!   Session    READs, WRITEs, operation log, memory log, write lock with its lock-ahead log       session.rs  lock.rs
 //!   BackEnd    checks and applies memory logs, counts the sequence number, gives blocks           back_end.rs  blocks.rs
 //! ```
@@ -19,6 +20,7 @@ mod lock;
 mod log;
 mod reader;
 mod session;
+mod tables;
 mod view;
 mod writer;
 
@@ -26,7 +28,7 @@ pub use back_end::AsymBackEnd;
 pub use blocks::{BlockClient, TwoTier};
 pub use cache::{CacheOptions, Policy};
 pub use layout::AsymLayout;
-pub use lock::SnRule;
+pub use lock::{LockedRead, SnRule};
 pub use log::{MemoryLog, OperationLog};
 pub use reader::AsymReader;
 pub use session::{ASYM_COMPLETIONS, AsymSession, SessionCounts};

@@ -188,7 +188,7 @@ impl AsymSession {
         self.submit(operations, writes).await
     }
 
-    /// Does the same with a READ behind them, which is answered when they have left the NIC.
+    /// Posts WRITEs and then a READ with one doorbell. The READ is answered when the WRITEs have left the NIC.
     ///
     /// # Errors
     /// [`PublishedError`].

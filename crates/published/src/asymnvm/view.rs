@@ -22,7 +22,7 @@ pub(super) enum Source {
     Local(Rc<dyn PersistentRegion>),
 }
 
-/// What a front-end sees.
+/// The memory of an instance, for one front-end.
 pub(super) struct View {
     pub session: AsymSession,
     pub source: Source,

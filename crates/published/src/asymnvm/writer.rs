@@ -17,8 +17,8 @@ use stonecast_media::{PersistentRegion, Region};
 use stonecast_persist::execute::Commit;
 use stonecast_structures::shapes::{Description, Many, ReadRoots, Structure};
 use stonecast_structures::{
-    Append, Chain, DomainWriter, Grant, HEADER_SIZE, LogArea, LogKey, Mark, Operation, StageFault,
-    Territory, Verb,
+    Append, Chain, DomainWriter, Grant, Group, HEADER_SIZE, LogArea, LogKey, Mark, Operation,
+    StageFault, Territory, Verb,
 };
 
 use super::cache::{Cache, CacheOptions};
@@ -41,9 +41,9 @@ const RING: u64 = 1 << 30;
 /// A variant of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Variant {
-    /// Structures in local persistent memory, a log in remote memory that nobody waits for.
+    /// Structures in local persistent memory, a log in remote memory that no operation waits for.
     Symmetric,
-    /// The same with batches.
+    /// The symmetric setting with batches.
     SymmetricB,
     /// READs and WRITEs.
     Naive,
@@ -105,6 +105,8 @@ pub struct WriterOptions {
     pub is_flushed: bool,
     /// Whether the write lock is taken and released for each transaction.
     pub locks: bool,
+    /// Whether the writer waits behind each transaction of the memory log until the back-end has applied it.
+    pub awaits_applied: bool,
 }
 
 /// One update.
@@ -116,6 +118,28 @@ pub struct Change {
     pub key: Vec<u8>,
     /// The encoded value.
     pub value: Vec<u8>,
+}
+
+impl Change {
+    /// The operation that does the change in the structure with this number.
+    pub fn operation(&self, structure: u32) -> Operation<'_> {
+        Operation {
+            token: 0,
+            structure,
+            verb: self.verb,
+            key: &self.key,
+            value: &self.value,
+        }
+    }
+
+    /// Changes of several structures, each with its number, as one group.
+    pub fn group(changes: &[(u32, Self)]) -> Group {
+        let mut group = Group::default();
+        for (structure, change) in changes {
+            group.push(&change.operation(*structure));
+        }
+        group
+    }
 }
 
 /// Counts of a writer.
@@ -132,8 +156,8 @@ pub struct WriterCounts {
 /// The writer of an instance.
 pub struct AsymWriter {
     options: WriterOptions,
-    view: View,
-    writer: DomainWriter,
+    pub(super) view: View,
+    pub(super) writer: DomainWriter,
     structure: Structure,
     /// Makes local memory durable, in the symmetric setting.
     commit: Option<Commit>,
@@ -182,41 +206,8 @@ impl AsymWriter {
         description: Description,
         changes: impl IntoIterator<Item = Change>,
     ) -> Result<(), PublishedError> {
-        let territory = layout.territory(instance);
-        let read = &mut |span: Span| {
-            territory.holds(span).then(|| {
-                let mut bytes = vec![0; span.size as usize];
-                memory.read(span.offset, &mut bytes);
-                bytes
-            })
-        };
-        let of = (grant(1), &territory);
-        let writer = DomainWriter::new(KEY, DOMAIN, of, read);
-        let mut writer = writer.map_err(|_| PublishedError::Protocol("a damaged table"))?;
-        let create = Change {
-            verb: Verb::Create,
-            key: b"structure".to_vec(),
-            value: description.encode(),
-        };
-        let mut staged = 0;
-        for change in [create].into_iter().chain(changes) {
-            let structure = match change.verb {
-                Verb::Create => 0,
-                _ => STRUCTURE,
-            };
-            let operation = operation_of(&change, structure);
-            writer.stage(&operation, read).map_err(failed)?;
-            staged += 1;
-            if staged % 64 == 0 {
-                let record = writer.publish();
-                let end = record.as_ref().map_or(0, |record| record.end);
-                apply(memory, &territory, record);
-                writer.note_applied(writer.log().chain().operation);
-                writer.note_trimmed(end);
-            }
-        }
-        apply(memory, &territory, writer.publish());
-        Ok(())
+        let changes = changes.into_iter().map(|change| (STRUCTURE, change));
+        Self::load_tables(memory, (layout, instance), &[description], changes)
     }
 
     /// Counts so far.
@@ -283,11 +274,17 @@ impl AsymWriter {
     }
 
     async fn change(&mut self, change: &Change) -> Result<(), PublishedError> {
-        let operation = operation_of(change, STRUCTURE);
-        let staged = match self.stage(&operation).await? {
+        self.execute(&change.operation(STRUCTURE)).await
+    }
+
+    pub(super) async fn execute(
+        &mut self,
+        operation: &Operation<'_>,
+    ) -> Result<(), PublishedError> {
+        let staged = match self.stage(operation).await? {
             Err(StageFault::TransactionFull { .. }) => {
                 self.publish().await?;
-                self.stage(&operation).await?
+                self.stage(operation).await?
             }
             staged => staged,
         };
@@ -372,6 +369,9 @@ impl AsymWriter {
         if self.options.locks {
             self.view.session.write_unlock().await?;
         }
+        if self.options.awaits_applied {
+            while self.view.session.learn_applied().await? < end {}
+        }
         self.view.session.settle(self.options.in_flight - 1).await
     }
 
@@ -453,7 +453,7 @@ async fn begin(view: &mut View) -> Result<DomainWriter, PublishedError> {
     writer.map_err(|_| PublishedError::Protocol("a damaged table"))
 }
 
-fn grant(lsn: u64) -> Grant {
+pub(super) fn grant(lsn: u64) -> Grant {
     let chain = Chain::start(KEY, DOMAIN, 1, lsn, 0);
     Grant {
         tenure: 1,
@@ -465,17 +465,7 @@ fn grant(lsn: u64) -> Grant {
     }
 }
 
-fn operation_of(change: &Change, structure: u32) -> Operation<'_> {
-    Operation {
-        token: 0,
-        structure,
-        verb: change.verb,
-        key: &change.key,
-        value: &change.value,
-    }
-}
-
-fn failed(fault: StageFault) -> PublishedError {
+pub(super) fn failed(fault: StageFault) -> PublishedError {
     match fault {
         StageFault::Execute(stonecast_structures::shapes::ExecuteFault::Space(_)) => {
             PublishedError::Full
@@ -507,7 +497,7 @@ fn all_entries(territory: &Territory, record: &Append) -> Vec<(u64, Vec<u8>)> {
         .collect()
 }
 
-fn apply(memory: &dyn Region, territory: &Territory, record: Option<Append>) {
+pub(super) fn apply(memory: &dyn Region, territory: &Territory, record: Option<Append>) {
     let record = record.into_iter();
     for (place, bytes) in record.flat_map(|record| all_entries(territory, &record)) {
         memory.write(place, &bytes);

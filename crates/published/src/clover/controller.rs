@@ -1,4 +1,4 @@
-//! The metadata server: it knows the head of each key, and gives places out.
+//! The metadata server, which knows the head of each key, and gives places out.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! A memory node: it opens its memory to clients, and does nothing else.
+//! A memory node, which opens its memory to clients, and does nothing else.
 
 use std::rc::Rc;
 

@@ -68,8 +68,8 @@ pub(super) struct State {
 }
 
 impl ErdaServer {
-    /// Opens the store in `memory`, or creates one if there is none. After a crash it checks the objects of the last
-    /// segment of each head, as published.
+    /// Opens the store in `memory`, or creates it. After a crash it checks the objects of the last segment of each
+    /// head, as published.
     pub fn open(
         memory: Rc<dyn PersistentRegion>,
         port: Rc<Port>,

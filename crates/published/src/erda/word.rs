@@ -67,8 +67,8 @@ impl Word {
         self.with(!self.tag(), offset)
     }
 
-    /// The word after its newest object was found broken: the older object becomes the newest, and there is no older
-    /// one.
+    /// The word after its newest object was found broken: the older object becomes the newest, and the word names no
+    /// older object.
     pub fn rolled_back(self) -> Self {
         Self(self.with_newest(0).0 ^ TAG)
     }

@@ -17,7 +17,7 @@ use crate::PublishedError;
 pub struct RowanClient {
     placement: Rc<Placement>,
     servers: Vec<Rc<Caller>>,
-    /// Counts operations if every server with a copy takes them: they take turns.
+    /// Counts operations. Where every copy takes requests, the count picks the next server in turn.
     turns: Option<Cell<usize>>,
 }
 

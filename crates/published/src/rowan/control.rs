@@ -1,4 +1,4 @@
-//! The control thread of a server: it gives the memory of the backups' logs out.
+//! The control thread of a server, which gives out the memory of the backups' logs.
 //!
 //! ```text
 //!   Rowan-KV              posts free segments as receive buffers, takes them back when the NIC has filled them

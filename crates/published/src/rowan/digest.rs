@@ -1,4 +1,4 @@
-//! Digest threads: they enter the entries of other servers into the indexes of the backups. Failover and recovery read
+//! Digest threads, which enter the entries of other servers into the indexes of the backups. Failover and recovery read
 //! logs in the same way.
 
 use std::collections::BTreeMap;

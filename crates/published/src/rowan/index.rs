@@ -90,7 +90,7 @@ impl Index {
     }
 
     /// Lets the slot of `key` name `new`, unless it names an entry of a later version. Returns the entry that the slot
-    /// named before, or the later one as an error; `None` if there is no room.
+    /// named before, or the later entry as an error; `None` without room.
     pub fn replace(
         &self,
         shard: u16,

@@ -44,9 +44,9 @@ pub(crate) enum Kind {
 pub(crate) enum Outcome {
     /// Done. The body is the value or the place, if there is one.
     Done,
-    /// There is no such key.
+    /// The key does not exist.
     Absent,
-    /// There is no room.
+    /// The store has no room.
     Full,
     /// A copy could not be made: whether the entry counts is unknown.
     Failed,

@@ -56,9 +56,7 @@ fn every_variant_finds_what_it_has_written_and_readers_find_it_when_it_is_applie
             scene.pass(10_000_000);
             let (_process, session) = scene.session();
             scene.world.block_on(async {
-                let mut reader = AsymReader::open(session, kind.is_versioned())
-                    .await
-                    .unwrap();
+                let mut reader = AsymReader::open(session, kind).await.unwrap();
                 for key in (50..150u64).map(|key| key * 7 % 150) {
                     let found = reader.get(&key.to_be_bytes()).await.unwrap();
                     assert_eq!(

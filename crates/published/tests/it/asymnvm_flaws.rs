@@ -4,7 +4,7 @@
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_media::Ddio;
 use stonecast_published::asymnvm::{
-    AsymSession, AsymWriter, BlockClient, MemoryLog, OperationLog, SnRule, Variant,
+    AsymSession, AsymWriter, BlockClient, LockedRead, MemoryLog, OperationLog, SnRule, Variant,
 };
 use stonecast_structures::shapes::StructureKind;
 
@@ -128,9 +128,12 @@ fn a5_a_release_by_a_plain_write_releases_the_lock_of_another() {
     });
 }
 
-/// Counts the reads of two words that are always written together, as far as the rule lets them count, and those of
-/// them that differ.
-fn pairs_that_differ(rule: SnRule) -> (u32, u32) {
+/// Tries to read two words that are always written together, once for each try, while they are written. Returns how
+/// many tries counted, and in how many of these the words differ.
+fn pairs_that_differ(
+    tries: u32,
+    try_one: impl AsyncFn(&mut AsymSession, &[Span]) -> Option<Vec<Vec<u8>>>,
+) -> (u32, u32) {
     let scene = AsymScene::new(Ddio::Off);
     let back_end = scene.open();
     scene.serve(&back_end);
@@ -145,13 +148,9 @@ fn pairs_that_differ(rule: SnRule) -> (u32, u32) {
     }));
     scene.world.block_on(async {
         let (mut read, mut differ) = (0, 0);
-        for _ in 0..400 {
-            let Some(number) = reader.reader_lock(rule).await.unwrap() else {
-                continue;
-            };
-            let places = [place(0), place(500)].map(|place| Span::new(place, 8));
-            let words = reader.read(&places).await.unwrap();
-            if reader.reader_unlock(number).await.unwrap() {
+        let places = [place(0), place(500)].map(|place| Span::new(place, 8));
+        for _ in 0..tries {
+            if let Some(words) = try_one(&mut reader, &places).await {
                 read += 1;
                 differ += u32::from(words[0] != words[1]);
             }
@@ -162,10 +161,36 @@ fn pairs_that_differ(rule: SnRule) -> (u32, u32) {
 
 #[test]
 fn a6_a_reader_that_waits_for_an_odd_number_reads_while_the_structure_changes() {
-    let (read, differ) = pairs_that_differ(SnRule::AsPrinted);
+    let by_rule = |rule| {
+        pairs_that_differ(400, async move |reader, places| {
+            let number = reader.reader_lock(rule).await.unwrap()?;
+            let words = reader.read(places).await.unwrap();
+            let is_same = reader.reader_unlock(number).await.unwrap();
+            is_same.then_some(words)
+        })
+    };
+    let (read, differ) = by_rule(SnRule::AsPrinted);
     assert!(differ > 0, "{read} pairs");
-    let (read, differ) = pairs_that_differ(SnRule::Even);
+    let (read, differ) = by_rule(SnRule::Even);
     assert!(read > 0 && differ == 0, "{differ} of {read} pairs");
+}
+
+/// Needs both looks, and the odd numbers: without one of them a reader takes half of a transaction for whole.
+#[test]
+fn pairs_are_whole_with_one_two_and_three_round_trips_of_a_reader() {
+    for reads in [
+        LockedRead::Apart,
+        LockedRead::LookBehind,
+        LockedRead::Together,
+    ] {
+        let (read, differ) = pairs_that_differ(2000, async |reader, places| {
+            reader.read_locked(places, reads).await.unwrap()
+        });
+        assert!(
+            read > 0 && read < 2000 && differ == 0,
+            "{reads:?}: {differ} of {read} pairs"
+        );
+    }
 }
 
 #[test]

@@ -194,6 +194,7 @@ pub fn writer_options(variant: Variant) -> WriterOptions {
         counts_cache: false,
         is_flushed: false,
         locks: false,
+        awaits_applied: false,
     }
 }
 

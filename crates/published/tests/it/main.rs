@@ -6,6 +6,7 @@ mod asymnvm_scene;
 mod baselines;
 mod erda;
 mod flaws;
+mod promises;
 mod rowan;
 mod rowan_flaws;
 mod rowan_scene;

@@ -104,7 +104,7 @@ impl RowanScene {
         self.servers[server as usize] = opened;
     }
 
-    /// The line of a server's memory that a power cut may take, the first one.
+    /// The first line of the server's memory that a power cut may take.
     pub fn first_undecided(&self, server: usize) -> u64 {
         let wreck = self
             .world
@@ -113,8 +113,7 @@ impl RowanScene {
         offsets.min().expect("something may be lost")
     }
 
-    /// The content of a server's memory after a power cut that takes every line it may take at the offsets for which
-    /// `survives` is false.
+    /// A server's memory after a power cut that takes every undecided line, except where `survives` returns true.
     fn survivor(&self, server: usize, survives: impl Fn(u64) -> bool) -> Survivor {
         let wreck = self
             .world
@@ -138,11 +137,18 @@ impl RowanScene {
         self.modules[server].restart(survivor);
     }
 
-    /// Whether `value` lies anywhere in a server's memory after a power cut that takes all that it may take.
-    pub fn survives(&self, server: u32, value: &[u8]) -> bool {
-        let survivor = self.survivor(server as usize, |_| false);
+    /// The bytes of a server's memory after a power cut that takes every undecided line, except where `survives`
+    /// returns true.
+    pub fn content(&self, server: usize, survives: impl Fn(u64) -> bool) -> Vec<u8> {
+        let survivor = self.survivor(server, survives);
         let mut bytes = vec![0; self.options.memory_size() as usize];
         survivor.read(0, &mut bytes);
+        bytes
+    }
+
+    /// Whether `value` lies anywhere in a server's memory after a power cut that takes every undecided line.
+    pub fn survives(&self, server: u32, value: &[u8]) -> bool {
+        let bytes = self.content(server as usize, |_| false);
         bytes.windows(value.len()).any(|found| found == value)
     }
 

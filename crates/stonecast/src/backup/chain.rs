@@ -1,8 +1,7 @@
-//! A full backup and the incremental ones that follow it, as one.
+//! A full backup and the incremental backups that follow it, read as one.
 //!
-//! The records of the chain, in the order of its files, are in the order of their versions. A record counts if the
-//! last file retains its version, or has it. Both lists ascend, so that the chain is read in one pass, whatever its
-//! size.
+//! The records of the chain, in the order of its files, are in the order of their versions. A record counts if the last
+//! file retains its version, or holds the record. Both lists ascend, so one pass reads a chain of any size.
 
 use std::path::PathBuf;
 
@@ -11,13 +10,14 @@ use super::format::Identity;
 use super::reader::{FilePart, FileReader, identity_of};
 use crate::entry::Record;
 
-/// A full backup, and the incremental ones that follow it.
+/// A full backup, and the incremental backups that follow it.
 pub struct Chain {
     files: Vec<(PathBuf, Identity)>,
 }
 
 impl Chain {
-    /// The chain of `files`, in any order. Their headers are read and checked, and that each follows the one before.
+    /// The chain of `files`, in any order. The call reads and checks the headers, and checks that each file follows the
+    /// one before.
     ///
     /// # Errors
     /// [`BackupError::Gap`] for a file whose base is missing, and the errors of [`identity_of`].
@@ -65,7 +65,8 @@ impl Chain {
     /// The records of the state, in ascending order of their versions.
     ///
     /// # Errors
-    /// The errors of [`identity_of`]. The iterator gives those of [`Chain::verify`], and ends with the first of them.
+    /// The errors of [`identity_of`]. The iterator returns the errors of [`Chain::verify`], and ends with the first
+    /// one.
     pub fn records(&self) -> Result<Records, BackupError> {
         let (last, _) = self.files.last().expect("a chain has a file");
         let readers = self
@@ -87,7 +88,7 @@ impl Chain {
 pub struct Records {
     /// The files that are not read yet, the first one at the end.
     readers: Vec<FileReader>,
-    /// Reads what the last file retains.
+    /// Reads the versions that the last file retains.
     retained: FileReader,
     next_retained: Option<u64>,
     has_failed: bool,
@@ -135,7 +136,7 @@ impl Records {
         }
     }
 
-    /// Checks that every retained record has come out.
+    /// Checks that the iterator has returned every retained record.
     fn check_all_retained(&self) -> Result<(), BackupError> {
         match self.next_retained {
             Some(version) => Err(self.missing(version)),

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub(super) const MAGIC: [u8; 8] = *b"stonebup";
 pub(super) const FORMAT: u32 = 1;
 
-/// What a backup is of.
+/// The state that a backup has, and the time of the backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The UUID of the pool.
@@ -90,9 +90,9 @@ pub(super) const BLOCK_HEADER_SIZE: usize = size_of::<BlockHeader>();
 
 /// Versions that the base has: each as the difference from the one before, in LEB128; the first from 0.
 pub(super) const RETAINED: u32 = 1;
-/// Records, one behind the other.
+/// Records, one after the other.
 pub(super) const RECORDS: u32 = 2;
-/// The end.
+/// The end of the backup.
 pub(super) const END: u32 = 3;
 
 /// Bytes after which a block is written.

@@ -1,4 +1,4 @@
-//! Backups of a store that goes on serving.
+//! Backups of a store that continues to serve.
 //!
 //! ```text
 //!   take     a client holds a version of the store, and writes the keys as they were at that version
@@ -79,7 +79,7 @@ pub enum BackupError {
         /// The system's error.
         source: io::Error,
     },
-    /// A file is damaged, incomplete, or no backup.
+    /// A file is damaged, incomplete, or not a backup.
     #[error("{0}. The file is no whole backup: use another one")]
     Corrupt(#[from] Corruption),
     /// A file was written in a format that this program does not know.
@@ -110,12 +110,12 @@ pub enum BackupError {
     Gap {
         /// The file.
         file: PathBuf,
-        /// The version on which it is based.
+        /// The version on which the file is based.
         base: u64,
-        /// Its pool.
+        /// The pool of the file.
         pool: u128,
     },
-    /// The last file retains a record that no file has.
+    /// The last file retains a record that no file holds.
     #[error("{} retains the record of version {version}, and no file before it has that record: a file of the chain is of another history. Use another chain", file.display())]
     Missing {
         /// The last file of the chain.

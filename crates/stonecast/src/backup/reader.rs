@@ -1,4 +1,4 @@
-//! Reads a backup, block by block. No byte is believed before the checksum of its block was compared.
+//! Reads a backup, block by block. No byte is used before the checksum of its block was compared.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::entry::Record;
 /// The identity of the backup in `file`. Its content is not read.
 ///
 /// # Errors
-/// [`BackupError::Read`], [`BackupError::Format`], and [`BackupError::Corrupt`] for a file that is no backup.
+/// [`BackupError::Read`], [`BackupError::Format`], and [`BackupError::Corrupt`] for a file that is not a backup.
 pub fn identity_of(file: &Path) -> Result<Identity, BackupError> {
     Ok(FileReader::open(file)?.identity)
 }
@@ -36,12 +36,12 @@ pub(super) struct FileReader {
     input: BufReader<File>,
     pub identity: Identity,
     of_file: u64,
-    /// The block at hand: its offset, its kind, its content, and the place in it.
+    /// The current block: its offset, its kind, its content, and the place in the content.
     offset: u64,
     kind: u32,
     block: Vec<u8>,
     at: usize,
-    /// The last version, and the numbers so far.
+    /// The last version, and the counts so far.
     last: u64,
     retained: u64,
     records: u64,
@@ -104,7 +104,7 @@ impl FileReader {
         &self.path
     }
 
-    /// The next part; `None` at the end, after which the file has no further byte.
+    /// The next part; `None` at the end. The file has no byte after the end.
     pub fn next(&mut self) -> Result<Option<FilePart>, BackupError> {
         while self.at == self.block.len() {
             if !self.next_block()? {
@@ -148,7 +148,7 @@ impl FileReader {
             let expected = format!("1 to {BLOCK_MAX}");
             return Err(self.corrupt("backup block", &found, &expected));
         }
-        // The covered bytes of the header stand in front of the content for the checksum.
+        // The checksum covers these bytes of the header, followed by the content.
         let mut covered = vec![0; 8 + size];
         covered[..8].copy_from_slice(&head[8..]);
         let found = self.read_up_to(&mut covered[8..])?;

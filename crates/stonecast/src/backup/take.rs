@@ -1,4 +1,4 @@
-//! Takes a backup of a store that goes on serving.
+//! Takes a backup of a store that continues to serve.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ use super::writer::FileWriter;
 use crate::error::Error;
 use crate::local::Client;
 
-/// How a backup is taken.
+/// The settings of a backup that is to be taken.
 pub struct Plan {
     base: Option<Identity>,
     made_ms: u64,
@@ -20,8 +20,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A full backup. `scratch` is an empty file for the records that are overwritten while the backup runs: at most
-    /// as long as the backup. It may be unnamed.
+    /// A full backup. `scratch` is an empty file for the records that are overwritten while the backup runs: at most as
+    /// long as the backup. The file may be unnamed.
     pub fn full(scratch: File) -> Self {
         Self {
             base: None,
@@ -30,7 +30,7 @@ impl Plan {
         }
     }
 
-    /// An incremental backup, which follows the one with the identity `base`.
+    /// An incremental backup, which follows the backup with the identity `base`.
     #[must_use]
     pub fn based_on(mut self, base: Identity) -> Self {
         self.base = Some(base);
@@ -48,7 +48,7 @@ impl Plan {
 /// A backup that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// What the backup is of.
+    /// The identity of the backup.
     pub identity: Identity,
     /// Records that the base has.
     pub retained: u64,
@@ -58,9 +58,9 @@ pub struct Taken {
     pub bytes: u64,
 }
 
-/// Takes a backup of the store of `client`, and writes it to `output`, which is flushed and not synced. `told` hears
-/// of the progress now and then. The result is a whole backup only if the call succeeds: write to a temporary name,
-/// sync, and rename.
+/// Takes a backup of the store of `client`, and writes it to `output`, which is flushed and not synced. The progress is
+/// reported to `told` from time to time. The result is a whole backup only if the call succeeds: write to a temporary
+/// name, sync, and rename.
 ///
 /// The client needs 24 bytes of memory for each key.
 ///

@@ -66,6 +66,7 @@ pub struct Builder {
     wanted: Wanted,
     cluster: Option<String>,
     node: Option<String>,
+    zone: Option<String>,
     listen: Vec<Address>,
     clients: Clients,
     places: Places,
@@ -89,6 +90,7 @@ impl Builder {
             wanted: Wanted::new(data),
             cluster: None,
             node: None,
+            zone: None,
             listen: Vec::new(),
             clients: Clients::default(),
             places: Places::default(),
@@ -103,7 +105,7 @@ impl Builder {
     }
 
     /// Declares the persistence domain of the pool's memory: the part that a power loss leaves intact. By default, a
-    /// page file for a new pool in a folder, and the domain that the kernel reports for a device.
+    /// page file for a new pool in a folder, and the domain that the kernel reports for a device of persistent memory.
     #[must_use]
     pub fn platform(mut self, domain: PersistenceDomain) -> Self {
         self.wanted.domain = Some(domain);
@@ -111,7 +113,7 @@ impl Builder {
     }
 
     /// Sets the number of bytes of the log, rounded down to whole segments. By default, 1 GiB for a new pool in a
-    /// folder, and all of a device.
+    /// folder, and all of a device of persistent memory.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.wanted.capacity = Some(bytes);
@@ -126,7 +128,7 @@ impl Builder {
         self
     }
 
-    /// Splits the keys of a new pool into this many shards, 1 to 32: even ranges of key hashes, each with an index of
+    /// Splits the keys of a new pool into this many shards, 1 to 64: even ranges of key hashes, each with an index of
     /// its own. By default, one. The number is kept in the pool.
     #[must_use]
     pub fn shards(mut self, shards: u32) -> Self {
@@ -134,8 +136,8 @@ impl Builder {
         self
     }
 
-    /// Accepts a pool that was copied while a server ran on it: the records in the copy count, and those written during
-    /// the copy are missing.
+    /// Accepts a pool that was copied while a server ran on it: the records in the copy count, and records written
+    /// during the copy are missing.
     #[must_use]
     pub fn accept_copy(mut self) -> Self {
         self.wanted.accepts_copy = true;
@@ -165,6 +167,22 @@ impl Builder {
         self
     }
 
+    /// Sets the power zone of the node ([`Builder::node`]): nodes of one zone lose power together, as those of one
+    /// host, rack or room. The copies of a shard are placed in different zones as far as there are enough. The node is
+    /// registered with the zone at each start, so a later start may name another one, which places later copies.
+    ///
+    /// ```no_run
+    /// use stonecast::Server;
+    ///
+    /// let node = Server::builder("./n1").cluster("etcd://10.0.0.1:2379/blue").node("n1").zone("rack-2").serve()?;
+    /// # Ok::<(), stonecast::Error>(())
+    /// ```
+    #[must_use]
+    pub fn zone(mut self, zone: impl Into<String>) -> Self {
+        self.zone = Some(zone.into());
+        self
+    }
+
     /// Adds an address to listen at. `shm:DIR/socket` by default.
     #[must_use]
     pub fn listen(mut self, address: Address) -> Self {
@@ -179,8 +197,8 @@ impl Builder {
         self
     }
 
-    /// Sets how many clients may be connected at a time: in all, of one user, and of one process. By default 256, a
-    /// quarter of them, and half of them.
+    /// Sets how many clients may be connected at a time: in total, of one user, and of one process. By default, 256 in
+    /// total, a quarter of the total of one user, and half of the total of one process.
     #[must_use]
     pub fn places(mut self, places: Places) -> Self {
         self.places = places;
@@ -191,7 +209,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The same as [`Builder::open`].
+    /// The errors of [`Builder::open`].
     pub fn serve(self) -> Result<ServerHandle, Error> {
         ServerHandle::start(self)
     }
@@ -203,8 +221,8 @@ impl Builder {
     ///
     /// The pool is in use, damaged, or made with other settings than asked for; the pool was copied while a server ran
     /// on it; no plan makes writes durable on the platform that the pool declares; the server cannot listen at an
-    /// address. For a node also: the configuration cannot be read, the name or the pool is not one of this cluster, or
-    /// the node is not registered.
+    /// address. For a node also: the configuration cannot be read, the name or the pool does not belong to this
+    /// cluster, or the node is not registered.
     pub fn open(self) -> Result<Server, Error> {
         let is_elsewhere = |address: &Address| !matches!(address.0, Place::SharedMemory(_));
         if self.listen.iter().any(is_elsewhere) {
@@ -239,7 +257,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The same as [`Builder::open`], and the error that `device` returns.
+    /// The errors of [`Builder::open`], and the error that `device` returns.
     pub fn open_on(
         self,
         device: impl FnOnce(&PoolDescription) -> Result<OpenDevice, Error>,
@@ -250,7 +268,7 @@ impl Builder {
         }
         // The origin is made first and so dropped last: a new pool that is refused is removed once nothing uses the
         // pool.
-        let joining = Joining::find(self.cluster.as_deref(), self.node.as_deref())?;
+        let joining = Joining::find(self.cluster.as_deref(), self.node.as_deref(), self.zone)?;
         let mut wanted = self.wanted;
         if let Some(joining) = &joining {
             joining.complete(&mut wanted)?;

@@ -29,7 +29,7 @@ use stonecast_media::MediaError;
 use crate::address::Address;
 use crate::error::Error;
 use crate::open_device::OpenDevice;
-use node::Joining;
+use node::{Joining, check_log_of_appends};
 pub(crate) use pool::{Origin, Wanted};
 
 pub use builder::{Builder, Clients};
@@ -76,7 +76,7 @@ pub struct Opening {
     pub pool: PoolDescription,
     /// Parts of the pool's header that were damaged and were written again.
     pub repairs: Vec<Repair>,
-    /// The result of recovery.
+    /// The report of the recovery.
     pub recovery: RecoveryReport,
 }
 
@@ -124,6 +124,7 @@ impl Server {
                 executor.block_on(opened).map_err(Error::of_read)?
             }
             Some(joining) => {
+                check_log_of_appends(&*device, &pool, &origin.description().data)?;
                 // Peers connect as soon as the node is registered.
                 listen_at_all(&*device, &addresses)?;
                 let node = joining.options(pool.segment_size());
@@ -169,7 +170,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// A sync or a write-back failed: the server acknowledges nothing after that, and the pool has to be opened anew.
+    /// A sync or a write-back failed: the server acknowledges nothing after that, and the pool has to be opened again.
     pub fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), Error> {
         self.has_run.set(true);
         self.executor

@@ -8,8 +8,9 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::task::{Context, Waker};
 
 use stonecast_base::random_from_seed;
 use stonecast_cluster::{
@@ -17,7 +18,7 @@ use stonecast_cluster::{
     Known, Node, NodeName, Pending, Refusal, Survived, Timing,
 };
 use stonecast_config_store::{Address as StoreAddress, Bounds, open_within};
-use stonecast_fabric::{Port, Runtime};
+use stonecast_fabric::{Access, Device, DeviceError, Placing, Port, Runtime};
 use stonecast_kv::NodeOptions;
 use stonecast_media::{MediaError, Membership, MembershipCell, Pool, SHARDS_MAX};
 use stonecast_member::Seat;
@@ -27,20 +28,31 @@ use super::pool::{PoolIdentity, Wanted};
 use crate::address::Address;
 use crate::error::{Error, ErrorKind};
 
-/// The reason why a server does not become a node of a cluster. Nothing was changed.
+/// The reason why a server does not become a node of its cluster. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotANode {
     /// The cluster or the name is missing.
     #[error("a node needs a cluster and a name: give both, or none")]
     Incomplete,
-    /// The name is not the name of a node.
+    /// The text is not the name of a node.
     #[error(transparent)]
     Name(#[from] InvalidName),
+    /// A power zone is given, and no cluster.
+    #[error("a power zone is that of a node: give a cluster and a name, too, or no zone")]
+    ZoneOfNoNode,
+    /// The name of the power zone breaks the rules for names of nodes, which are those of zones.
+    #[error(
+        "{zone:?} is no name of a power zone: use 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or a digit"
+    )]
+    Zone {
+        /// The text.
+        zone: String,
+    },
     /// The configuration cannot be read, or refuses the node.
     #[error(transparent)]
     Configuration(#[from] ChangeError),
-    /// The configuration is that of a cluster without keys, or of an earlier version.
+    /// The configuration belongs to a cluster without keys, or has an earlier format.
     #[error(
         "{store}: the cluster keeps no keys, or was created by an earlier version: create a new one with `stonecast cluster create`"
     )]
@@ -58,7 +70,7 @@ pub enum NotANode {
         /// Shards of the cluster.
         shards: u32,
     },
-    /// The configuration names the node with its pool, and the pool is not there.
+    /// The configuration names the node with its pool, and the pool does not exist.
     #[error(
         "{name} is registered with pool {registered}, and {} holds no pool: name the folder that has the pool, or, if it is lost, remove the node first \
          (`stonecast cluster remove {name}`)",
@@ -67,12 +79,12 @@ pub enum NotANode {
     PoolMissing {
         /// The node.
         name: NodeName,
-        /// The pool with which it is registered.
+        /// The pool with which the node is registered.
         registered: Uuid,
         /// The place in which the pool was looked for.
         data: PathBuf,
     },
-    /// The pool has the keys of a server alone.
+    /// The pool holds the keys of a server without a cluster.
     #[error(
         "{} is the pool of a server alone: a node begins with a new pool; export the keys, and import them into the cluster",
         data.display()
@@ -81,7 +93,7 @@ pub enum NotANode {
         /// The pool.
         data: PathBuf,
     },
-    /// The pool is that of a node of another cluster.
+    /// The pool belongs to a node of another cluster.
     #[error(
         "{} is the pool of a node of another cluster than {cluster}: name that cluster, or begin with a new pool",
         data.display()
@@ -92,7 +104,7 @@ pub enum NotANode {
         /// The cluster that the node was to join.
         cluster: Uuid,
     },
-    /// A node's pool was to be served by a server alone.
+    /// The pool of a node was to be served without its cluster.
     #[error(
         "{} is the pool of a node of cluster {cluster}, whose other nodes have its later writes: serve it as that node (--cluster and --node)",
         data.display()
@@ -102,6 +114,18 @@ pub enum NotANode {
         data: PathBuf,
         /// The cluster.
         cluster: Uuid,
+    },
+    /// The device of the node may not write the log of the pool.
+    #[error(
+        "{}: other nodes write into the log of a node over RDMA, and the device may not write this log ({reason}); keep the pool of the node on a \
+         device of persistent memory (--data /dev/dax0.0), or, with --durability process, in memory (--data /dev/shm/stonecast)",
+        data.display()
+    )]
+    LogNotWritten {
+        /// The pool.
+        data: PathBuf,
+        /// The device's own message.
+        reason: DeviceError,
     },
     /// A copy of a pool was to be served as a node.
     #[error(
@@ -116,7 +140,7 @@ impl From<NotANode> for Error {
     }
 }
 
-/// The cluster that a pool is to be of.
+/// The cluster to which a pool is to belong.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedCluster {
     /// The seed of the hashes of keys.
@@ -129,20 +153,32 @@ pub struct WantedCluster {
 pub struct Joining {
     store: Rc<dyn ConfigStore>,
     name: NodeName,
+    zone: Option<String>,
     configuration: Configuration,
     seed: u64,
 }
 
 impl Joining {
-    /// Reads the configuration of the cluster at `address`, which the node `name` is to join; `None`: the server is
-    /// alone.
-    pub fn find(address: Option<&str>, name: Option<&str>) -> Result<Option<Self>, Error> {
+    /// Reads the configuration of the cluster at `address`, which the node `name` in `zone` is to join; `None`: the
+    /// server is alone.
+    pub fn find(
+        address: Option<&str>,
+        name: Option<&str>,
+        zone: Option<String>,
+    ) -> Result<Option<Self>, Error> {
         let (address, name) = match (address, name) {
+            (None, None) if zone.is_some() => return Err(NotANode::ZoneOfNoNode.into()),
             (None, None) => return Ok(None),
             (Some(address), Some(name)) => (address, name),
             _ => return Err(NotANode::Incomplete.into()),
         };
         let name: NodeName = name.parse().map_err(NotANode::from)?;
+        if let Some(zone) = &zone
+            && zone.parse::<NodeName>().is_err()
+        {
+            let zone = zone.clone();
+            return Err(NotANode::Zone { zone }.into());
+        }
         let address = address.strip_prefix("cluster:").unwrap_or(address);
         let address: StoreAddress = address.parse().map_err(|error| {
             ErrorKind::ConfigStore(stonecast_config_store::OpenError::Address(error))
@@ -166,6 +202,7 @@ impl Joining {
         }
         Ok(Some(Self {
             name,
+            zone,
             seed: seed.0,
             configuration,
             store,
@@ -185,7 +222,8 @@ impl Joining {
         Ok(())
     }
 
-    /// Refuses a name that is another pool's, and a pool of another name. The registration asks the store again.
+    /// Refuses a name that belongs to another pool, and a pool with another name. The registration asks the store
+    /// again.
     pub fn admit(&self, pool: Option<PoolIdentity>, wanted: &Wanted) -> Result<(), Error> {
         let name = || self.name.clone();
         let nodes = &self.configuration.nodes;
@@ -222,10 +260,23 @@ impl Joining {
 
     /// The options of the node, for a pool with segments of this many bytes.
     pub fn options(&self, segment_size: u64) -> NodeOptions {
-        /// Nodes for which there is room in any case.
+        /// The least number of nodes that have room.
         const NODES_MIN: usize = 8;
+        /// The part of a lease for which a node may stand still and keep its sessions, and the part after which a
+        /// letter is repeated.
+        const UNREADY_SHARE: u64 = 3;
+        const REPEAT_SHARE: u64 = 200;
         let nodes = self.configuration.nodes.len() + 1;
-        NodeOptions::new(segment_size, nodes.max(NODES_MIN))
+        let options = NodeOptions::new(segment_size, nodes.max(NODES_MIN));
+        // As long as the members wait for each other: the lease of a cluster reflects the speed of its hosts and its
+        // network.
+        let lease_ns = self.configuration.policy.lease.duration_ns;
+        NodeOptions {
+            connect_ns: options.connect_ns.max(2 * lease_ns),
+            unready_ns: lease_ns / UNREADY_SHARE,
+            repeat_ns: options.repeat_ns.max(lease_ns / REPEAT_SHARE),
+            ..options
+        }
     }
 
     /// The seat of the node in its cluster, with `pool`. Peers and clients reach it at `addresses`.
@@ -236,7 +287,10 @@ impl Joining {
         addresses: &[Address],
     ) -> Result<Seat<PoolEpoch>, Error> {
         let addresses = addresses.iter().map(reachable).collect();
-        let node = Node::new(pool.uuid(), pool.durability(), pool.platform(), addresses);
+        let node = Node {
+            zone: self.zone,
+            ..Node::new(pool.uuid(), pool.durability(), pool.platform(), addresses)
+        };
         let survived = match () {
             () if pool.was_clean() => Survived::Close,
             () if pool.same_power_cycle() => Survived::ProcessDeath,
@@ -257,6 +311,25 @@ impl Joining {
             random: random_from_seed(seed()?),
         })
     }
+}
+
+/// Refuses a pool whose log a NIC may not write: other nodes would append nothing, and their writes wait forever.
+pub fn check_log_of_appends(device: &dyn Device, pool: &Pool, data: &Path) -> Result<(), Error> {
+    // Peers that write directly write to memory that this process maps.
+    if device.placing() == Placing::RequesterProcessor {
+        return Ok(());
+    }
+    // No queue pair exists that could use the key before the key ends.
+    let region = match device.register_persistent(pool.log(), Access::REMOTE_WRITE) {
+        Ok(region) => region,
+        Err(reason) => {
+            let data = data.to_owned();
+            return Err(NotANode::LogNotWritten { data, reason }.into());
+        }
+    };
+    let _ended = device.poll_invalidate(region.rkey, &mut Context::from_waker(Waker::noop()));
+    device.deregister(region)?;
+    Ok(())
 }
 
 /// The configuration in `store`.

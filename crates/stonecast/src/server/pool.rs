@@ -1,4 +1,5 @@
-//! The pool of a server: opened, or created if there is none. A refusal leaves the pool and its place as they were.
+//! The pool of a server: opened, or created if the place has no pool. A refusal leaves the pool and its place
+//! unchanged.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub struct Wanted {
     pub capacity: Option<u64>,
     pub segment_size: Option<u64>,
     pub shards: Option<u32>,
-    /// The cluster of whose node the pool is; `None`: the server is alone.
+    /// The cluster of the node to which the pool belongs; `None`: the server is alone.
     pub cluster: Option<WantedCluster>,
     pub accepts_copy: bool,
 }
@@ -35,7 +36,7 @@ pub struct Wanted {
 /// A pool as it was before it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolDescription {
-    /// The folder or the device.
+    /// The folder or the device of persistent memory.
     pub data: PathBuf,
     /// Whether the pool did not exist, so that the opening creates it.
     pub is_new: bool,
@@ -109,7 +110,7 @@ impl Wanted {
 }
 
 impl Origin {
-    /// The pool in the folder or on the device, which must have the wanted settings.
+    /// The pool in the folder or on the device of persistent memory. The pool must have the wanted settings.
     pub fn find(wanted: &Wanted) -> Result<Self, Error> {
         let backing = match inspect_backing(&wanted.data) {
             Ok(backing) => backing,
@@ -254,7 +255,8 @@ fn domain_of(
     }
 }
 
-/// The domain that the kernel reports for the device, for a pool without a declared one.
+/// The persistence domain that the kernel reports for the device of persistent memory, for a pool without a declared
+/// one.
 fn detected(device: &Path) -> Result<PersistenceDomain, Error> {
     let said = detect_domain(device).and_then(DetectedDomain::declared);
     said.ok_or_else(|| {

@@ -42,7 +42,7 @@ impl ServerHandle {
         self.0.address()
     }
 
-    /// Returns whether the server has ended by itself; [`ServerHandle::shutdown`] tells why.
+    /// Returns whether the server has ended without [`ServerHandle::shutdown`], which returns the reason.
     pub fn has_ended(&self) -> bool {
         self.0.has_ended()
     }
@@ -55,13 +55,13 @@ impl ServerHandle {
     ///
     /// # Panics
     ///
-    /// With the panic of the server's thread, which means a broken invariant of the server.
+    /// Panics with the panic of the server's thread, which means a broken invariant of the server.
     pub fn shutdown(self) -> Result<Closing, Error> {
         self.0.shutdown()
     }
 }
 
-/// A server of any kind in a thread of its own, whose end gives a `T`.
+/// A server of any kind in a thread of its own, which ends with a `T`.
 pub(crate) struct Threaded<T> {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<T, Error>>>,

@@ -10,8 +10,9 @@ use stonecast_structures::Verb;
 
 /// The name of one update, by which it takes effect once. [`Writer::attempt`] makes it.
 ///
-/// An update that fails with [`Effect::Unknown`](crate::Effect::Unknown) may be done or not. Done again with the same
-/// attempt, by any later writer of the lock domain, the update takes effect if it has not, and gives its first answer.
+/// An update that fails with [`Effect::Unknown`](crate::Effect::Unknown) may be done or not. Repeated with the same
+/// attempt, by any later writer of the lock domain, the update takes effect if it has not yet, and gives its first
+/// answer.
 ///
 /// The back-end keeps the results of the last updates with attempts, as many as an eighth of a slab takes, at most
 /// 4,096 in a lock domain. If an attempt is older than all of them, the update is refused ([`Error::Forgotten`]).
@@ -68,8 +69,8 @@ impl Attempt {
     }
 }
 
-/// The updates of a writer with an [`Attempt`]. Each returns when it is durable and visible. One attempt is for one
-/// update.
+/// The updates of a writer with an [`Attempt`]. Each call returns when its update is durable and visible. One attempt
+/// is for one update.
 pub struct Once<'a, S: Shape> {
     writer: &'a mut Writer<S>,
     attempt: Attempt,
@@ -124,29 +125,29 @@ impl<S: Shape> Writer<S> {
 }
 
 impl<S: Keyed> Once<'_, S> {
-    /// As [`Writer::insert`].
+    /// Gives `key` a value once, as [`Writer::insert`]. Returns whether `key` had one before.
     ///
     /// # Errors
     ///
-    /// The same, [`Error::Forgotten`], and [`Error::Token`]: nothing was done.
+    /// The errors of [`Writer::insert`]. [`Error::Forgotten`], [`Error::Token`]: nothing was done.
     pub async fn insert(self, key: &S::Key, value: &S::Value) -> Result<bool, Error> {
         self.put(Verb::Insert, key, value).await
     }
 
-    /// As [`Writer::insert_if_absent`].
+    /// Gives `key` a value once, if it has none, as [`Writer::insert_if_absent`]. Returns whether `key` had one.
     ///
     /// # Errors
     ///
-    /// The same as [`Once::insert`].
+    /// The errors of [`Once::insert`].
     pub async fn insert_if_absent(self, key: &S::Key, value: &S::Value) -> Result<bool, Error> {
         self.put(Verb::InsertIfAbsent, key, value).await
     }
 
-    /// As [`Writer::update`].
+    /// Gives `key` another value once, if it has one, as [`Writer::update`]. Returns whether `key` had one.
     ///
     /// # Errors
     ///
-    /// The same as [`Once::insert`].
+    /// The errors of [`Once::insert`].
     pub async fn update(self, key: &S::Key, value: &S::Value) -> Result<bool, Error> {
         self.put(Verb::Update, key, value).await
     }
@@ -157,11 +158,12 @@ impl<S: Keyed> Once<'_, S> {
         Ok(is_so(&answer))
     }
 
-    /// As [`Writer::compare_and_update`].
+    /// Gives `key` the value `new` once, if it has the value `expected`, as [`Writer::compare_and_update`]. Returns
+    /// whether `key` had `expected`.
     ///
     /// # Errors
     ///
-    /// The same as [`Once::insert`].
+    /// The errors of [`Once::insert`].
     pub async fn compare_and_update(
         self,
         key: &S::Key,
@@ -173,11 +175,11 @@ impl<S: Keyed> Once<'_, S> {
         Ok(is_so(&answer))
     }
 
-    /// As [`Writer::remove`].
+    /// Removes `key` once, as [`Writer::remove`]. Returns whether `key` had a value.
     ///
     /// # Errors
     ///
-    /// The same as [`Once::insert`].
+    /// The errors of [`Once::insert`].
     pub async fn remove(self, key: &S::Key) -> Result<bool, Error> {
         let update = Update::remove::<S>(key);
         let answer = self.writer.update_now(&update, Some(self.attempt)).await?;
@@ -186,22 +188,22 @@ impl<S: Keyed> Once<'_, S> {
 }
 
 impl<S: Sequence> Once<'_, S> {
-    /// As [`Writer::push`].
+    /// Puts a value in once, as [`Writer::push`].
     ///
     /// # Errors
     ///
-    /// The same, [`Error::Forgotten`], and [`Error::Token`]: nothing was done.
+    /// The errors of [`Writer::push`]. [`Error::Forgotten`], [`Error::Token`]: nothing was done.
     pub async fn push(self, value: &S::Value) -> Result<(), Error> {
         let update = Update::push::<S>(value);
         self.writer.update_now(&update, Some(self.attempt)).await?;
         Ok(())
     }
 
-    /// As [`Writer::pop`].
+    /// Takes the value that comes next once, as [`Writer::pop`]; `None`: there was none.
     ///
     /// # Errors
     ///
-    /// The same as [`Once::push`], and [`Error::Decode`].
+    /// The errors of [`Once::push`], and [`Error::Decode`].
     pub async fn pop(self) -> Result<Option<S::Value>, Error> {
         let update = Update::pop();
         let answer = self.writer.update_now(&update, Some(self.attempt)).await?;

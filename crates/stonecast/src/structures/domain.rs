@@ -1,27 +1,30 @@
 //! A lock domain with its writer: structures that change together.
 
-use std::marker::PhantomData;
+use std::rc::Rc;
 
-use stonecast_structures::shapes::{Answer, Roots};
-use stonecast_structures::{FrontEndError, Group, Operation, UNIT_SIZE, Verb};
+use stonecast_structures::shapes::{Answer, Roots, Structure, Traversal};
+use stonecast_structures::{FrontEndError, Group, NoMirrorLog, Operation, UNIT_SIZE, Verb};
 
 use super::attempt::Attempt;
 use super::error::Error;
+use super::look::{Found, Look};
+use super::member::{Member, MemberIdentity};
+use super::publication::Publication;
 use super::session::{Name, check};
 use super::types::{Keyed, Sequence, Shape};
 use super::update::{Update, is_so, taken};
 use super::writer::effect_of;
 use crate::error::Effect;
 
-/// Bytes of old versions that a lock domain keeps. A reader that needs older ones begins again.
+/// Bytes of old versions that a lock domain keeps. A reader that needs an older version begins again.
 const OLD_VERSIONS_SIZE: u64 = 4 << 20;
 /// Blocks of old versions that one operation frees.
 const RECLAIMED: u32 = 127;
 /// Operations before a publication that free blocks, at most.
 const RECLAIMS_MAX: u32 = 64;
 
-/// The writer of a lock domain, with all of its structures. It has the tenure until it is dropped, or silent for longer
-/// than its lease.
+/// The writer of a lock domain, with all structures there. The writer has the tenure until the value is dropped, or
+/// silent for longer than the lease.
 ///
 /// ```
 /// use stonecast::Durability;
@@ -53,18 +56,11 @@ pub struct Domain {
     writer: stonecast_structures::Writer,
 }
 
-/// A structure of a [`Domain`], for its transactions.
-pub struct Member<S: Shape> {
-    name: String,
-    number: u32,
-    shape: PhantomData<S>,
-}
-
 /// Updates of structures of one lock domain that are done together or not at all. A crash leaves all of them or none.
 /// Readers that read structure by structure may see a part while the transaction becomes visible.
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
-    parts: Vec<(u32, Update)>,
+    parts: Vec<(MemberIdentity, Update)>,
 }
 
 /// An update of a transaction, by which [`Outcome`] tells its answer.
@@ -79,8 +75,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the key of an insert, update or removal had a value before; of a comparison: whether it had the expected
-    /// one.
+    /// Whether the key of an insert, update or removal had a value before; of a comparison: whether the key had the
+    /// expected value.
     pub fn existed(&self, part: Part) -> bool {
         self.answers.get(part.0).is_some_and(is_so)
     }
@@ -103,15 +99,15 @@ impl Part {
 }
 
 impl Transaction {
-    /// Updates of the structure with this number.
-    pub(super) fn of_one(number: u32, updates: impl Iterator<Item = Update>) -> Self {
+    /// Updates of one structure.
+    pub(super) fn of_one(of: &MemberIdentity, updates: impl Iterator<Item = Update>) -> Self {
         Self {
-            parts: updates.map(|update| (number, update)).collect(),
+            parts: updates.map(|update| (of.clone(), update)).collect(),
         }
     }
 
     fn add<S: Shape>(&mut self, of: &Member<S>, update: Update) -> Part {
-        self.parts.push((of.number, update));
+        self.parts.push((of.identity().clone(), update));
         Part(self.parts.len() - 1)
     }
 
@@ -177,11 +173,31 @@ impl Domain {
     pub async fn structure<S: Shape>(&mut self, name: &str) -> Result<Member<S>, Error> {
         let whole = format!("{}/{name}", self.name);
         Name::parse(&whole)?;
-        Ok(Member {
-            number: self.number_of::<S>(&whole, name).await?,
-            name: whole,
-            shape: PhantomData,
-        })
+        let number = self.number_of::<S>(&whole, name).await?;
+        Ok(Member::new(self.identity_of(number, &whole)))
+    }
+
+    /// The identity of the structure with this number and whole name.
+    pub(super) fn identity_of(&self, number: u32, name: &str) -> MemberIdentity {
+        MemberIdentity {
+            domain: self.writer.identity(),
+            number,
+            name: name.into(),
+        }
+    }
+
+    /// The number of a structure. A structure that does not exist is refused.
+    fn number_here(&self, asked: &MemberIdentity) -> Result<u32, Error> {
+        let own = self.writer.identity();
+        if asked.domain != own {
+            return Err(asked.refused_by((&own, &self.name)));
+        }
+        let mut rows = self.roots().rows().iter();
+        let row = rows.find(|row| row.number == asked.number);
+        let row = row.ok_or_else(|| Error::NotFound {
+            name: asked.name.to_string(),
+        })?;
+        Ok(row.number)
     }
 
     /// The number of a structure, which is made if it does not exist. `whole`: the name in messages.
@@ -235,17 +251,19 @@ impl Domain {
         })
     }
 
-    /// Does a transaction: durable, and visible to all readers, when it returns.
+    /// Commits a transaction: durable, and visible to all readers, when the call returns.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::NoRoom`]: nothing was done. [`Error::TenureOver`], [`Error::Gone`]:
-    /// [`Error::effect`] tells whether all of it was done.
+    /// [`Error::OtherDomain`]: the transaction has a structure of another lock domain. [`Error::NotFound`]: a structure
+    /// of the transaction has ended. [`Error::TooLarge`], [`Error::TooLong`], [`Error::NoRoom`]. After any of these
+    /// errors, nothing was done. [`Error::TenureOver`], [`Error::Gone`]: [`Error::effect`] tells whether the whole
+    /// transaction was done.
     pub async fn commit(&mut self, transaction: &Transaction) -> Result<Outcome, Error> {
         self.commit_with(transaction, None).await
     }
 
-    /// Does a transaction once, however often it is tried with the same attempt.
+    /// Commits a transaction exactly once, however often the same attempt is repeated.
     /// ```
     /// use std::num::NonZeroU64;
     ///
@@ -282,7 +300,7 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// The same as [`Domain::commit`], [`Error::Forgotten`], and [`Error::Token`]: nothing was done.
+    /// The errors of [`Domain::commit`], [`Error::Forgotten`], and [`Error::Token`]: nothing was done.
     pub async fn commit_once(
         &mut self,
         attempt: Attempt,
@@ -297,10 +315,10 @@ impl Domain {
         attempt: Option<Attempt>,
     ) -> Result<Outcome, Error> {
         let mut group = Group::default();
-        for (structure, update) in &transaction.parts {
+        for (of, update) in &transaction.parts {
             group.push(&Operation {
                 token: 0,
-                structure: *structure,
+                structure: self.number_here(of)?,
                 verb: update.verb,
                 key: &update.key,
                 value: &update.value,
@@ -323,7 +341,7 @@ impl Domain {
         })
     }
 
-    /// Begins an attempt for a transaction; as [`Writer::attempt`](super::Writer::attempt).
+    /// Begins an attempt for a transaction, as [`Writer::attempt`](super::Writer::attempt) does for an update.
     pub fn attempt(&self, token: std::num::NonZeroU64) -> Attempt {
         Attempt {
             token,
@@ -337,8 +355,7 @@ impl Domain {
         self.publish_with(name, &staged).await
     }
 
-    /// Makes everything staged durable, and visible to all readers. `ticket`: that of the update which the call is
-    /// about.
+    /// Makes everything staged durable, and visible to all readers. `ticket` belongs to the update of the call.
     pub(super) async fn publish_with(
         &mut self,
         name: &str,
@@ -349,6 +366,19 @@ impl Domain {
             Err(error) => Err(error),
         };
         published.map_err(|error| Error::of(name, error, effect_of(ticket)))
+    }
+
+    /// Begins to publish everything staged, and goes on.
+    pub(super) async fn start_publication(&mut self, name: &str) -> Result<Publication, Error> {
+        let staged = self.writer.ticket();
+        let begun = match self.reclaim().await {
+            Ok(()) => self.writer.start_publication().await,
+            Err(error) => Err(error),
+        };
+        match begun {
+            Ok(publication) => Ok(Publication::new(name, publication, staged)),
+            Err(error) => Err(Error::of(name, error, effect_of(&staged))),
+        }
     }
 
     /// Frees the oldest versions of multi-version structures, beyond those that are kept.
@@ -366,7 +396,7 @@ impl Domain {
             };
             match self.writer.stage(&reclaim).await {
                 Ok((_, _published)) => {}
-                // A later publication finds the room. What is staged is published all the same.
+                // A later publication finds the room. Staged updates are published all the same.
                 Err(
                     FrontEndError::NoRoom
                     | FrontEndError::OverQuota { .. }
@@ -398,6 +428,20 @@ impl Domain {
         found.map_err(|error| Error::of_read(name, error))
     }
 
+    /// The end of a walk over the structure with this number, with everything staged.
+    pub(super) async fn read<T: Traversal>(
+        &mut self,
+        name: &str,
+        number: u32,
+        walk: impl Fn(&Structure) -> Option<T>,
+    ) -> Result<T::End, Error> {
+        let structure = self.roots().structure(number);
+        let structure = structure.expect("a writer has its structure until it drops it");
+        let walk = walk(&structure).expect("its row says its kind");
+        let end = self.writer.read(walk).await;
+        end.map_err(|error| Error::of_read(name, error))
+    }
+
     /// Reads the ways to encoded keys of the structure with this number, all at once.
     pub(super) async fn look_ahead(
         &mut self,
@@ -409,6 +453,74 @@ impl Domain {
         let structure = structure.expect("a writer has its structure until it drops it");
         let looked = self.writer.look_ahead(&structure, keys).await;
         looked.map_err(|error| Error::of_read(name, error))
+    }
+
+    /// Reads values for a transaction, as they are with everything staged: all keys at once, so each level of the
+    /// structures costs one round trip, and a place that the writer knows costs none. Nobody else changes the
+    /// structures while the tenure lasts, so a transaction that rests on the values is serializable.
+    ///
+    /// The values are *provisional*: they count when a later [`Domain::commit`] returns, or [`Domain::confirm`]. A
+    /// writer whose tenure is over without its knowledge sees values from before the next tenure, and its commit fails.
+    ///
+    /// ```
+    /// use stonecast::structures::{self, BTree, HashTable, Look, Server, Transaction};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let server = Server::builder(folder.path().join("pool"))
+    /// #     .durability(stonecast::Durability::Process).capacity(32 << 20).serve()?;
+    /// let connection = structures::connect(&server.address().to_string())?;
+    /// connection.run(async |session| {
+    ///     let mut bank = session.domain("bank").await?;
+    ///     let savings = bank.structure::<BTree<u64, u64>>("savings").await?;
+    ///     let names = bank.structure::<HashTable<u64, String>>("names").await?;
+    ///     let mut opening = Transaction::default();
+    ///     opening.insert(&savings, &1, &100);
+    ///     opening.insert(&names, &1, &"Ada".to_owned());
+    ///     bank.commit(&opening).await?;
+    ///
+    ///     let mut look = Look::default();
+    ///     let (saved, name) = (look.at(&savings, &1), look.at(&names, &1));
+    ///     let found = bank.look(&look).await?;
+    ///     let saved = found.value(saved)?.unwrap_or(0);
+    ///     let mut interest = Transaction::default();
+    ///     interest.insert(&savings, &1, &(saved + saved / 10));
+    ///     bank.commit(&interest).await?; // the values count from here on
+    ///     println!("{:?} has {}", found.value(name)?, saved + saved / 10);
+    ///
+    ///     let mut look = Look::default();
+    ///     let saved = look.at(&savings, &1);
+    ///     let found = bank.look(&look).await?;
+    ///     bank.confirm().await?;
+    ///     assert_eq!(found.value(saved)?, Some(110));
+    ///     Ok::<(), structures::Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherDomain`], [`Error::NotFound`]: as [`Domain::commit`]. [`Error::TenureOver`], [`Error::Gone`],
+    /// [`Error::Damaged`].
+    pub async fn look(&mut self, look: &Look) -> Result<Found, Error> {
+        let here = |(of, key)| Ok((self.number_here(of)?, key));
+        let keys = look.keys().map(here).collect::<Result<Vec<_>, Error>>()?;
+        let values = self.writer.read_staged(&keys).await;
+        Ok(Found {
+            values: values.map_err(|error| Error::of_read(&self.name, error))?,
+            name: self.name.clone(),
+        })
+    }
+
+    /// Makes sure that the values of earlier calls of [`Domain::look`] count: waits until everything staged is durable,
+    /// and checks that the tenure lasts. One round trip.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TenureOver`]: the values do not count. [`Error::Gone`].
+    pub async fn confirm(&mut self) -> Result<(), Error> {
+        let staged = self.writer.ticket();
+        let confirmed = self.writer.confirm().await;
+        confirmed.map_err(|error| Error::of(&self.name, error, effect_of(&staged)))
     }
 
     /// Tells the back-end that this writer lives.
@@ -431,6 +543,16 @@ impl Domain {
         self.writer.waiting()
     }
 
+    /// Whether tickets end when both logs have the transaction, as [`Writer::mirror_log`](super::Writer::mirror_log)
+    /// tells.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMirrorLog`]: the reason.
+    pub fn mirror_log(&self) -> Result<(), Rc<NoMirrorLog>> {
+        self.writer.mirror_log()
+    }
+
     /// The number of the writer's tenure.
     pub fn tenure(&self) -> u32 {
         self.writer.tenure()
@@ -445,16 +567,9 @@ impl Domain {
         self.end(Effect::None).await
     }
 
-    /// Gives the tenure back. `effect`: that of a call of which this is the last step.
+    /// Gives the tenure back. `effect` is the effect of the call whose last step this is.
     pub(super) async fn end(self, effect: Effect) -> Result<(), Error> {
         let released = self.writer.release().await;
         released.map_err(|error| Error::of(&self.name, error, effect))
-    }
-}
-
-impl<S: Shape> Member<S> {
-    /// The name, behind that of the lock domain.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 }

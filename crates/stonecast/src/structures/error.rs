@@ -1,14 +1,15 @@
 //! Errors of data structures.
 
 use stonecast_structures::shapes::ExecuteFault;
-use stonecast_structures::{FrontEndError, StageFault};
+use stonecast_structures::shapes::sequence::TAKEN_MAX;
+use stonecast_structures::{BODY_SIZE_MAX, FrontEndError, SpaceFault, StageFault};
 
 use crate::error::{Effect, ErrorKind};
 
 /// The reason why an operation on a data structure failed.
 ///
-/// [`Error::effect`] tells what the failure means for the data. An update whose outcome is unknown is done again with
-/// its [`Attempt`](super::Attempt), if it had one.
+/// [`Error::effect`] tells what the failure means for the data. An update whose outcome is unknown is repeated with its
+/// [`Attempt`](super::Attempt), if it had one.
 ///
 /// ```
 /// use stonecast::{Durability, Effect};
@@ -34,16 +35,22 @@ pub enum Error {
     /// No back-end accepted the connection, or the device failed.
     #[error(transparent)]
     Connect(crate::Error),
-    /// Another front-end writes the structure, or wrote it and is being stopped.
-    #[error("{name:?} has a writer (tenure {tenure}); one front-end writes a structure at a time")]
+    /// Another front-end writes the structure, or is being stopped after it wrote the structure.
+    #[error(
+        "{name:?} has a writer{} (tenure {tenure}); one front-end writes a structure at a time",
+        called(holder)
+    )]
     Held {
         /// The structure.
         name: String,
         /// The number of the writer's tenure.
         tenure: u32,
+        /// The name that the writer gave itself ([`Connector::named`](crate::Connector::named)): by default its
+        /// process and its host.
+        holder: String,
     },
     /// The tenure of this writer is over: it was silent for longer than its lease, or the back-end ended it.
-    /// Acknowledged updates stay; open a writer anew.
+    /// Acknowledged updates stay; open a new writer.
     #[error(
         "the tenure of this writer is over{}; acknowledged updates stay. Open a writer anew",
         in_words(effect)
@@ -52,7 +59,7 @@ pub enum Error {
         /// The effect of the call on the data.
         effect: Effect,
     },
-    /// The back-end is gone. Acknowledged updates stay; connect anew.
+    /// The back-end is gone. Acknowledged updates stay; connect again.
     #[error(
         "the back-end is gone{}; acknowledged updates stay. Connect anew",
         in_words(effect)
@@ -67,12 +74,12 @@ pub enum Error {
         if *.is_whole { "has everything" } else { "lacks a part of the pool" }
     )]
     IsMirror {
-        /// The generation of its back-end; 0: it has had none.
+        /// The generation of the mirror's back-end; 0: the mirror has had none.
         generation: u64,
         /// Whether the mirror has everything, and may be promoted.
         is_whole: bool,
     },
-    /// There is no structure with this name.
+    /// No structure has this name.
     #[error("there is no structure {name:?}; a writer makes it")]
     NotFound {
         /// The name.
@@ -91,9 +98,21 @@ pub enum Error {
     OtherType {
         /// The structure.
         name: String,
-        /// Its type, in words.
+        /// The type of the structure, in words.
         found: String,
         /// The type that was asked for, in words.
+        asked: String,
+    },
+    /// A transaction, or a look, names a structure of another lock domain. Nothing was done.
+    #[error(
+        "{name:?} is a structure of {found}, and {asked} was asked; a transaction lies in one lock domain"
+    )]
+    OtherDomain {
+        /// The structure.
+        name: String,
+        /// The lock domain of the structure, in words.
+        found: String,
+        /// The place that was asked, in words.
         asked: String,
     },
     /// The text is no name of a structure.
@@ -122,7 +141,37 @@ pub enum Error {
         /// Bytes of the longest key that the structure takes.
         key_size_max: usize,
     },
-    /// The update may have been done: it was tried so long ago that its result is not kept any more.
+    /// An update, or a transaction, is longer than what a lock domain of this pool takes at once. Nothing was done.
+    #[error(
+        "an update of {name:?} needs {size} bytes at once, and this pool has room for {size_max}: split the transaction, or make a pool of 128 MiB or more"
+    )]
+    TooLong {
+        /// The structure, or the lock domain.
+        name: String,
+        /// Bytes that the update needs in one record, in the log or in a slab.
+        size: u64,
+        /// Bytes that the record may have at most.
+        size_max: u64,
+    },
+    /// A consumer has taken as many jobs as it may without ending one. Nothing was done.
+    #[error("{count} jobs are taken at the cursor {name:?} and not done; end one first")]
+    Unfinished {
+        /// The cursor.
+        name: String,
+        /// Jobs that are taken and not done.
+        count: usize,
+    },
+    /// The writer of a queue has removed a job that its consumer still needs, or has made the queue empty.
+    #[error(
+        "the job {number} of {name:?} was removed before its consumer was done with it; begin with another cursor"
+    )]
+    Removed {
+        /// The queue.
+        name: String,
+        /// The number of the job.
+        number: u64,
+    },
+    /// The update may have been done: the first attempt is so old that its result is no longer kept.
     #[error(
         "nobody can tell whether the update with the token {token:#x} was done: its result is not kept any more. Look at {name:?}, and begin a new attempt"
     )]
@@ -140,7 +189,7 @@ pub enum Error {
         /// The token.
         token: u64,
     },
-    /// A back-end has another part of a partitioned structure than its place among the back-ends says, or none.
+    /// A back-end has no part of a partitioned structure, or another part than its place among the back-ends says.
     #[error(
         "back-end {back_end} of {back_ends} has {found} of {name:?}, and partition {back_end} of {back_ends} was asked for; name the back-ends of the structure, all of them, in their order"
     )]
@@ -151,7 +200,7 @@ pub enum Error {
         back_end: usize,
         /// Back-ends that were named.
         back_ends: usize,
-        /// Its part of the structure, in words.
+        /// The part of the structure that the back-end has, in words.
         found: String,
     },
     /// A transaction has keys of several partitions, each of which has a writer and a log of its own. Nothing was done.
@@ -175,19 +224,19 @@ pub enum Error {
         /// The structure, or the lock domain.
         name: String,
     },
-    /// The bytes of a key or value stand for nothing of its type.
+    /// The bytes of a key or value are not valid for its type.
     #[error("{size} bytes of {name:?} are no {what}")]
     Decode {
         /// The structure.
         name: String,
-        /// Bytes at hand.
+        /// Bytes that were found.
         size: usize,
         /// The type, in words.
         what: String,
         /// The effect of the call on the data: a value that was popped is taken.
         effect: Effect,
     },
-    /// The structure is damaged, or the back-end does not keep to the protocol.
+    /// The structure is damaged, or the back-end breaks the protocol.
     #[error("{fault}")]
     Damaged {
         /// The fault.
@@ -195,6 +244,14 @@ pub enum Error {
         /// The effect of the call on the data.
         effect: Effect,
     },
+}
+
+/// The name of a writer, in words.
+fn called(holder: &str) -> String {
+    match holder {
+        "" => String::new(),
+        name => format!(", {name}"),
+    }
 }
 
 /// The effect of a call that failed after it may have been sent, in words.
@@ -221,9 +278,13 @@ impl Error {
             | Self::NotFound { .. }
             | Self::TooOld { .. }
             | Self::OtherType { .. }
+            | Self::OtherDomain { .. }
             | Self::Name { .. }
             | Self::Taken { .. }
             | Self::TooLarge { .. }
+            | Self::TooLong { .. }
+            | Self::Unfinished { .. }
+            | Self::Removed { .. }
             | Self::Token { .. }
             | Self::Partition { .. }
             | Self::AcrossPartitions { .. }
@@ -237,13 +298,14 @@ impl Error {
         Self::of(name, error, Effect::None)
     }
 
-    /// The error of a call about the structure `name`. `effect`: that of the call, unless the back-end or the structure
-    /// refused it.
+    /// The error of a call about the structure `name`. `effect` is the effect of the call, unless the back-end or the
+    /// structure refused the call.
     pub(super) fn of(name: &str, error: FrontEndError, effect: Effect) -> Self {
         match error {
-            FrontEndError::Held { tenure, .. } => Self::Held {
+            FrontEndError::Held { tenure, holder, .. } => Self::Held {
                 name: name.to_owned(),
                 tenure,
+                holder: holder.to_string(),
             },
             FrontEndError::Over { .. } => Self::TenureOver { effect },
             FrontEndError::Gone | FrontEndError::Failed(_) => Self::Gone { effect },
@@ -272,6 +334,24 @@ impl Error {
                 key_size,
                 value_size,
                 key_size_max,
+            },
+            FrontEndError::Stage(
+                StageFault::Long { size, size_max }
+                | StageFault::Execute(ExecuteFault::Space(SpaceFault::Long { size, size_max })),
+            ) => Self::TooLong {
+                name: name.to_owned(),
+                size,
+                size_max,
+            },
+            // Nothing else waits for publication: this update alone is too long.
+            FrontEndError::Stage(StageFault::TransactionFull { size }) => Self::TooLong {
+                name: name.to_owned(),
+                size: size as u64,
+                size_max: BODY_SIZE_MAX as u64,
+            },
+            FrontEndError::Stage(StageFault::Execute(ExecuteFault::Taken)) => Self::Unfinished {
+                name: name.to_owned(),
+                count: TAKEN_MAX,
             },
             FrontEndError::Stage(StageFault::Execute(ExecuteFault::Forgotten { token })) => {
                 let name = name.to_owned();

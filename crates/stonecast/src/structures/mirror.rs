@@ -9,7 +9,7 @@ use stonecast_fabric::{Port, Runtime};
 use stonecast_media::Pool;
 use stonecast_structures::{
     AttachError, DetachError, FRONT_END_COMPLETIONS, FrontEndError, Medium, MirrorLink, MirrorLost,
-    PromoteError, StandingError,
+    PromoteError, StandingError, StandingRecordError, StandingStore,
 };
 
 use super::pool::content_of;
@@ -18,12 +18,12 @@ use crate::connector::{Connector, nanoseconds};
 use crate::error::{Effect, Error, ErrorKind};
 use crate::open_device::OpenDevice;
 
-/// A back-end waits for so long for a mirror that is about to start.
+/// The time for which a back-end waits for a mirror that is about to start.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The time between two tries to reach it.
+/// The time between two attempts to reach the mirror.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The reason why a mirror, or a back-end with a mirror, does not do as asked.
+/// The reason why a mirror, or a back-end with a mirror, refuses or fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MirrorError {
@@ -38,6 +38,9 @@ pub enum MirrorError {
     /// The pool may not be served in this way. Nothing was served.
     #[error(transparent)]
     Standing(#[from] StandingError),
+    /// The standing record does not permit the pool to be served, or to be served any longer.
+    #[error(transparent)]
+    Record(#[from] StandingRecordError),
     /// The mirror was lost while the back-end served. Nothing was acknowledged after that, and everything that was
     /// acknowledged before is durable in both.
     #[error(transparent)]
@@ -72,7 +75,7 @@ pub enum MirrorError {
         /// The reason.
         reason: DetachError,
     },
-    /// The mirror was not promoted. After the loss of the connection it may be, and the next call tells.
+    /// The mirror was not promoted. If the connection was lost, the mirror may have been promoted; the next call tells.
     #[error("{address}: {reason}")]
     Promote {
         /// The mirror.
@@ -80,9 +83,9 @@ pub enum MirrorError {
         /// The reason.
         reason: PromoteError,
     },
-    /// The mirror did not become the back-end in time: another process may still be.
+    /// The mirror did not become the back-end in time: another process may still be the back-end.
     #[error(
-        "{address} did not become the back-end in {limit:?}: its back-end lives and renews its lease, or a process that writes to the mirror's memory is stopped. End that process, and ask again"
+        "{address} did not become the back-end in {limit:?}: its back-end lives and renews its lease, a process that writes to the mirror's memory is stopped, or the store of the standing record is away. End that process, or bring the store back, and ask again"
     )]
     NotInTime {
         /// The mirror.
@@ -94,13 +97,13 @@ pub enum MirrorError {
 
 /// Makes the mirror at the address of `connector` the back-end, and returns its generation: the number of back-ends
 /// that the content has had. Waits until the lease of the old back-end is over ([`super::Builder::mirror_lease`]), and
-/// for at most `limit`. A server that is a back-end already stays one.
+/// for at most `limit`. A server that already is a back-end remains one.
 ///
 /// Everything that the old back-end has acknowledged is there. Its front-ends connect to the new one. The old back-end
-/// never serves again as what it was: its server can be started as the mirror of the new one
-/// ([`super::Builder::as_mirror`]), and then lacks what it never acknowledged.
+/// never serves its content again as the back-end: its server can be started as the mirror of the new one
+/// ([`super::Builder::as_mirror`]), and then loses the updates that it never acknowledged.
 ///
-/// A crash of the mirror at any moment leaves it a mirror, or promoted; the next call goes on.
+/// A crash of the mirror at any moment leaves a mirror or a promoted back-end; the next call continues.
 ///
 /// ```
 /// use std::time::Duration;
@@ -143,14 +146,14 @@ pub enum MirrorError {
 ///
 /// # Errors
 ///
-/// [`MirrorError::Promote`]: nobody listens there, or the mirror does not have everything. [`MirrorError::NotInTime`]:
-/// the old back-end lives.
+/// [`MirrorError::Promote`]: no server listens there, or the mirror does not have everything.
+/// [`MirrorError::NotInTime`]: the old back-end lives.
 pub fn promote(connector: Connector, limit: Duration) -> Result<u64, Error> {
     let device = connector.open_device()?;
     promote_over(device, connector, limit)
 }
 
-/// Does the same as [`promote`], over a device of the caller.
+/// Promotes the mirror as [`promote`] does, over a device of the caller.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -166,7 +169,7 @@ pub fn promote(connector: Connector, limit: Duration) -> Result<u64, Error> {
 ///
 /// # Errors
 ///
-/// The same as [`promote`].
+/// The errors of [`promote`].
 pub fn promote_over(
     device: OpenDevice,
     connector: Connector,
@@ -190,8 +193,8 @@ pub fn promote_over(
     }
 }
 
-/// The error of a request that may have been done; the next one tells.
-fn unknown(reason: MirrorError) -> Error {
+/// The error of a request that may have been done; the next request tells.
+pub(super) fn unknown(reason: MirrorError) -> Error {
     let kind = ErrorKind::Mirror(Box::new(reason));
     Error::new(kind, Effect::Unknown { token: None })
 }
@@ -203,11 +206,12 @@ pub(super) async fn attach(
     port: &Rc<Port>,
     runtime: &Rc<dyn Runtime>,
     (mirror, lease_ns): (&Address, Nanoseconds),
+    record: Option<&Rc<StandingStore>>,
 ) -> Result<(Rc<Medium>, Rc<MirrorLink>), Error> {
     let until = runtime.now().saturating_add(nanoseconds(PATIENCE));
     let text = mirror.to_string();
     loop {
-        let (medium, of) = (content_of(pool)?, (&*text, lease_ns));
+        let (medium, of) = (content_of(pool, record)?, (&*text, lease_ns));
         let reason = match MirrorLink::attach(port, runtime.clone(), medium, of).await {
             Ok(attached) => return Ok(attached),
             Err(reason) => reason,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use stonecast_base::Span;
 use stonecast_fabric::Runtime;
 use stonecast_media::{Content, Pool, Prepared};
-use stonecast_structures::{LogKey, Medium, PoolGeometry, Promoted};
+use stonecast_structures::{LogKey, Medium, PoolGeometry, Promoted, StandingStore};
 
 use crate::error::{Error, ErrorKind};
 use crate::server::Wanted;
@@ -36,7 +36,7 @@ pub async fn prepare(pool: &Pool, runtime: &Rc<dyn Runtime>) -> Result<(), Error
     Ok(())
 }
 
-/// Names a content, and the seed of the tags of its records.
+/// The name of a content, and the seed of the tags of its records.
 pub fn identity_of(pool: &Pool) -> (LogKey, u128) {
     match Promoted::of(&*pool.log()) {
         Some(promoted) => (promoted.key, promoted.content),
@@ -50,20 +50,29 @@ fn own_identity_of(pool: &Pool) -> (LogKey, u128) {
 }
 
 /// The pool as a back-end uses it: with the name and the seed of its content, which may have been made in another pool.
-pub fn content_of(pool: &Pool) -> Result<Medium, Error> {
-    medium_of(pool, identity_of(pool))
+pub fn content_of(pool: &Pool, record: Option<&Rc<StandingStore>>) -> Result<Medium, Error> {
+    medium_of(pool, identity_of(pool), record)
 }
 
 /// The pool as a mirror uses it: a back-end knows the pool again by its own name, whatever it holds.
-pub fn copy_of(pool: &Pool) -> Result<Medium, Error> {
-    medium_of(pool, own_identity_of(pool))
+pub fn copy_of(pool: &Pool, record: Option<&Rc<StandingStore>>) -> Result<Medium, Error> {
+    medium_of(pool, own_identity_of(pool), record)
 }
 
-fn medium_of(pool: &Pool, (key, uuid): (LogKey, u128)) -> Result<Medium, Error> {
+/// `record`: the store of the standing record, if the server names one.
+fn medium_of(
+    pool: &Pool,
+    (key, uuid): (LogKey, u128),
+    record: Option<&Rc<StandingStore>>,
+) -> Result<Medium, Error> {
     let (backing, declared) = (pool.backing(), (pool.platform(), pool.durability()));
     let medium = Medium::new(pool.log(), declared, key, uuid);
     let medium = medium.map_err(|error| ErrorKind::Setup(error.to_string()))?;
-    Ok(medium.until(Rc::new(move || backing.earlier_writers_are_gone())))
+    let medium = medium.until(Rc::new(move || backing.earlier_writers_are_gone()));
+    Ok(match record {
+        Some(record) => medium.recorded_in(record.clone()),
+        None => medium,
+    })
 }
 
 /// The sizes of a new pool of `capacity` bytes.

@@ -5,8 +5,8 @@ use std::ops::{self, Bound, RangeBounds};
 use std::rc::Rc;
 use std::time::Duration;
 
-use stonecast_structures::shapes::Structure;
 use stonecast_structures::shapes::btree::{Page, Seek};
+use stonecast_structures::shapes::{Structure, Traversal};
 use stonecast_structures::{FrontEndError, Key as _, StructureReader};
 
 use super::error::Error;
@@ -16,8 +16,8 @@ use super::types::{Entry, Keyed, Ordered, Sequence, Shape};
 use super::update::decoded;
 use crate::connector::nanoseconds;
 
-/// A reader of a structure of type `S`. Any number of readers in any process read beside the writer; each answer is one
-/// that the structure gave at a moment of the call.
+/// A reader of a structure of type `S`. Any number of readers in any process read beside the writer; each answer was
+/// true at some moment of the call.
 /// ```
 /// use stonecast::structures::{self, BTree, Queue, Server};
 ///
@@ -30,6 +30,7 @@ use crate::connector::nanoseconds;
 ///     for (number, article) in [(1, "pins"), (2, "nails"), (3, "glue")] {
 ///         orders.insert(&number, &article.to_owned()).await?;
 ///     }
+///     assert_eq!(session.reader::<BTree<u64, String>>("orders").await?.len().await?, 3);
 ///     // The reader caches 1 MiB of inner nodes.
 ///     let mut seen = session.reader_caching::<BTree<u64, String>>("orders", 1 << 20).await?;
 ///     assert_eq!(seen.first().await?, Some((1, "pins".to_owned())));
@@ -55,7 +56,7 @@ pub struct Reader<S: Shape> {
     tally: Rc<Tally>,
     /// Bytes of inner nodes that are cached.
     cache_size: u64,
-    /// The snapshot that is read, if one is.
+    /// The snapshot that is read, if any.
     _open: Option<Rc<OpenSnapshot>>,
     shape: PhantomData<S>,
 }
@@ -85,7 +86,47 @@ impl<S: Shape> Reader<S> {
         }
     }
 
-    /// The result of a look into the structure, which is counted.
+    /// The number of entries or values, as it was at a moment of the call. The structure counts them: the call costs
+    /// one READ, however many there are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`]: the structure was dropped. [`Error::Gone`]: connect anew. [`Error::Damaged`].
+    pub async fn len(&mut self) -> Result<u64, Error> {
+        let length = self.reader.end_of(Structure::length).await;
+        self.answered(length)
+    }
+
+    /// Whether the structure has no entry or value, at the cost of [`Reader::len`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Reader::len`].
+    pub async fn is_empty(&mut self) -> Result<bool, Error> {
+        Ok(self.len().await? == 0)
+    }
+
+    /// The number of the structure, as it was found last: one that is made empty gets another.
+    pub(super) fn number(&self) -> u32 {
+        self.reader.row().number
+    }
+
+    /// The name of the structure.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The end of a walk that the structure's kind has.
+    pub(super) async fn read_with<T: Traversal>(
+        &mut self,
+        walk: impl Fn(&Structure) -> Option<T>,
+    ) -> Result<T::End, Error> {
+        let walk = |structure: &Structure| walk(structure).expect("its row says its kind");
+        let end = self.reader.end_of(walk).await;
+        self.answered(end)
+    }
+
+    /// The result of a read of the structure, which is counted.
     fn answered<T>(&self, found: Result<T, FrontEndError>) -> Result<T, Error> {
         self.tally.note_answer();
         found.map_err(|error| Error::of_read(&self.name, error))
@@ -106,13 +147,13 @@ impl<S: Keyed> Reader<S> {
         self.answered(found)?.transpose()
     }
 
-    /// The values of several keys, in the order of the keys. Each is one that its key had at a moment of the call. All
-    /// of them are looked up together: over a network, each level of the structure costs one round trip, whatever the
+    /// The values of several keys, in the order of the keys. Each key had its value at some moment of the call. All
+    /// keys are looked up together: over a network, each level of the structure costs one round trip, whatever the
     /// number of keys.
     ///
     /// # Errors
     ///
-    /// The same as [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub async fn get_many<'a>(
         &mut self,
         keys: impl IntoIterator<Item = &'a S::Key>,
@@ -169,11 +210,12 @@ impl<S: Keyed> Reader<S> {
         self
     }
 
-    /// All entries, as they were at one moment: by key in a B+tree, in no order in a hash table.
+    /// All entries: by key where keys have an order, in no order in a hash table. Beside a writer, each node is as it
+    /// was at a moment of the call, and a structure with versions as a whole.
     ///
     /// # Errors
     ///
-    /// The same as [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub async fn entries(&mut self) -> Result<Vec<Entry<S>>, Error> {
         let contents = self.reader.end_of(Structure::walk).await;
         let contents = self.answered(contents)?;
@@ -189,7 +231,7 @@ impl<S: Sequence> Reader<S> {
     ///
     /// # Errors
     ///
-    /// The same as [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub async fn peek(&mut self) -> Result<Option<S::Value>, Error> {
         let peek = |structure: &Structure| structure.peek().expect("a structure without keys");
         let found = self.reader.end_of(peek).await;
@@ -203,7 +245,7 @@ impl<S: Sequence> Reader<S> {
     ///
     /// # Errors
     ///
-    /// The same as [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub async fn values(&mut self) -> Result<Vec<S::Value>, Error> {
         let contents = self.reader.end_of(Structure::walk).await;
         let contents = self.answered(contents)?;
@@ -242,7 +284,7 @@ impl<S: Ordered> Reader<S> {
     ///
     /// # Errors
     ///
-    /// The same as [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub async fn first(&mut self) -> Result<Option<Entry<S>>, Error> {
         self.range(..).next().await
     }
@@ -251,7 +293,7 @@ impl<S: Ordered> Reader<S> {
     ///
     /// # Errors
     ///
-    /// The same as [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub async fn last(&mut self) -> Result<Option<Entry<S>>, Error> {
         self.range(..).reversed().next().await
     }
@@ -356,7 +398,7 @@ impl<S: Ordered> Range<'_, S> {
     ///
     /// # Errors
     ///
-    /// The same as [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub async fn next(&mut self) -> Result<Option<Entry<S>>, Error> {
         loop {
             if let Some(entry) = self.next_of_leaf() {
@@ -389,7 +431,7 @@ impl<S: Ordered> Range<'_, S> {
     ///
     /// # Errors
     ///
-    /// The same as [`Reader::get`].
+    /// The errors of [`Reader::get`].
     pub async fn collect(mut self) -> Result<Vec<Entry<S>>, Error> {
         let mut all = Vec::new();
         while let Some(entry) = self.next().await? {
@@ -399,7 +441,8 @@ impl<S: Ordered> Range<'_, S> {
     }
 }
 
-fn entry<S: Keyed>(name: &str, key: &[u8], value: &[u8]) -> Result<Entry<S>, Error> {
+/// An entry of encoded key and value.
+pub(super) fn entry<S: Keyed>(name: &str, key: &[u8], value: &[u8]) -> Result<Entry<S>, Error> {
     let decoded_key = S::Key::decoded(key).map_err(|_| Error::Decode {
         name: name.to_owned(),
         size: key.len(),

@@ -10,11 +10,13 @@ use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_media::{Durability, PersistenceDomain, Pool};
 use stonecast_structures::{
-    DomainError, MirrorServer, Promoted, SERVICE_COMPLETIONS, Service, ServiceError, StructurePool,
+    DomainError, MirrorServer, Promoted, SERVICE_COMPLETIONS, Service, ServiceError, StandingStore,
+    StructurePool,
 };
 
 use super::mirror::{MirrorError, attach};
 use super::pool::{content_of, copy_of, geometry_of, prepare, wanted};
+use super::standing::{self, StandingNotes};
 use crate::address::Address;
 use crate::connector::nanoseconds;
 use crate::error::{Error, ErrorKind};
@@ -23,9 +25,9 @@ use crate::server::{Origin, PoolDescription, Threaded, Wanted};
 
 /// Bytes of a new pool in a folder.
 const CAPACITY: u64 = 256 << 20;
-/// A tenure whose owner is silent for so long is ended.
+/// The time of silence after which the tenure of an owner is ended.
 const LEASE: Duration = Duration::from_secs(10);
-/// The time after the last word of a back-end before which its mirror is not promoted.
+/// The time after the last message of a back-end before which its mirror is not promoted.
 const MIRROR_LEASE: Duration = Duration::from_secs(5);
 /// The time for which a back-end polls for work before it sleeps.
 const SPIN_NS: Nanoseconds = 200_000;
@@ -65,7 +67,7 @@ pub struct Builder {
     mirroring: Mirroring,
 }
 
-/// The part of a server among the copies of its content.
+/// The role of a server among the copies of its content.
 #[derive(Clone, Debug)]
 struct Mirroring {
     /// The mirror of a back-end.
@@ -73,6 +75,8 @@ struct Mirroring {
     /// The lease of the back-end at its mirror.
     lease: Duration,
     is_mirror: bool,
+    /// The store of the standing record.
+    store: Option<String>,
 }
 
 impl Builder {
@@ -90,7 +94,8 @@ impl Builder {
         self
     }
 
-    /// Sets the number of bytes of a new pool. By default, 256 MiB in a folder, and all of a device.
+    /// Sets the number of bytes of a new pool. By default, 256 MiB in a folder, and all of a device of persistent
+    /// memory.
     #[must_use]
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.wanted.capacity = Some(bytes);
@@ -104,16 +109,16 @@ impl Builder {
         self
     }
 
-    /// Sets the time after which a writer that is silent loses its tenure, and another one may follow. 10 seconds by
-    /// default. A writer whose process dies loses it at once.
+    /// Sets the time after which a writer that is silent loses its tenure, so that another writer may follow. 10
+    /// seconds by default. A writer whose process dies loses it at once.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Sets the bytes of memory that a lock domain may have, its log left out: whole slabs, one at least. By default,
-    /// all of the pool. A lock domain that has more keeps it.
+    /// Sets the bytes of memory that a lock domain may have, its log left out: whole slabs, at least one. By default,
+    /// all of the pool. A lock domain that already has more memory keeps it.
     #[must_use]
     pub fn quota(mut self, bytes: u64) -> Self {
         self.quota = Some(bytes);
@@ -121,8 +126,8 @@ impl Builder {
     }
 
     /// Names the mirror: the server at this address holds a copy of the pool ([`Builder::as_mirror`]), and nothing is
-    /// acknowledged before it is durable in both. The address is of the kind at which the back-end listens, and the
-    /// mirror's pool has at least the capacity of this one.
+    /// acknowledged before it is durable in both. The address is of the kind at which the back-end listens. The pool of
+    /// the mirror has at least the capacity of this one, and survives at least the same crashes.
     ///
     /// The opening waits for the mirror for 10 seconds. A new mirror is filled while the back-end serves
     /// ([`super::MirrorStat`]); from then on the back-end is *bound* to it: the pool opens with this mirror alone, or
@@ -137,8 +142,8 @@ impl Builder {
         self
     }
 
-    /// Sets the time after the last word of this back-end before which its mirror is not promoted. 5 seconds by
-    /// default. A back-end that has heard nothing of its mirror for so long ends. A promotion waits for a sixteenth
+    /// Sets the time after the last message of this back-end before which its mirror is not promoted. 5 seconds by
+    /// default. A back-end that has heard nothing from its mirror for this long ends. A promotion waits for a sixteenth
     /// more than this.
     #[must_use]
     pub fn mirror_lease(mut self, lease: Duration) -> Self {
@@ -147,14 +152,65 @@ impl Builder {
     }
 
     /// Serves the pool as the mirror of the back-end that names this server ([`Builder::mirror`]), until the mirror is
-    /// promoted ([`super::promote`]): from then on, and after each later opening, the pool is the back-end's. A new
-    /// pool is one for which nobody has made structures; a back-end of an earlier generation gives up what its
-    /// successor does not have.
+    /// promoted ([`super::promote`]): from then on, and after each later opening, the pool is the back-end's. A pool
+    /// without structures counts as new. A back-end of an earlier generation gives up what its successor does not have.
     ///
-    /// A crash leaves the mirror what it was, with everything that its back-end has acknowledged.
+    /// A crash leaves the mirror a mirror, with everything that its back-end has acknowledged.
     #[must_use]
     pub fn as_mirror(mut self) -> Self {
         self.mirroring.is_mirror = true;
+        self
+    }
+
+    /// Names the store of the *standing record* that this server shares with its mirror, or with its back-end:
+    /// `file:PATH`, `etcd://HOST:PORT/NAME` or `etcds://HOST:PORT/NAME?cacert=FILE`, one for each back-end and its
+    /// mirror. Both servers name the same store.
+    ///
+    /// The record is changed by compare-and-swap alone. A mirror promotes itself when its back-end has been silent for
+    /// its lease ([`Builder::mirror_lease`]) and a sixteenth, and a pool is detached by [`super::detach_recorded`]:
+    /// only one of the two happens. An old back-end learns from the record that it was succeeded
+    /// ([`MirrorError::Record`]). While the store is unreachable, the servers go on, and promotion and binding wait
+    /// ([`Server::standing_notes`]).
+    ///
+    /// A pool keeps its record: from then on, it is opened only with the store. A crash between the record and a pool
+    /// leaves the decision to the record, and the next opening notes it in the pool.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use stonecast::Durability;
+    /// use stonecast::structures::{self, Server};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    /// let store = format!("file:{}", folder.path().join("record").display());
+    /// let pool = |data| {
+    ///     let pool = Server::builder(data).durability(Durability::Process).capacity(16 << 20);
+    ///     pool.cluster(&store)
+    /// };
+    /// let mirror = pool(second).as_mirror().serve()?;
+    /// let back_end = pool(first)
+    ///     .mirror(mirror.address().clone())
+    ///     .mirror_lease(Duration::from_secs(1))
+    ///     .serve()?;
+    /// # let connection = structures::connect(&back_end.address().to_string())?;
+    /// # connection.run(async |session| {
+    /// #     while !session.metrics().await?.stat.mirror.is_bound {
+    /// #         session.within(Duration::from_millis(1), std::future::pending::<()>()).await;
+    /// #     }
+    /// #     Ok::<(), structures::Error>(())
+    /// # })?;
+    /// # drop(connection);
+    /// back_end.shutdown()?; // nobody promotes the mirror
+    /// let end = Instant::now() + Duration::from_secs(60);
+    /// while structures::connect(&mirror.address().to_string()).is_err() {
+    ///     assert!(Instant::now() < end);
+    ///     std::thread::sleep(Duration::from_millis(10));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn cluster(mut self, url: impl Into<String>) -> Self {
+        self.mirroring.store = Some(url.into());
         self
     }
 
@@ -163,7 +219,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The same as [`Builder::open`].
+    /// The errors of [`Builder::open`].
     pub fn serve(self) -> Result<ServerHandle, Error> {
         let started = Threaded::start("stonecast-structures", move |stop, report| {
             let server = self.clone().open()?;
@@ -185,11 +241,11 @@ impl Builder {
         self.open_on(|_| Ok(OpenDevice::new(ShmDevice::new(ShmOptions::default())?)))
     }
 
-    /// Does the same as [`Builder::open`], over a device of the caller.
+    /// Opens the pool as [`Builder::open`] does, over a device of the caller.
     ///
     /// # Errors
     ///
-    /// The same as [`Builder::open`], and the error that `device` returns.
+    /// The errors of [`Builder::open`], and the error that `device` returns.
     pub fn open_on(
         self,
         device: impl FnOnce(&PoolDescription) -> Result<OpenDevice, Error>,
@@ -197,6 +253,8 @@ impl Builder {
         if self.mirroring.is_mirror && self.mirroring.mirror.is_some() {
             return Err(MirrorError::Both.into());
         }
+        let store = self.mirroring.store.as_deref().map(standing::open);
+        let store = store.transpose()?;
         let mut wanted = self.wanted;
         if wanted.capacity.is_none() && !is_device(&wanted.data) {
             wanted.capacity = Some(CAPACITY);
@@ -227,12 +285,15 @@ impl Builder {
         for address in addresses.iter().skip(1) {
             device.listen(&address.to_string())?;
         }
-        let serving = if self.mirroring.is_mirror_of(&pool) {
+        let record = store.map(|store| standing::record_of(store, world.1.clone(), &pool));
+        let record_of = record.as_ref();
+        let is_mirror = executor.block_on(self.mirroring.is_mirror_of(&pool, record_of))?;
+        let serving = if is_mirror {
             let of = (&*wanted.data, &addresses[0]);
-            Serving::Mirror(start_mirror(&pool, world, of)?)
+            Serving::Mirror(start_mirror(&pool, world, of, record_of)?)
         } else {
             let of = (&addresses[0], nanoseconds(self.lease));
-            let service = start(&pool, world, of, self.mirroring.attachment());
+            let service = start(&pool, world, of, self.mirroring.attachment(), record_of);
             let service = executor.block_on(service)?;
             let slabs = self.quota.map(|bytes| bytes / service.slab_size());
             Serving::BackEnd(match slabs {
@@ -244,6 +305,7 @@ impl Builder {
         Ok(Server {
             executor,
             serving,
+            record,
             addresses,
             pool,
             description: origin.description().clone(),
@@ -267,11 +329,21 @@ impl Mirroring {
         }
     }
 
-    /// Whether the server of this pool is a mirror: a pool that was promoted is the back-end's, whatever its server was
-    /// meant to be.
-    fn is_mirror_of(&self, pool: &Pool) -> bool {
+    /// Whether the server of this pool is a mirror. A pool that was promoted is the back-end's, whatever the settings
+    /// of its server, unless the standing record says that the pool was succeeded.
+    async fn is_mirror_of(
+        &self,
+        pool: &Pool,
+        record: Option<&Rc<StandingStore>>,
+    ) -> Result<bool, Error> {
         let promoted = Promoted::of(&*pool.log());
-        self.is_mirror && promoted.is_none_or(|known| known.is_bound)
+        if !self.is_mirror || promoted.is_none_or(|known| known.is_bound) {
+            return Ok(self.is_mirror);
+        }
+        Ok(match record {
+            Some(record) => record.was_succeeded(&content_of(pool, None)?).await,
+            None => false,
+        })
     }
 
     /// The mirror, and the lease there.
@@ -291,12 +363,13 @@ fn start_mirror(
     pool: &Pool,
     (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
     (data, address): (&Path, &Address),
+    record: Option<&Rc<StandingStore>>,
 ) -> Result<MirrorServer, Error> {
     if MirrorServer::has_own_content(&*pool.log()) {
         let data = data.to_owned();
         return Err(MirrorError::OwnContent { data }.into());
     }
-    let medium = Rc::new(copy_of(pool)?);
+    let medium = Rc::new(copy_of(pool, record)?);
     MirrorServer::start(port, runtime, medium, &address.to_string()).map_err(ended)
 }
 
@@ -306,8 +379,9 @@ async fn start(
     (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
     (address, lease_ns): (&Address, Nanoseconds),
     mirror: Option<(&Address, Nanoseconds)>,
+    record: Option<&Rc<StandingStore>>,
 ) -> Result<Service, Error> {
-    let medium = Rc::new(content_of(pool)?);
+    let medium = Rc::new(content_of(pool, record)?);
     let geometry = geometry_of(pool.capacity());
     if !StructurePool::was_created(&medium, &geometry) {
         let made = StructurePool::create(medium.clone(), geometry).await;
@@ -319,7 +393,7 @@ async fn start(
         let service = Service::start(port, runtime, medium, of).await;
         return service.map_err(ended);
     };
-    let (medium, link) = attach(pool, &port, &runtime, mirror).await?;
+    let (medium, link) = attach(pool, &port, &runtime, mirror, record).await?;
     let service = Service::start(port, runtime, medium, of).await;
     Ok(service.map_err(ended)?.with_mirror(link))
 }
@@ -328,6 +402,7 @@ async fn start(
 fn ended(error: ServiceError) -> Error {
     match error {
         ServiceError::Standing(standing) => MirrorError::from(standing).into(),
+        ServiceError::Record(record) => MirrorError::from(record).into(),
         ServiceError::Mirror(lost) | ServiceError::Domain(DomainError::Mirror(lost)) => {
             MirrorError::from(lost).into()
         }
@@ -348,9 +423,9 @@ enum Serving {
 /// The reason why a server has ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was told to stop.
+    /// The program stopped the server.
     Stopped,
-    /// It was a mirror, and its pool is the back-end's now: close the server, and open the pool again.
+    /// The mirror was promoted: close the server, and open its pool as the back-end's.
     Promoted,
 }
 
@@ -359,6 +434,7 @@ pub enum End {
 pub struct Server {
     executor: BusyPoll,
     serving: Serving,
+    record: Option<Rc<StandingStore>>,
     addresses: Vec<Address>,
     pool: Pool,
     description: PoolDescription,
@@ -391,6 +467,7 @@ impl Server {
                 mirror: None,
                 lease: MIRROR_LEASE,
                 is_mirror: false,
+                store: None,
             },
         }
     }
@@ -408,6 +485,33 @@ impl Server {
     /// Whether the server is a mirror, which serves no front-end.
     pub fn is_mirror(&self) -> bool {
         matches!(self.serving, Serving::Mirror(_))
+    }
+
+    /// The words about the standing record, for the log of the program; `None`: the server has none
+    /// ([`Builder::cluster`]). The caller asks now and then, such as in the closure of [`Server::run`].
+    ///
+    /// ```
+    /// use stonecast::Durability;
+    /// use stonecast::structures::Server;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let mut server = Server::builder(folder.path().join("pool"))
+    ///     .durability(Durability::Process)
+    ///     .capacity(16 << 20)
+    ///     .cluster(format!("file:{}", folder.path().join("record").display()))
+    ///     .open()?;
+    /// let notes = server.standing_notes().expect("it names a store");
+    /// server.run(&|| {
+    ///     if let Some(words) = notes.take() {
+    ///         eprintln!("{words}"); // such as: the store is away, and promotion waits
+    ///     }
+    ///     true
+    /// })?;
+    /// server.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn standing_notes(&self) -> Option<StandingNotes> {
+        self.record.as_ref().map(StandingNotes::of)
     }
 
     /// Serves until `stop` returns true, or until the mirror is promoted. `stop` is called every 20 ms.
@@ -435,12 +539,12 @@ impl Server {
         })
     }
 
-    /// Serves until `stop` returns true, and ends in order. A mirror that is promoted meanwhile is closed, and goes on
-    /// as the back-end that `reopen` opens. `stop` is called every 20 ms.
+    /// Serves until `stop` returns true, and ends in order. A mirror that is promoted in the meantime is closed, and
+    /// continues as the back-end that `reopen` opens. `stop` is called every 20 ms.
     ///
     /// # Errors
     ///
-    /// The same as [`Server::run`] and [`Server::close`], and the error that `reopen` returns.
+    /// The errors of [`Server::run`] and [`Server::close`], and the error that `reopen` returns.
     pub fn serve<E: From<Error>>(
         mut self,
         stop: &dyn Fn() -> bool,
@@ -453,8 +557,8 @@ impl Server {
         Ok(self.close()?)
     }
 
-    /// Ends in order. The next opening hands the tenures over, and one of a mirror goes on as a mirror, or as the
-    /// back-end if it was promoted.
+    /// Ends in order. The next opening of a back-end hands the tenures over. The next opening of a mirror continues as
+    /// a mirror, or as the back-end if the mirror was promoted.
     ///
     /// # Errors
     ///
@@ -488,7 +592,7 @@ impl ServerHandle {
     ///
     /// # Panics
     ///
-    /// With the panic of the back-end's thread, which means a broken invariant.
+    /// Panics with the panic of the back-end's thread, which means a broken invariant.
     pub fn shutdown(self) -> Result<(), Error> {
         self.0.shutdown()
     }

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use stonecast_fabric::{BusyPoll, Runtime};
-use stonecast_structures::shapes::{Named, Structure};
+use stonecast_structures::shapes::{Named, Structure, Watched};
 use stonecast_structures::{
     BackEnd, BackEndStat, DomainName, DomainStat, FRONT_END_COMPLETIONS, FrontEndError,
-    StructureReader, UNIT_SIZE,
+    FrontEndName, StructureReader, UNIT_SIZE,
 };
 
 use super::domain::Domain;
@@ -34,8 +34,8 @@ pub fn connect(url: &str) -> Result<Connection, Error> {
     Connection::open(Connector::new(url)?)
 }
 
-/// A connection to a back-end, and the loop that drives it. Both belong to one thread. Futures of its [`Session`] get
-/// on inside [`Connection::run`].
+/// A connection to a back-end, and the loop that drives it. Both belong to one thread. Futures of its [`Session`] make
+/// progress only inside [`Connection::run`].
 pub struct Connection {
     executor: BusyPoll,
     session: Session,
@@ -52,7 +52,7 @@ impl Connection {
         Self::over(device, connector)
     }
 
-    /// Does the same as [`Connection::open`], over a device of the caller.
+    /// Connects as [`Connection::open`] does, over a device of the caller.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -103,7 +103,7 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Tells the back-end what was counted last, if it listens.
+    /// Sends the latest counts to the back-end, if the back-end listens.
     fn drop(&mut self) {
         self.session.tally.tell();
     }
@@ -129,6 +129,7 @@ pub(super) fn connected(
         };
         let back_end = executor.block_on(connector.accepted(&runtime, connecting))?;
         back_end.keep_time(runtime.clone());
+        back_end.introduce_as(name_of(connector));
         let tally = Tally::new(&back_end, &runtime);
         sessions.push(Session {
             back_end,
@@ -137,6 +138,20 @@ pub(super) fn connected(
         });
     }
     Ok((executor, sessions))
+}
+
+/// The name under which a connection holds tenures.
+fn name_of(connector: &Connector) -> FrontEndName {
+    let own = || {
+        let process = std::process::id();
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+        match host.as_deref().map(str::trim) {
+            Ok(host) if !host.is_empty() => format!("process {process} on {host}"),
+            _ => format!("process {process}"),
+        }
+    };
+    let name = connector.name.clone().unwrap_or_else(own);
+    FrontEndName::of(&name)
 }
 
 fn not_connected(error: FrontEndError, connector: &Connector) -> Error {
@@ -157,11 +172,11 @@ fn refused(refusal: String, is_absent: bool) -> crate::Error {
 /// A structure of a back-end, as [`Session::list`] shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The name by which it is opened.
+    /// The name by which the structure is opened.
     pub name: String,
     /// The kind, in words.
     pub kind: &'static str,
-    /// Names the types of keys and values.
+    /// The names of the types of keys and values.
     pub schema: u64,
     /// Bytes of the longest encoded key; 0: no keys.
     pub key_size_max: u16,
@@ -210,9 +225,14 @@ pub struct Metrics {
 ///
 ///     let all = session.list().await?;
 ///     assert_eq!(all[0].name, "shop/stock");
+///     assert_eq!(session.length("shop/stock").await?, 1);
 ///     assert_eq!(session.contents("shop/stock").await?.len(), 1); // encoded, whatever the type
+///     let told = std::cell::Cell::new(0);
+///     session.contents_watched("shop/stock", &|bytes| told.set(told.get() + bytes)).await?;
+///     assert!(told.get() > 0);
 ///     assert_eq!(session.stat().await?[0].name, "shop"); // the lock domains
 ///     let back_end = session.back_end_stat().await?;
+///     assert!(!back_end.mirror.exists()); // the server was started without one
 ///     println!("{back_end:?}, and readers began again {} times", session.retries());
 ///     Ok::<(), structures::Error>(())
 /// })?;
@@ -292,11 +312,11 @@ impl Session {
         Ok(Domain::new(domain.as_str(), writer))
     }
 
-    /// Becomes the writer of the structure `name`, and waits for `limit` while another front-end is.
+    /// Becomes the writer of the structure `name`, and waits for at most `limit` while another front-end is the writer.
     ///
     /// # Errors
     ///
-    /// The same as [`Session::writer`].
+    /// The errors of [`Session::writer`].
     pub async fn writer_within<S: Shape>(
         &self,
         name: &str,
@@ -313,7 +333,7 @@ impl Session {
         }
     }
 
-    /// A reader of the structure `name`. It caches inner nodes; its answers are as fresh as without a cache.
+    /// A reader of the structure `name`. The reader caches inner nodes; the answers are as fresh as without a cache.
     ///
     /// # Errors
     ///
@@ -322,11 +342,11 @@ impl Session {
         self.reader_caching(name, CACHE_SIZE).await
     }
 
-    /// A reader of the structure `name` that caches inner nodes of so many bytes.
+    /// A reader of the structure `name` that caches at most `cache_size` bytes of inner nodes.
     ///
     /// # Errors
     ///
-    /// The same as [`Session::reader`].
+    /// The errors of [`Session::reader`].
     pub async fn reader_caching<S: Shape>(
         &self,
         name: &str,
@@ -376,7 +396,7 @@ impl Session {
         for (number, domain) in self.back_end.domains().await.map_err(of)? {
             let mut reader = match self.back_end.reader(number).await {
                 Ok(reader) => reader,
-                // Its back-end says the place of the damage.
+                // The back-end reports the place of the damage.
                 Err(FrontEndError::Damaged { .. }) => continue,
                 Err(error) => return Err(of(error)),
             };
@@ -411,7 +431,7 @@ impl Session {
         for (number, name) in self.back_end.domains().await.map_err(of)? {
             let stat = match self.back_end.stat(number).await {
                 Ok(stat) => stat,
-                // Its back-end says the place of the damage.
+                // The back-end reports the place of the damage.
                 Err(FrontEndError::Damaged { .. }) => continue,
                 Err(error) => return Err(of(error)),
             };
@@ -453,24 +473,51 @@ impl Session {
         })
     }
 
-    /// Waits for `work` for at most `limit`; `None`: it took longer, and was dropped.
+    /// Waits for `work` for at most `limit`; `None`: the work took longer, and was dropped.
     pub async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         self.runtime.within(nanoseconds(limit), work).await.ok()
     }
 
-    /// Everything that the structure `name` holds, as encoded keys and values, in the order of the structure, as it was
-    /// at one moment. Meant for tools: the structure is of any type.
+    /// Everything that the structure `name` holds, as encoded keys and values, in the order of the structure. Beside a
+    /// writer, the consistency is that of [`Reader::entries`]. The call is meant for tools: the structure may be of any
+    /// type.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`], [`Error::Damaged`].
     pub async fn contents(&self, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        self.contents_watched(name, &|_| ()).await
+    }
+
+    /// Returns what [`Session::contents`] returns, and often calls `watch` with the number of bytes read since the last
+    /// call.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Session::contents`].
+    pub async fn contents_watched(
+        &self,
+        name: &str,
+        watch: &dyn Fn(u64),
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
         let mut reader = self.find(name, 0).await?;
-        let contents = reader.end_of(Structure::walk).await;
+        let walk = |structure: &Structure| Watched::new(structure.walk(), watch);
+        let contents = reader.end_of(walk).await;
         Ok(contents.map_err(|error| Error::of_read(name, error))?.items)
     }
 
-    /// Times that readers of this connection began again, because a place was changing.
+    /// The number of entries of the structure `name`, which may be of any type, as [`Reader::len`] returns it.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Session::contents`].
+    pub async fn length(&self, name: &str) -> Result<u64, Error> {
+        let mut reader = self.find(name, 0).await?;
+        let length = reader.end_of(Structure::length).await;
+        length.map_err(|error| Error::of_read(name, error))
+    }
+
+    /// The number of times that readers of this connection began again because a place was changing.
     pub fn retries(&self) -> u64 {
         self.back_end.retries()
     }

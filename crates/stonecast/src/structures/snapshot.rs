@@ -14,9 +14,9 @@ use super::types::Versioned;
 /// The multi-version structures of a lock domain as they were at one moment: a transaction over several of them is seen
 /// whole or not at all.
 ///
-/// A snapshot keeps nothing. It ends when the memory of old versions is used again: a writer of the library keeps 4 MiB
-/// of them in a lock domain. Reads of a snapshot that has ended fail with [`Error::TooOld`], and never give a value of
-/// another moment.
+/// A snapshot keeps nothing. The snapshot ends when the memory of its versions is used again: a writer of the library
+/// keeps 4 MiB of old versions in a lock domain. Reads of a snapshot that has ended fail with [`Error::TooOld`], and
+/// never give a value of another moment.
 pub struct Snapshot {
     back_end: Rc<BackEnd>,
     domain: (DomainName, u32),
@@ -62,7 +62,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`]: there is no such lock domain. [`Error::Gone`]: connect anew.
+    /// [`Error::NotFound`]: no lock domain has this name. [`Error::Gone`]: connect again.
     pub async fn snapshot(&self, name: &str) -> Result<Snapshot, Error> {
         let of = |error| Error::of_read(name, error);
         let domains = self.back_end.domains().await.map_err(of)?;
@@ -85,7 +85,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`]: there was no such structure at that moment. [`Error::OtherType`], [`Error::Gone`].
+    /// [`Error::NotFound`]: the structure did not exist at that moment. [`Error::OtherType`], [`Error::Gone`].
     pub async fn reader<S: Versioned>(&self, structure: &str) -> Result<Reader<S>, Error> {
         let (domain, number) = &self.domain;
         let name = format!("{}/{structure}", domain.as_str());

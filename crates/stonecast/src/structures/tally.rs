@@ -1,6 +1,6 @@
 //! Counts of the readers of a connection, which are told to the back-end.
 //!
-//! A reader asks no processor of the back-end, so it counts itself, and tells about once a second.
+//! A reader uses no processor of the back-end, so the reader itself counts, and reports about once a second.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(super) struct Tally {
     runtime: Rc<dyn Runtime>,
     /// Answers since the last report.
     answers: Cell<u64>,
-    /// Retries that were told.
+    /// Retries that were reported.
     retries: Cell<u64>,
     told_at: Cell<Nanoseconds>,
     /// Snapshots that are open, by the moment at which they were taken.
@@ -89,7 +89,7 @@ impl Tally {
     }
 }
 
-/// A snapshot that somebody reads.
+/// A snapshot that is being read.
 pub(super) struct OpenSnapshot {
     tally: Rc<Tally>,
     taken_at: Nanoseconds,

@@ -9,7 +9,7 @@ use stonecast_structures::shapes::{Description, KEY_SIZE_MAX, StructureKind};
 
 /// Bytes of the longest encoded text.
 const TEXT_SIZE_MAX: usize = 96;
-/// Bytes of a usual value of changing size.
+/// Bytes of a typical value of variable size.
 const TEXT_SIZE: usize = 64;
 
 /// A type whose values are keys: numbers, texts, bytes, and tuples of up to three of them. Encoded keys compare as the
@@ -106,7 +106,7 @@ impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
 /// A type whose values structures hold: numbers, texts, bytes up to 1 MiB, and types of a fixed size by
 /// [`fixed_value`](crate::fixed_value).
 pub trait Value: Sized {
-    /// Bytes of a usual value.
+    /// Bytes of a typical value.
     const SIZE: usize;
 
     /// Appends the name of the type, by which a structure knows its values.
@@ -115,7 +115,7 @@ pub trait Value: Sized {
     /// The bytes of the value.
     fn encode(&self) -> Cow<'_, [u8]>;
 
-    /// The value of bytes; `None`: they stand for none.
+    /// The value that the bytes encode; `None`: the bytes encode no value of this type.
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -191,8 +191,20 @@ macro_rules! fixed_value {
 }
 
 /// A kind of structure, with the types of its keys and values.
+///
+/// ```
+/// use stonecast::structures::{MvBTree, Queue, Shape};
+///
+/// /// Whether a snapshot answers look-ups of keys.
+/// fn answers_look_ups_of_one_version<S: Shape>() -> bool {
+///     S::KIND.has_keys() && S::KIND.is_versioned()
+/// }
+///
+/// assert!(answers_look_ups_of_one_version::<MvBTree<u64, String>>());
+/// assert!(!answers_look_ups_of_one_version::<Queue<String>>());
+/// ```
 pub trait Shape {
-    /// The type of its values.
+    /// The type of the values.
     type Value: Value;
     /// The kind.
     const KIND: StructureKind;
@@ -221,7 +233,7 @@ pub trait Shape {
 
 /// A structure with keys.
 pub trait Keyed: Shape {
-    /// The type of its keys.
+    /// The type of the keys.
     type Key: Key;
 }
 
@@ -287,13 +299,13 @@ keyed! {
     /// A multi-version B+tree: a B+tree whose nodes never change. Everything that one call reads is of one version.
     MvBTree,
     /// A skip list: entries in the order of their keys. A look-up reads the way along the list, about 25 towers for a
-    /// million keys. It is there to be compared with; a program should take a B+tree.
+    /// million keys. The structure serves comparisons; a program should use a B+tree.
     SkipList,
     /// A binary search tree: entries in the order of their keys. A look-up reads the way from the root, about 30 nodes
-    /// for a million keys. It is there to be compared with; a program should take a B+tree.
+    /// for a million keys. The structure serves comparisons; a program should use a B+tree.
     Bst,
-    /// A multi-version binary search tree: nodes never change. Everything that one call reads is of one version. It is
-    /// there to be compared with.
+    /// A multi-version binary search tree: nodes never change. Everything that one call reads is of one version. The
+    /// structure serves comparisons.
     MvBst,
 }
 
@@ -305,6 +317,22 @@ impl<K: Key, V: Value> Ordered for MvBst<K, V> {}
 
 impl<K: Key, V: Value> Versioned for MvBTree<K, V> {}
 impl<K: Key, V: Value> Versioned for MvBst<K, V> {}
+
+/// The place of a [`Consumer`](super::Consumer) in a queue with values of type `V`, and the jobs that are taken and not
+/// done.
+pub struct Cursor<V>(PhantomData<V>);
+
+impl<V: Value> Shape for Cursor<V> {
+    type Value = V;
+    const KIND: StructureKind = StructureKind::Cursor;
+    const KEY_SIZE_MAX: usize = 0;
+
+    fn schema() -> String {
+        let mut schema = String::new();
+        V::schema(&mut schema);
+        schema
+    }
+}
 
 macro_rules! sequences {
     ($($(#[doc = $what:literal])+ $name:ident,)+) => {

@@ -1,7 +1,7 @@
 //! Updates of structures as operations, and the answers to them.
 
 use stonecast_structures::shapes::Answer;
-use stonecast_structures::{Comparison, Key as _, Verb};
+use stonecast_structures::{Comparison, Key as _, Run, Verb};
 
 use super::error::Error;
 use super::types::{Keyed, Sequence, Shape, Value};
@@ -45,6 +45,14 @@ impl Update {
         }
     }
 
+    pub fn load(run: &Run) -> Self {
+        Self {
+            verb: Verb::Load,
+            key: Vec::new(),
+            value: run.value().to_vec(),
+        }
+    }
+
     pub fn push<S: Sequence>(value: &S::Value) -> Self {
         Self {
             verb: Verb::Push,
@@ -62,7 +70,7 @@ impl Update {
     }
 }
 
-/// Whether the key had a value before, or the expected one.
+/// Whether the key had a value before; of a comparison: whether the key had the expected value.
 pub(super) fn is_so(answer: &Answer) -> bool {
     matches!(answer, Answer::Existed(true) | Answer::Changed(true))
 }
@@ -80,7 +88,7 @@ pub(super) fn decoded<S: Shape>(name: &str, bytes: &[u8]) -> Result<S::Value, Er
     decode::<S>(name, bytes, Effect::None)
 }
 
-/// The value of bytes. `effect`: that of the call that brought them.
+/// The value that the bytes encode. `effect` is the effect of the call that returned the bytes.
 fn decode<S: Shape>(name: &str, bytes: &[u8], effect: Effect) -> Result<S::Value, Error> {
     S::Value::decode(bytes).ok_or_else(|| Error::Decode {
         name: name.to_owned(),

@@ -6,10 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stonecast::structures::{
-    AttachError, Builder, Connection, DetachError, Error, HashTable, MirrorError, PromoteError,
-    Server, ServerHandle, StandingError, connect, detach, promote, verify,
+    AttachError, Builder, Connection, DetachError, End, Error, HashTable, MirrorError,
+    PromoteError, Server, ServerHandle, StandingError, StandingFault, StandingRecordError, connect,
+    detach, detach_recorded, promote, verify,
 };
 use stonecast::{Address, Connector, Durability, Effect, ErrorKind};
+use stonecast_structures::StandingRecord;
 use tempfile::TempDir;
 
 type Stock = HashTable<u64, u64>;
@@ -30,6 +32,12 @@ impl Places {
     fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn within(folder: &str) -> Self {
+        Self {
+            folder: TempDir::with_prefix_in("stonecast-test-", folder).unwrap(),
         }
     }
 
@@ -112,7 +120,7 @@ fn await_whole(connection: &Connection) {
         .run(async |session| {
             let pause = std::future::pending::<()>();
             let mut pause = std::pin::pin!(pause);
-            while session.metrics().await?.stat.mirror.bytes_to_copy > 0 {
+            while !session.metrics().await?.stat.mirror.is_bound {
                 session.within(Duration::from_millis(1), &mut pause).await;
             }
             Ok::<_, Error>(())
@@ -166,6 +174,36 @@ fn a_mirror_takes_the_place_of_its_back_end_which_returns_as_the_mirror() {
     let connection = places.connected("first");
     expect(&connection, 3 * KEYS);
     work(&connection, 3 * KEYS);
+}
+
+/// Needs the plan of each medium: a mirror in files answers when it has synced them.
+#[test]
+fn a_mirror_in_memory_or_in_files_has_what_its_back_end_has_acknowledged() {
+    let (memory, files) = (Durability::Process, Durability::Power);
+    for (folder, of_back_end, of_mirror) in [
+        ("/dev/shm", memory, memory),
+        ("/var/tmp", memory, files),
+        ("/var/tmp", files, files),
+    ] {
+        let places = Places::within(folder);
+        let pool = |name, durability| {
+            let pool = places.pool(name).durability(durability);
+            // A sync may take its time.
+            pool.mirror_lease(2 * LEASE)
+        };
+        let mirror = pool("second", of_mirror).as_mirror().serve().unwrap();
+        let back_end = pool("first", of_back_end).mirror(places.address("second"));
+        let back_end = back_end.serve().unwrap();
+        let connection = places.connected("first");
+        await_whole(&connection);
+        work(&connection, 0);
+        drop((connection, back_end));
+        places.promote("second");
+        let connection = places.connected("second");
+        expect(&connection, KEYS);
+        work(&connection, KEYS);
+        drop((connection, mirror));
+    }
 }
 
 /// Needs the word of a bound pool, and of a mirror, that they are.
@@ -285,4 +323,97 @@ fn a_mirror_that_is_larger_goes_on_with_the_slabs_of_its_back_end() {
     let metrics = metrics.unwrap();
     assert_eq!((metrics.slab_size, metrics.stat.quota), (1 << 20, 8));
     drop((connection, mirror));
+}
+
+impl Places {
+    /// A pool whose server shares the standing record in a store in files.
+    fn recorded(&self, name: &str) -> Builder {
+        self.pool(name).cluster(self.store())
+    }
+
+    fn store(&self) -> String {
+        format!("file:{}", self.data("record").display())
+    }
+
+    fn change_record(&self, change: impl FnOnce(&mut StandingRecord)) {
+        let store = stonecast_config_store::open(&self.store()).unwrap();
+        let executor = stonecast_config_store::executor();
+        let stored = executor.block_on(store.read()).unwrap().unwrap();
+        let mut record = StandingRecord::decode(&stored.bytes).unwrap();
+        change(&mut record);
+        let swap = store.compare_and_set(Some(stored.revision), &record.encode());
+        executor.block_on(swap).unwrap();
+    }
+}
+
+/// Needs the record: nobody promotes the mirror, and no statement is made.
+#[test]
+fn with_a_standing_record_a_mirror_promotes_itself_and_the_old_back_end_is_told() {
+    let places = Places::new();
+    let mirror = places.recorded("second").as_mirror().serve().unwrap();
+    let back_end = places.recorded("first").mirror(places.address("second"));
+    let back_end = back_end.serve().unwrap();
+    let connection = places.connected("first");
+    await_whole(&connection);
+    work(&connection, 0);
+    drop(connection);
+    back_end.shutdown().unwrap();
+    expect(&places.connected("second"), KEYS);
+
+    let old = places.recorded("first").mirror(places.address("second"));
+    let old = old.serve().err().unwrap();
+    let MirrorError::Attach { reason: why, .. } = reason(&old) else {
+        panic!("{old}");
+    };
+    let AttachError::Record(StandingRecordError { fault, .. }) = why else {
+        panic!("{why}");
+    };
+    let is_told = matches!(fault, StandingFault::Succeeded { generation: 2, .. });
+    assert!(is_told, "{fault}");
+    for detached in [
+        detach_recorded(&places.data("first"), &places.store(), false),
+        detach_recorded(&places.data("first"), &places.store(), true),
+    ] {
+        let refused = detached.unwrap_err();
+        let MirrorError::Detach { reason: why, .. } = reason(&refused) else {
+            panic!("{refused}");
+        };
+        let is_named = matches!(why, DetachError::Promoted { generation: 2, .. });
+        assert!(is_named, "{why}");
+    }
+    let refused = detach(&places.data("first")).unwrap_err();
+    assert!(refused.to_string().contains("--structures-cluster"));
+    drop(mirror);
+}
+
+/// Needs the record at the choice of the part: the pool itself says that it is the back-end's, and bound to none.
+#[test]
+fn a_pool_that_was_succeeded_is_a_mirror_where_its_server_may_be_one() {
+    let places = Places::new();
+    places
+        .recorded("first")
+        .serve()
+        .unwrap()
+        .shutdown()
+        .unwrap();
+    let served = places.recorded("first").as_mirror().open().unwrap();
+    assert!(!served.is_mirror(), "it is the back-end's");
+    served.close().unwrap();
+    places.change_record(|record| {
+        record.generation += 1;
+        record.back_end = 77;
+    });
+    let alone = places.recorded("first").serve().err().unwrap();
+    assert!(matches!(reason(&alone), MirrorError::Record(_)), "{alone}");
+    let mut served = places.recorded("first").as_mirror().open().unwrap();
+    assert!(served.is_mirror(), "it was succeeded");
+    let notes = served.standing_notes().unwrap();
+    assert_eq!(served.run(&|| true).unwrap(), End::Stopped);
+    assert_eq!(notes.take(), None);
+    served.close().unwrap();
+
+    let wrong = places.pool("second").cluster("etcd:nowhere");
+    let wrong = wrong.serve().err().unwrap();
+    assert!(matches!(wrong.kind(), ErrorKind::ConfigStore(_)), "{wrong}");
+    assert!(!places.data("second").exists(), "nothing was made");
 }

@@ -157,6 +157,27 @@ fn a_name_belongs_to_one_pool_and_a_pool_to_one_name_and_one_cluster() {
 }
 
 #[test]
+fn a_node_is_registered_with_the_power_zone_of_its_latest_start() {
+    let cluster = Cluster::of_three();
+    let registered = || {
+        let nodes = cluster.configuration().nodes;
+        nodes[&"a".parse().unwrap()].zone.clone()
+    };
+    for zone in ["east", "west"] {
+        let node = cluster.builder("a").zone(zone).serve().unwrap();
+        assert_eq!(registered().as_deref(), Some(zone));
+        node.shutdown().unwrap();
+    }
+    let words = |builder: Builder| cluster.refused(builder).to_string();
+    let wrong = words(cluster.builder("a").zone("the east"));
+    assert!(wrong.contains("is no name of a power zone"), "{wrong}");
+    let alone = words(Server::builder(cluster.data("alone")).zone("east"));
+    assert!(alone.contains("give a cluster and a name"), "{alone}");
+    assert!(!cluster.data("alone").exists(), "nothing is left behind");
+    assert_eq!(registered().as_deref(), Some("west"));
+}
+
+#[test]
 fn a_node_needs_a_cluster_with_keys_and_a_pool_of_its_own() {
     let cluster = Cluster::of_three();
     let kind = |builder: Builder| match cluster.refused(builder).kind() {
@@ -172,9 +193,9 @@ fn a_node_needs_a_cluster_with_keys_and_a_pool_of_its_own() {
     assert!(kind(cluster.builder("a").cluster(keyless.store())).contains("keeps no keys"));
     let wide = Cluster::create(Policy {
         hash_seed: Some(HashSeed(1)),
-        ..Policy::new(3, 33)
+        ..Policy::new(3, 65)
     });
-    assert!(kind(cluster.builder("a").cluster(wide.store())).contains("33 shards"));
+    assert!(kind(cluster.builder("a").cluster(wide.store())).contains("65 shards"));
     assert!(kind(cluster.builder("a").accept_copy()).contains("begin with a new pool"));
     let alone = Server::builder(cluster.data("alone")).durability(Durability::Process);
     alone.serve().unwrap().shutdown().unwrap();

@@ -68,9 +68,9 @@ fn the_number_of_shards_is_chosen_once_and_another_one_is_refused_by_name() {
             .durability(Durability::Process)
             .capacity(16 << 20)
     };
-    for shards in [0, 33] {
+    for shards in [0, 65] {
         let error = builder().shards(shards).open().err().unwrap();
-        assert!(error.to_string().contains("32 shards"), "{error}");
+        assert!(error.to_string().contains("64 shards"), "{error}");
         assert!(!data.exists());
     }
     let server = builder().shards(7).serve().unwrap();

@@ -137,7 +137,7 @@ fn another_number_or_order_of_back_ends_is_refused_by_name() {
             assert!(refused.to_string().starts_with(words), "{refused}");
         });
     }
-    // What was refused has left no tenure behind, and nothing was made on the back-end that was named by mistake.
+    // A refusal leaves no tenure behind, and makes nothing on the back-end that was named by mistake.
     place.connect(&[0, 1]).run(async |sessions| {
         let limit = Duration::from_secs(10);
         let opened = sessions.each()[0].within(limit, async {
@@ -204,6 +204,27 @@ fn a_transaction_lies_in_one_partition_and_an_attempt_takes_effect_once() {
     });
 }
 
+/// Needs the comparison of the hashing: the other structure has keys of the same type in the same back-ends.
+#[test]
+fn a_transaction_that_another_structure_began_is_refused_by_name() {
+    let place = Place::new(2);
+    place.connect(&[0, 1]).run(async |sessions| {
+        let stock = sessions.writer::<Stock>("stock").await.unwrap();
+        let mut price = sessions.writer::<Stock>("price").await.unwrap();
+        let mut transaction = stock.transaction();
+        transaction.insert(&1, &77);
+        let refused = price.commit(transaction).await.unwrap_err();
+        assert!(matches!(refused, Error::OtherDomain { .. }), "{refused}");
+        assert_eq!(
+            refused.to_string(),
+            "\"stock\" is a structure of other partitions, and the structure \"price\" was asked; \
+             a transaction lies in one lock domain"
+        );
+        let mut seen = sessions.reader::<Stock>("price").await.unwrap();
+        assert_eq!(seen.get(&1).await.unwrap(), None);
+    });
+}
+
 /// Needs the other name of a part that is being made.
 #[test]
 fn a_structure_whose_making_was_interrupted_is_made_by_the_next_writer() {
@@ -243,5 +264,29 @@ fn a_structure_whose_making_was_interrupted_is_made_by_the_next_writer() {
                 "stock/stock.2-of-2.00000000000000ff"
             ]
         );
+    });
+}
+
+/// Needs the order that the entries of each partition keep: its tree is loaded from the leaves up, which takes a few
+/// operations.
+#[test]
+fn sorted_entries_are_loaded_into_the_trees_of_all_partitions() {
+    let place = Place::new(3);
+    let connections = place.connect(&[0, 1, 2]);
+    connections.run(async |sessions| {
+        let mut prices = sessions.writer::<BTree<u64, u64>>("prices").await.unwrap();
+        let entries: Vec<(u64, u64)> = (0..3_000).map(|key| (key, key * 3)).collect();
+        let pairs = entries.iter().map(|(key, value)| (key, value));
+        prices.bulk_load(pairs).await.unwrap();
+        let mut seen = sessions.reader::<BTree<u64, u64>>("prices").await.unwrap();
+        let keys = (0..3_001).collect::<Vec<u64>>();
+        let found = seen.get_many(&keys).await.unwrap();
+        for (key, found) in keys.iter().zip(found) {
+            assert_eq!(found, (*key < 3_000).then_some(key * 3), "{key}");
+        }
+        for session in sessions.each() {
+            let operations = session.stat().await.unwrap()[0].stat.published;
+            assert!(operations < 20, "{operations}");
+        }
     });
 }

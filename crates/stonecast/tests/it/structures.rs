@@ -1,12 +1,13 @@
 //! Data structures as a program uses them, over shared memory.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use stonecast::Durability;
 use stonecast::structures::classic::MvBst;
 use stonecast::structures::{
-    self, BTree, BlockingSession, Builder, Error, HashTable, MvBTree, Queue, Server, ServerHandle,
-    Stack, Transaction, connect_blocking,
+    self, BTree, BlockingSession, Builder, Error, HashTable, Look, MvBTree, Ordered, Queue, Server,
+    ServerHandle, Stack, Transaction, connect_blocking,
 };
 use tempfile::TempDir;
 use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U64};
@@ -147,6 +148,85 @@ fn every_structure_is_there_after_a_restart_with_everything_that_was_acknowledge
     );
 }
 
+/// Needs the loads: 5,000 entries are a few operations. Needs the inserts in their place, where entries do not lie
+/// behind all keys.
+fn load_in_any_order<S: Ordered<Key = u64, Value = Vec<u8>>>() {
+    let place = Place::new();
+    let (_server, session) = place.serve();
+    let mut orders = session.writer::<S>("orders").unwrap();
+    let mut expected = BTreeMap::new();
+    let mut load = |keys: &[u64], size: usize| {
+        let entries = keys
+            .iter()
+            .map(|key| (*key, key.to_le_bytes().repeat(size)));
+        let entries: Vec<(u64, Vec<u8>)> = entries.collect();
+        let pairs = entries.iter().map(|(key, value)| (key, value));
+        orders.bulk_load(pairs).unwrap();
+        expected.extend(entries);
+    };
+    load(&(0..5_000).collect::<Vec<_>>(), 1);
+    let operations = session.stat().unwrap()[0].stat.published;
+    assert!((2..20).contains(&operations), "{operations}");
+    load(&(5_000..5_010).collect::<Vec<_>>(), 10_000); // longer than what is loaded together
+    load(&(4_990..5_300).collect::<Vec<_>>(), 2); // the first ones have a value
+    load(&[6_000, 7_000, 6_500, 6_400, 9_000, 9_001, 100, 100], 3);
+    load(&(5_300..5_900).collect::<Vec<_>>(), 40); // in front of others
+    load(&(9_002..9_500).collect::<Vec<_>>(), 50);
+    load(&[], 1);
+    let mut seen = session.reader::<S>("orders").unwrap();
+    let found: BTreeMap<u64, Vec<u8>> = seen.entries().unwrap().into_iter().collect();
+    assert!(found == expected, "other entries");
+    assert_eq!(seen.len().unwrap(), expected.len() as u64);
+}
+
+#[test]
+fn entries_in_any_order_are_loaded_as_inserts_would_leave_them() {
+    load_in_any_order::<BTree<u64, Vec<u8>>>();
+    load_in_any_order::<MvBTree<u64, Vec<u8>>>();
+}
+
+#[test]
+fn a_load_with_an_entry_that_is_refused_stages_nothing() {
+    let place = Place::new();
+    let (_server, session) = place.serve();
+    let mut names = session.writer::<BTree<String, u64>>("names").unwrap();
+    let (short, long) = ("a".to_owned(), "b".repeat(200));
+    let refused = names.bulk_load([(&short, &1), (&long, &2)]).unwrap_err();
+    assert!(
+        matches!(refused, Error::TooLarge { key_size: 202, .. }),
+        "{refused}"
+    );
+    names.publish().unwrap();
+    let mut seen = session.reader::<BTree<String, u64>>("names").unwrap();
+    assert!(seen.is_empty().unwrap());
+}
+
+/// Needs the order of equal keys, which a sort by their places has to keep, and the end of a scan of a table that was
+/// made empty: its second half would be in another order.
+#[test]
+fn a_hash_table_is_loaded_by_places_and_scanned_segment_by_segment() {
+    let place = Place::new();
+    let (_server, session) = place.serve();
+    let mut table = session.writer::<HashTable<u64, u64>>("table").unwrap();
+    let entries: Vec<(u64, u64)> = (0..20_000).map(|number| (number % 9_000, number)).collect();
+    let pairs = || entries.iter().map(|(key, value)| (key, value));
+    table.bulk_load(pairs()).unwrap();
+    let expected: BTreeMap<u64, u64> = entries.iter().copied().collect();
+    let mut seen = session.reader::<HashTable<u64, u64>>("table").unwrap();
+    let all = seen.scan().collect::<Result<Vec<_>, _>>().unwrap();
+    assert_eq!((all.len(), seen.len().unwrap()), (9_000, 9_000));
+    assert!(all.into_iter().collect::<BTreeMap<_, _>>() == expected);
+
+    let mut scan = seen.scan();
+    let mut met = vec![scan.next().unwrap().unwrap()];
+    table.clear().unwrap();
+    table.bulk_load(pairs()).unwrap();
+    met.extend(scan.map(Result::unwrap));
+    assert!(met.len() < 1_000, "{} entries of two tables", met.len());
+    let again = seen.scan().collect::<Result<Vec<_>, _>>().unwrap();
+    assert!(again.into_iter().collect::<BTreeMap<_, _>>() == expected);
+}
+
 #[test]
 fn bad_requests_are_refused_by_name_and_change_nothing() {
     let place = Place::new();
@@ -157,9 +237,16 @@ fn bad_requests_are_refused_by_name_and_change_nothing() {
     let other = connect_blocking(&url).unwrap();
     let held = other.writer::<BTree<u64, u64>>("orders").err().unwrap();
     assert!(
-        matches!(&held, Error::Held { name, tenure: 1 } if name == "orders"),
+        matches!(&held, Error::Held { name, tenure: 1, .. } if name == "orders"),
         "{held}"
     );
+    let host = rustix::system::uname();
+    let host = host.nodename().to_str().unwrap();
+    let holder = format!("process {} on {host}", std::process::id());
+    let words = format!(
+        "\"orders\" has a writer, {holder} (tenure 1); one front-end writes a structure at a time"
+    );
+    assert_eq!(held.to_string(), words);
     let other_type = other.reader::<HashTable<u64, u64>>("orders").err().unwrap();
     let words = "\"orders\" is a B+tree, and a hash table of u64 to u64 was asked for";
     assert_eq!(other_type.to_string(), words);
@@ -310,6 +397,39 @@ fn a_range_goes_on_in_both_directions_where_another_reader_has_ended() {
 }
 
 #[test]
+fn a_writer_goes_on_behind_its_publications_which_become_visible_in_their_order() {
+    let place = Place::new();
+    let (server, session) = place.serve();
+    let connection = structures::connect(&server.address().to_string()).unwrap();
+    let published = connection.run(async |session| {
+        let mut orders = session.writer::<BTree<u64, Order>>("orders").await?;
+        let mut begun = Vec::new();
+        for number in 0..20 {
+            let _ticket = orders.stage(&number, &order(number)).await?;
+            begun.push(orders.start_publication().await?);
+            orders.stage(&(1000 + number), &order(0)).await?.await?;
+        }
+        let last = begun.pop().unwrap();
+        last.await?;
+        assert!(begun.iter().all(structures::Publication::is_visible));
+        let mut seen = session.reader::<BTree<u64, Order>>("orders").await?;
+        assert_eq!(seen.get(&19).await?, Some(order(19)));
+        // The updates staged behind the last publication are durable and not visible.
+        assert_eq!((orders.staged(), seen.get(&1019).await?), (1, None));
+        orders.release().await
+    });
+    published.unwrap();
+
+    let mut orders = session.writer::<BTree<u64, Order>>("orders").unwrap();
+    orders.stage(&20, &order(20)).unwrap();
+    orders.start_publication().unwrap();
+    orders.publish().unwrap();
+    let mut seen = session.reader::<BTree<u64, Order>>("orders").unwrap();
+    assert_eq!(seen.get(&20).unwrap(), Some(order(20)));
+    assert_eq!(seen.get(&1019).unwrap(), Some(order(0)));
+}
+
+#[test]
 fn several_keys_are_looked_up_together() {
     let place = Place::new();
     let (server, session) = place.serve();
@@ -369,7 +489,51 @@ fn a_transaction_over_several_structures_takes_effect_once_however_often_it_is_t
     drop(server);
 }
 
-/// Needs the reclaiming before a publication: without it, each update would leave the copied way behind.
+/// Needs the look at the tenure: what the writer remembers is from before the tenure of its successor.
+#[test]
+fn values_that_a_writer_has_looked_up_do_not_count_once_its_tenure_is_over() {
+    let place = Place::new();
+    let lease = Duration::from_millis(200);
+    let server = place.builder().lease(lease).serve().unwrap();
+    let address = server.address().to_string();
+    let session = connect_blocking(&address).unwrap();
+    let mut bank = session.domain("bank").unwrap();
+    let accounts = bank.structure::<HashTable<u64, u64>>("accounts").unwrap();
+    let mut both = Transaction::default();
+    both.insert(&accounts, &1, &100);
+    both.insert(&accounts, &2, &50);
+    bank.commit(&both).unwrap();
+
+    let mut look = Look::default();
+    let [one, two, none] = [1, 2, 3].map(|key| look.at(&accounts, &key));
+    let found = bank.look(&look).unwrap();
+    assert_eq!(found.value(one).unwrap(), Some(100));
+    assert_eq!(found.value(two).unwrap(), Some(50));
+    assert_eq!(found.value(none).unwrap(), None);
+    bank.confirm().unwrap();
+
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    let other = connect_blocking(&address).unwrap();
+    let mut next = loop {
+        match other.domain("bank") {
+            Ok(next) => break next,
+            Err(error) => assert!(std::time::Instant::now() < end, "{error}"),
+        }
+    };
+    let accounts = next.structure::<HashTable<u64, u64>>("accounts").unwrap();
+    let mut moved = Transaction::default();
+    moved.insert(&accounts, &1, &0);
+    next.commit(&moved).unwrap();
+    let seen = bank.look(&look);
+    let value = seen.map(|found| found.value(one).unwrap());
+    assert_ne!(value.ok(), Some(Some(0)), "nobody has told this writer");
+    let over = bank.confirm().unwrap_err();
+    assert!(
+        matches!(over, Error::TenureOver { .. } | Error::Gone { .. }),
+        "{over}"
+    );
+}
+
 /// Needs the renewal: the writer does nothing else for longer than its lease.
 #[test]
 fn a_writer_that_says_nothing_else_keeps_its_tenure_by_renewals() {
@@ -435,6 +599,7 @@ fn a_snapshot_shows_one_moment_of_all_structures_and_ends_with_an_error() {
     drop(server);
 }
 
+/// Needs the reclaiming before a publication: without it, each update would leave the copied way behind.
 #[test]
 fn a_writer_keeps_old_versions_within_bounds_and_its_readers_go_on() {
     let place = Place::new();

@@ -38,6 +38,25 @@ impl Value for Even {
     }
 }
 
+/// Needs the look at the ticket behind a publication that has begun and fails.
+#[test]
+fn a_publication_that_has_begun_and_fails_tells_whether_its_updates_were_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = pool(&folder).serve().unwrap();
+    let connection = structures::connect(&server.address().to_string()).unwrap();
+    let told = connection.run(async |session| {
+        let mut orders = session.writer::<BTree<u64, String>>("orders").await?;
+        orders.stage(&1, &"pins".to_owned()).await?.await?;
+        server.shutdown().unwrap();
+        let durable = orders.start_publication().await?;
+        let durable = durable.await.unwrap_err().effect();
+        let _ticket = orders.stage(&2, &"glue".to_owned()).await?;
+        let staged = orders.start_publication().await?;
+        Ok::<_, Error>((durable, staged.await.unwrap_err().effect()))
+    });
+    assert_eq!(told.unwrap(), (Effect::Done, UNKNOWN));
+}
+
 /// Needs the look at the ticket behind a failed publication.
 #[test]
 fn an_update_that_is_durable_when_its_publication_fails_was_done() {

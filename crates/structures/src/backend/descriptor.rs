@@ -73,9 +73,9 @@ impl MarkBytes {
 /// The durable state of a domain's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
-    /// Counts the descriptors of the domain, from 1.
+    /// The number of the descriptor in its domain, from 1.
     pub serial: u64,
-    /// The log; `None`: everything is applied and durable, and nobody has a tenure.
+    /// The log; `None`: everything is applied and durable, and no tenure lasts.
     pub log: Option<LogArea>,
     /// Everything before this mark is applied and durable.
     pub base: Mark,
@@ -137,7 +137,7 @@ impl Descriptor {
     /// The newest descriptor of the domain whose page is at `page`.
     ///
     /// # Errors
-    /// [`Corruption`] if no slot holds a descriptor: a crash leaves one whole.
+    /// [`Corruption`] if no slot holds a descriptor: a crash leaves one slot whole.
     pub fn read(region: &dyn Region, page: u64, uuid: u128) -> Result<Self, Corruption> {
         let slots = SLOTS.map(|slot| {
             let mut bytes = [0; SLOT_SIZE];

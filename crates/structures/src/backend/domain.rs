@@ -32,8 +32,8 @@ pub struct DomainPlace {
 }
 
 impl DomainPlace {
-    /// The tenure word. A writer reads it after its record is durable: only then does the tenure last that the record
-    /// was written in.
+    /// The tenure word. A writer reads the word after its record is durable. If the word still names the writer's
+    /// tenure, the record was written while the tenure lasted.
     pub const fn tenure_word(&self) -> Span {
         Span::new(self.page + TENURE_OFFSET, WORD_SIZE)
     }
@@ -59,9 +59,9 @@ impl DomainPlace {
 pub struct Grant {
     /// The tenure.
     pub tenure: u32,
-    /// Its log.
+    /// The log of the tenure.
     pub area: LogArea,
-    /// Where the first record goes.
+    /// The place of the first record.
     pub start: Mark,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Records {
     findings: Findings,
 }
 
-/// The end of the records of a log, and the fault of the record there, if it has one.
+/// The end of the records of a log, and the fault of the record there, if any.
 pub(crate) struct Findings {
     end: Mark,
     refused: Option<DomainError>,
@@ -100,7 +100,7 @@ impl Findings {
     /// The effect of taking the records, once they are settled.
     ///
     /// # Errors
-    /// [`DomainError::Refused`] as [`Domain::take`].
+    /// [`DomainError::Refused`], as [`Domain::take`] returns it.
     pub fn taken(self) -> Result<Taken, DomainError> {
         self.refused.map_or(Ok(()), Err)?;
         Ok(Taken {
@@ -189,7 +189,7 @@ impl OpenLog {
 /// A transaction that was checked.
 pub(super) struct Change {
     pub entries: Entries,
-    /// Position behind its record.
+    /// Position behind the transaction's record.
     pub end: u64,
 }
 
@@ -226,7 +226,7 @@ impl Domain {
         })
     }
 
-    /// Opens a domain after a restart. If a tenure has a log, it has to be handed over before anything else.
+    /// Opens a domain after a restart. A tenure that has a log has to be handed over before anything else.
     ///
     /// # Errors
     /// [`DomainError::Corrupt`] if the page holds no descriptor; [`DomainError::Persist`]. A crash changes nothing.
@@ -236,8 +236,8 @@ impl Domain {
         territory: Territory,
     ) -> Result<Self, DomainError> {
         let descriptor = Descriptor::read(medium.bytes(), place.page, medium.uuid)?;
-        // If only the process died, page and records are visible and may not be durable. The next descriptor replaces
-        // the one before this one.
+        // If only the process died, page and records are visible and perhaps not durable. The next descriptor replaces
+        // the descriptor before this one.
         let page = Span::new(place.page, PAGE_SIZE);
         let areas = descriptor.areas();
         medium.region.mark_changed(&[&[page], &*areas].concat());
@@ -317,7 +317,7 @@ impl Domain {
     }
 
     /// Where the log of the tenure lies.
-    pub(super) fn log_area(&self) -> Option<LogArea> {
+    pub(crate) fn log_area(&self) -> Option<LogArea> {
         self.log.as_ref().map(|log| log.area)
     }
 
@@ -335,8 +335,8 @@ impl Domain {
         self.medium.region.load(self.place.horizon().offset)
     }
 
-    /// Notes that all records that the scan has read are durable. The word itself becomes durable with the next
-    /// records.
+    /// Notes that all records that the scan has read are durable. The horizon's word itself becomes durable with the
+    /// next records.
     pub(super) fn note_horizon(&mut self, lsn: u64) {
         self.medium.region.store(self.place.horizon().offset, lsn);
     }
@@ -396,7 +396,7 @@ impl Domain {
         self.log.as_ref().map(|log| log.scan.at().chain.lsn)
     }
 
-    /// Finds the records that were appended since. New ones are to be persisted, and then settled.
+    /// Finds the records that were appended since. The caller persists new records, and then settles them.
     ///
     /// # Errors
     /// [`DomainError::Over`] once the tenure word was raised.
@@ -450,7 +450,7 @@ impl Domain {
     /// Applies the transactions among records that are durable, as `persisted` proves.
     ///
     /// # Errors
-    /// [`DomainError::Refused`] as [`Domain::take`].
+    /// [`DomainError::Refused`], as [`Domain::take`] returns it.
     pub(crate) fn settle(
         &mut self,
         records: Records,

@@ -16,11 +16,11 @@ pub enum DomainError {
     /// The mirror is lost. As after [`DomainError::Persist`], the pool has to be closed and recovered.
     #[error(transparent)]
     Mirror(#[from] MirrorLost),
-    /// Bytes that no crash leaves behind.
+    /// The pool holds bytes that no crash leaves behind.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
-    /// The owner of the tenure wrote a transaction that it may not write. Nothing of it and of all later records
-    /// counts; the tenure has to end.
+    /// The owner of the tenure wrote a transaction without the right to do so. The transaction and all later records do
+    /// not count; the tenure has to end.
     #[error("record {lsn} of tenure {tenure}: {fault}")]
     Refused {
         /// Log sequence number of the record.
@@ -44,7 +44,7 @@ pub enum DomainError {
         /// The tenure of the log.
         tenure: u32,
     },
-    /// Nobody has a tenure.
+    /// No tenure lasts.
     #[error("no tenure is granted")]
     Vacant,
     /// The log has no room for the transactions of the back-end, because its writer reserved none.
@@ -66,7 +66,7 @@ pub enum DomainError {
         tenure: u32,
         /// Log sequence number behind the last record that was durable.
         horizon: u64,
-        /// The content of its place.
+        /// The content of the record's place.
         fault: RecordFault,
     },
 }

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! From the raise to the seal nothing is applied: until the seal is durable, a crash may still change which records
-//! count. What the back-end executes are transactions of the next tenure in a log of its own. They are durable before
-//! their first entry is applied, so a restart in the middle applies them again and executes nothing twice.
+//! count. The back-end executes leftovers as transactions of the next tenure, in a log of its own. These transactions
+//! are durable before their first entry is applied, so a restart in the middle applies them again and executes nothing
+//! twice.
 
 use stonecast_base::{Span, mutant};
 use stonecast_media::Region;
@@ -17,11 +18,11 @@ use super::error::DomainError;
 use crate::tenure::{LogArea, LogScan, Mark, TenureWriter};
 use crate::wire::{Entries, Kind, RecordFault};
 
-/// The tenure word was raised: no writer of an earlier tenure completes anything from now on.
+/// The tenure word was raised: no writer of an earlier tenure completes any further operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the hand-over goes on when the window of the old tenure is closed"]
 pub struct Raised {
-    /// The tenure that ends; `None`: nobody had one.
+    /// The tenure that ends; `None`: no tenure lasted.
     pub ended: Option<u32>,
 }
 
@@ -32,34 +33,35 @@ pub struct Leftover<'a> {
     pub number: u64,
     /// The body of its record ([`Operation`](crate::Operation)).
     pub body: &'a [u8],
-    /// Log sequence number of the transaction that will publish it: the generation of the blocks that the operation
-    /// takes.
+    /// Log sequence number of the transaction that will publish the operation: the generation of the blocks that the
+    /// operation takes.
     pub lsn: u64,
 }
 
 /// Executes operations in the memory of a domain, as parts of one transaction or a few.
 pub trait Execute {
     /// Executes an operation in front of those since the last [`Execute::close`]. An operation that cannot be executed
-    /// changes nothing. False: the open transaction has no room for the operation, and has to be closed first.
+    /// changes nothing. Returns false if the open transaction has no room for the operation: the caller closes the
+    /// transaction first.
     fn execute(&mut self, memory: &dyn Region, operation: Leftover<'_>) -> bool;
 
-    /// Closes the open transaction: the changes of the operations since the last call. It is applied before the next
-    /// operation.
+    /// Closes the open transaction, which has the changes of the operations since the last call. The transaction is
+    /// applied before the next operation.
     fn close(&mut self) -> Entries;
 }
 
 /// The state in which a hand-over has left the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandedOver {
-    /// The operations up to this number count.
+    /// Operations up to this number count.
     pub operation: u64,
     /// The operations that this call has executed.
     pub executed: u64,
 }
 
 impl Domain {
-    /// Raises the tenure word, so that the owner of the tenure completes nothing more. The caller closes the owner's
-    /// window next.
+    /// Raises the tenure word, so that the owner of the tenure completes no further operation. The caller closes the
+    /// owner's window next.
     ///
     /// A crash leaves the word raised or not. The number becomes durable with the seal.
     pub fn raise(&mut self) -> Raised {
@@ -72,14 +74,14 @@ impl Domain {
         Raised { ended }
     }
 
-    /// Does the rest of a hand-over, after the window of the old tenure was closed. `own` is memory for the back-end's
-    /// records, out of everybody's reach, of twice the longest record at least; a hand-over that is done again after a
-    /// crash uses the memory that it used before.
+    /// Completes a hand-over after the window of the old tenure was closed. `own` is memory for the back-end's records
+    /// that no front-end reaches, at least twice as long as the longest record. A hand-over that is repeated after a
+    /// crash uses the same memory.
     ///
-    /// Afterwards everything that a writer of the tenure was told, or could have been told, is applied and durable, and
-    /// the domain may be granted. A writer that could not be stopped for certain may still write to its area: nothing
-    /// that lands there after the scan counts, and the caller gives the area to nobody. A crash at any point leaves a
-    /// domain that is opened and handed over again, with the same result.
+    /// Afterwards every operation that was acknowledged to a writer of the tenure, or could have been, is applied and
+    /// durable, and the domain may be granted. A writer that could not be stopped for certain may still write to its
+    /// area: no record that lands there after the scan counts, and the caller does not reuse the area. A crash at any
+    /// point leaves a domain that is opened and handed over again, with the same result.
     ///
     /// # Errors
     /// [`DomainError::Gap`] and [`DomainError::Corrupt`]: records that were durable are damaged.
@@ -108,8 +110,8 @@ impl Domain {
         })
     }
 
-    /// Scans the records of the tenure to the seal, or to the first one that does not check. Returns the transactions
-    /// that are not applied.
+    /// Scans the records of the tenure to the seal, or to the first record that does not check. Returns the
+    /// transactions that are not applied.
     fn scan_to_the_end(&mut self) -> Result<Vec<Change>, DomainError> {
         let sealed = self.descriptor.sealed.map(|sealed| sealed.end);
         let expected = sealed.map_or(self.horizon(), |end| end.chain.lsn);
@@ -126,7 +128,7 @@ impl Domain {
             match log.note(*before.at(), record, &self.territory) {
                 Ok(change) => changes.extend(change),
                 Err(_) => {
-                    // The owner may not write such a record: its log ends before it.
+                    // The owner may not write such a record: the log ends before the record.
                     log.scan = before;
                     break RecordFault::Kind(0);
                 }
@@ -211,8 +213,8 @@ impl Domain {
         Ok(())
     }
 
-    /// Executes operations that no transaction covers, as many as fit into a transaction: logs their changes, makes the
-    /// record durable, and applies it. Returns their number.
+    /// Executes as many operations that no transaction covers as fit into one transaction: logs their changes, makes
+    /// the record durable, and applies the record. Returns the number of operations.
     async fn execute(
         &mut self,
         own: &mut OwnLog,
@@ -232,7 +234,7 @@ impl Domain {
             }
             (covers, last) = (covers + 1, number);
         }
-        // The executor has read bytes of the owner: nothing that follows from them is trusted.
+        // The executor has read bytes that the owner wrote, so its result is not trusted.
         let entries = executor.close();
         let entries = self.territory.check(entries.body()).unwrap_or_default();
         if own.is_full_for(&entries) {
@@ -273,7 +275,7 @@ impl Domain {
         self.replace_descriptor(descriptor, &[]).await
     }
 
-    /// Makes the data durable, and leaves the log: everything of it is applied.
+    /// Makes the data durable, and gives the log up: all of its records are applied.
     async fn leave(&mut self, end: Mark) -> Result<(), DomainError> {
         self.settle_data().await?;
         let mut base = end;
@@ -299,7 +301,7 @@ impl Domain {
 /// The log in which the back-end executes the leftovers of a tenure.
 struct OwnLog {
     sealed: Sealed,
-    /// Stands behind the last record.
+    /// The place behind the last record.
     scan: LogScan,
 }
 

@@ -11,19 +11,20 @@ use stonecast_persist::{Persisted, Platform};
 
 use super::error::DomainError;
 use super::standing::{Role, Standing, StandingError};
+use crate::standing_record::StandingStore;
 use crate::wire::{Entries, Entry, LogKey};
 
 /// Another copy of the pool, as the back-end that fills the copy sees it.
 pub trait Mirror {
     /// Makes the bytes of `spans`, as the pool holds them, durable in the copy. The calls come one after the other, and
-    /// each copies what the calls before have left out of these places.
+    /// each copies the bytes of these places that the calls before have left out.
     fn copy<'a>(&'a self, spans: &'a [Span]) -> Copying<'a>;
 }
 
 /// A copy that is being made.
 pub type Copying<'a> = Pin<Box<dyn Future<Output = Result<(), MirrorLost>> + 'a>>;
 
-/// The mirror does not answer any more. Nothing is acknowledged without it.
+/// The mirror no longer answers. Nothing is acknowledged without the mirror.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the mirror is lost: {reason}. Nothing is acknowledged without the mirror: bring it back and start the back-end again, or detach it"
@@ -39,20 +40,22 @@ pub struct Medium {
     pub region: Rc<dyn PersistentRegion>,
     /// Seed of the tags of records.
     pub key: LogKey,
-    /// Names the pool.
+    /// The name of the pool.
     pub uuid: u128,
     /// The plan that makes the back-end's own stores durable.
     commit: Commit,
     /// The description of the memory for front-ends.
     lending: Lending,
-    /// Whether no front-end of an earlier run can write any more; `None`: none can.
+    /// Tells whether all front-ends of earlier runs have stopped writing; `None`: all have.
     earlier_writers_are_gone: Option<Rc<dyn Fn() -> bool>>,
     /// The other copy.
     mirror: Option<Rc<dyn Mirror>>,
+    /// The store of the standing record that both copies share.
+    record: Option<Rc<StandingStore>>,
 }
 
 impl Medium {
-    /// The pool called `uuid` in `region`, which is declared to be `platform`. Everything has to outlive the failure
+    /// The pool called `uuid` in `region`, which is declared to be `platform`. All bytes have to survive the failure
     /// `durability`.
     ///
     /// # Errors
@@ -76,14 +79,28 @@ impl Medium {
             lending,
             earlier_writers_are_gone: None,
             mirror: None,
+            record: None,
         })
     }
 
-    /// The same medium, of which `mirror` holds a copy: from now on, bytes are durable when they are durable in both.
+    /// This medium with a copy in `mirror`: from now on, bytes are durable when they are durable in both.
     #[must_use]
     pub fn mirrored_by(mut self, mirror: Rc<dyn Mirror>) -> Self {
         self.mirror = Some(mirror);
         self
+    }
+
+    /// This medium with a standing record in `store`: the record decides whether the mirror is promoted or the pool is
+    /// detached, and the mirror promotes itself. Both copies have to name the same store.
+    #[must_use]
+    pub fn recorded_in(mut self, store: Rc<StandingStore>) -> Self {
+        self.record = Some(store);
+        self
+    }
+
+    /// The store of the standing record.
+    pub(crate) fn record(&self) -> Option<&Rc<StandingStore>> {
+        self.record.as_ref()
     }
 
     /// Whether a mirror holds a copy.
@@ -91,32 +108,47 @@ impl Medium {
         self.mirror.is_some()
     }
 
-    /// The same medium, on which front-ends of earlier runs may write to their logs until `are_gone` says that they
-    /// cannot. Till then these logs are given to nobody.
+    /// This medium, on which front-ends of earlier runs may write to their logs until `are_gone` denies it. These logs
+    /// are not reused before.
     #[must_use]
     pub fn until(mut self, are_gone: Rc<dyn Fn() -> bool>) -> Self {
         self.earlier_writers_are_gone = Some(are_gone);
         self
     }
 
-    /// Whether no front-end of an earlier run can write any more.
+    /// Whether all front-ends of earlier runs have stopped writing.
     pub(crate) fn earlier_writers_are_gone(&self) -> bool {
         let are_gone = self.earlier_writers_are_gone.as_ref();
         are_gone.is_none_or(|are_gone| are_gone())
     }
 
-    /// Refuses a pool that may not be served as it is.
-    pub(crate) fn check_standing(&self) -> Result<(), StandingError> {
+    /// Refuses a pool that does not belong to a back-end, or has a standing record that the server does not know.
+    pub(crate) fn check_role(&self) -> Result<(), StandingError> {
         let Some(standing) = Standing::read(self.bytes()) else {
             return Ok(());
         };
         let generation = standing.generation;
         match standing.role {
             Role::Copying | Role::Mirror => Err(StandingError::IsMirror { generation }),
-            Role::BackEnd if standing.mirror != 0 && !self.is_mirrored() => {
-                Err(StandingError::Bound)
-            }
-            Role::BackEnd => Ok(()),
+            Role::BackEnd => self.check_record(&standing),
+        }
+    }
+
+    /// Refuses a server that does not know the standing record of the pool.
+    pub(crate) fn check_record(&self, standing: &Standing) -> Result<(), StandingError> {
+        match standing.is_recorded && self.record.is_none() {
+            true => Err(StandingError::Recorded),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a pool that may not be served without its mirror.
+    pub(crate) fn check_mirror(&self) -> Result<(), StandingError> {
+        let standing = Standing::read(self.bytes());
+        let is_bound = standing.is_some_and(|standing| standing.mirror != 0);
+        match is_bound && !self.is_mirrored() {
+            true => Err(StandingError::Bound),
+            false => Ok(()),
         }
     }
 
@@ -135,7 +167,7 @@ impl Medium {
         &*self.region
     }
 
-    /// Makes `spans` durable here, and in the mirror if there is one. Both go on at the same time.
+    /// Makes `spans` durable here, and in the mirror if the pool has one. Both copies work at the same time.
     pub(crate) async fn persist(&self, spans: &[Span]) -> Result<Persisted, DomainError> {
         let here = self.persist_here(spans);
         let Some(mirror) = self.mirror.as_ref().filter(|_| !mutant!(MirrorNotAwaited)) else {
@@ -151,7 +183,8 @@ impl Medium {
         self.commit.persist(&*self.region, spans).await
     }
 
-    /// Writes the entries in order: a reader that sees one sees all before it. The changed lines are added to `dirty`.
+    /// Writes the entries in order: a reader that sees an entry sees all earlier entries. The changed lines are added
+    /// to `dirty`.
     pub(super) fn write_entries<'a>(
         &self,
         entries: impl Iterator<Item = Entry<'a>>,

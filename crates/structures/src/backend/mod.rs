@@ -14,8 +14,8 @@
 //! - Only places that belong to the domain are changed, whatever a record says.
 //! - The log is trimmed after the words that were applied from it are durable.
 //!
-//! A crash at any point leaves a descriptor that is whole, a log that is read from its base again, and memory on which
-//! that log may be applied once more from there.
+//! A crash at any point leaves a whole descriptor, a log that is read again from its base, and memory on which that log
+//! may be applied again from there.
 
 mod descriptor;
 mod domain;

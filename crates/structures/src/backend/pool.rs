@@ -4,10 +4,10 @@
 //!   page 0   | header | serving word | ... | domains |      page 1 + n: domain n      uses of slabs      slabs
 //! ```
 //!
-//! The back-end alone writes everything in front of the slabs. A use is a word; it is durable before anybody relies on
-//! it.
+//! The back-end alone writes everything in front of the slabs. A use is a word, which is durable before any code relies
+//! on it.
 //!
-//! A crash leaves each use as it was or as it became. A slab for a log that no domain names is free after the next
+//! A crash leaves each use with its old or its new value. A slab for a log that no domain names is free after the next
 //! opening.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ const VERSION: u32 = 2;
 const SERVING_OFFSET: u64 = 64;
 /// Words that say which domains exist.
 const DOMAINS_OFFSET: u64 = 512;
-/// Domains of a pool, at most: as many words as fit on the page.
+/// The most domains of a pool: as many words as fit on the page.
 const DOMAINS_MAX: u32 = ((PAGE_SIZE - DOMAINS_OFFSET) / 8) as u32;
 /// The slab that holds the back-end's own records during hand-overs, which are done one after the other.
 const OWN_SLAB: u64 = 0;
@@ -150,12 +150,12 @@ impl SlabUse {
     }
 }
 
-/// Whether the owner of a tenure is stopped for certain.
+/// The certainty that the owner of a tenure is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// Its window is closed, and nothing of it is under way.
+    /// The owner's window is closed, and no write of the owner is in flight.
     Certainly,
-    /// It may still write to its log. The slab is given to nobody until the pool is opened again.
+    /// The owner may still write to its log. The back-end gives the slab to nobody until the pool is opened again.
     Perhaps,
 }
 
@@ -165,9 +165,10 @@ pub struct StructurePool {
     geometry: PoolGeometry,
     uses: Vec<SlabUse>,
     domains: BTreeMap<u32, Domain>,
-    /// Logs of earlier runs whose owners may still write.
+    /// Logs of earlier runs to which their owners may still write.
     old_logs: Vec<u64>,
-    /// Domains that are damaged, each with the damage. Their owners can cause that, so it concerns no other domain.
+    /// Damaged domains, each with its damage. Since the owner of a domain can cause damage there, other domains are not
+    /// affected.
     damaged: BTreeMap<u32, DomainError>,
 }
 
@@ -217,8 +218,8 @@ impl StructurePool {
         })
     }
 
-    /// Whether a region holds a pool of a back-end, whole or damaged, or a mirror, whole or not. Otherwise nothing but
-    /// zeros was ever in front of its slabs' uses, or a crash has interrupted [`StructurePool::create`].
+    /// Whether a region holds a pool of a back-end, whole or damaged, or a mirror, whole or not. Otherwise the bytes in
+    /// front of the uses of the slabs have always been zero, or a crash has interrupted [`StructurePool::create`].
     pub fn was_created(medium: &Medium, geometry: &PoolGeometry) -> bool {
         let mut page = vec![0; PAGE_SIZE as usize];
         let has_magic = medium.region.load(0) != 0;
@@ -234,7 +235,7 @@ impl StructurePool {
     /// not count.
     ///
     /// `executor` gives the executor for a domain. Where an earlier owner of a tenure may still write to its log
-    /// ([`Medium::until`]), the log is given to nobody until that owner is gone.
+    /// ([`Medium::until`]), the log is not reused until that owner is gone.
     ///
     /// A damaged domain is set aside ([`StructurePool::damage`]), and the others are served.
     ///
@@ -268,6 +269,7 @@ impl StructurePool {
             pool.medium.region.load(word.offset) != 0
         };
         let numbers: Vec<u32> = (0..geometry.domains).filter(exists).collect();
+        check_owners(&geometry, &pool.uses, &numbers)?;
         for number in numbers {
             let (place, territory) = (PoolGeometry::place(number), pool.territory_of(number));
             match Domain::open(pool.medium.clone(), place, territory).await {
@@ -303,7 +305,7 @@ impl StructurePool {
         self.domains.get_mut(&number)
     }
 
-    /// The damage of a domain, if it is damaged: nobody reads or writes it any more.
+    /// The damage of a domain, if any. A damaged domain is neither read nor written.
     pub fn damage(&self, number: u32) -> Option<&DomainError> {
         self.damaged.get(&number)
     }
@@ -316,7 +318,7 @@ impl StructurePool {
     /// Sets a damaged domain aside.
     ///
     /// # Errors
-    /// `error`, if it concerns the whole pool.
+    /// Passes `error` on, if it concerns the whole pool.
     fn set_aside(&mut self, number: u32, error: DomainError) -> Result<(), DomainError> {
         let is_of_domain = matches!(
             error,
@@ -335,14 +337,14 @@ impl StructurePool {
         self.domains.keys().copied()
     }
 
-    /// Slabs that nobody uses.
+    /// Unused slabs.
     pub fn free_slabs(&self) -> u64 {
         let free = self.uses.iter().filter(|slab| **slab == SlabUse::Free);
         free.count() as u64
     }
 
-    /// Makes a new domain without slabs and without a name. Returns its number; `None`: the pool has as many as it may
-    /// have.
+    /// Makes a new domain without slabs and without a name. Returns its number; `None`: the pool has the most domains
+    /// that it may have.
     ///
     /// # Errors
     /// [`DomainError::Persist`]. A crash leaves the domain or not.
@@ -350,8 +352,8 @@ impl StructurePool {
         self.open_domain(DomainName::NONE).await
     }
 
-    /// The domain with this name, or a new one without slabs. Returns its number; `None`: the pool has as many as it
-    /// may have.
+    /// The domain with this name, or a new one without slabs. Returns its number; `None`: the pool has the most domains
+    /// that it may have.
     ///
     /// # Errors
     /// [`DomainError::Persist`]. A crash leaves the domain or not.
@@ -379,7 +381,7 @@ impl StructurePool {
         Ok(Some(number))
     }
 
-    /// The name of a domain; `None`: there is no such domain, or its name is damaged.
+    /// The name of a domain; `None`: the domain does not exist, or its name is damaged.
     pub fn name_of(&self, number: u32) -> Option<DomainName> {
         if !self.domains.contains_key(&number) && !self.damaged.contains_key(&number) {
             return None;
@@ -392,13 +394,13 @@ impl StructurePool {
 
     /// Gives a domain another slab, all of whose units are free. Returns its number; `None`: no slab is free.
     ///
-    /// The owner of a tenure may use the slab as soon as it is told.
+    /// The owner of a tenure may use the slab as soon as the owner learns of it.
     ///
     /// # Errors
     /// [`DomainError::Persist`]. A crash leaves the slab given or not.
     ///
     /// # Panics
-    /// If there is no such domain.
+    /// Panics if the domain does not exist.
     pub async fn give_slab(&mut self, number: u32) -> Result<Option<u64>, DomainError> {
         self.free_old_logs().await?;
         let Some(slab) = self.free_slab() else {
@@ -421,10 +423,10 @@ impl StructurePool {
         Ok(Some(slab))
     }
 
-    /// Takes a slab back from a domain. Returns whether it was taken: a slab with units in use is not.
+    /// Takes a slab back from a domain. Returns whether the slab was taken: a slab with units in use stays.
     ///
-    /// A slab changes hands only while nobody has a tenure of its domain: otherwise the log may still hold entries for
-    /// the slab, and a replay would write to memory of the next domain.
+    /// A slab changes hands only while its domain has no tenure: otherwise the log may still hold entries for the slab,
+    /// and a replay would write to memory of the next domain.
     ///
     /// # Errors
     /// [`DomainError::Held`] while a tenure lasts; [`DomainError::Persist`]. A crash leaves the slab with the domain or
@@ -457,7 +459,7 @@ impl StructurePool {
     /// The errors of [`Domain::grant`].
     ///
     /// # Panics
-    /// If there is no such domain.
+    /// Panics if the domain does not exist.
     pub async fn grant(&mut self, number: u32) -> Result<Option<Grant>, DomainError> {
         let domain = self.domains.get(&number).expect("the domain exists");
         if let Some(tenure) = domain.tenure() {
@@ -473,13 +475,13 @@ impl StructurePool {
         domain.grant(area).await.map(Some)
     }
 
-    /// Ends the tenure of a domain, if it has one; `None`: the domain turned out to be damaged, and was set aside.
+    /// Ends the tenure of a domain, if any; `None`: the domain is damaged, and was set aside.
     ///
     /// # Errors
     /// [`DomainError::Persist`].
     ///
     /// # Panics
-    /// If there is no such domain.
+    /// Panics if the domain does not exist.
     pub async fn hand_over(
         &mut self,
         number: u32,
@@ -525,7 +527,7 @@ impl StructurePool {
         Ok(())
     }
 
-    /// Logs of tenures that have ended. Those of damaged domains are needed.
+    /// Logs of tenures that have ended, except logs of damaged domains, which are needed.
     fn unused_logs(&self) -> Vec<u64> {
         let is_unused = |slab: &u64| match self.uses[*slab as usize] {
             SlabUse::Log(number) => !self.damaged.contains_key(&number),
@@ -586,6 +588,30 @@ fn read_geometry(medium: &Medium) -> Result<PoolGeometry, DomainError> {
         return Err(corrupt("pool of structures", 0, found, &expected));
     }
     Ok(geometry)
+}
+
+/// Refuses a pool with a slab of a domain that does not exist: a domain is never dropped, so its word is damaged.
+fn check_owners(
+    geometry: &PoolGeometry,
+    uses: &[SlabUse],
+    domains: &[u32],
+) -> Result<(), DomainError> {
+    for (slab, of) in (0_u64..).zip(uses) {
+        let (SlabUse::Data(domain) | SlabUse::Log(domain)) = of else {
+            continue;
+        };
+        if !domains.contains(domain) {
+            let offset = geometry.uses().offset + slab * 8;
+            let found = format!("a slab of domain {domain}, which does not exist");
+            return Err(corrupt(
+                "use of a slab",
+                offset,
+                found,
+                "an existing domain",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn read_uses(medium: &Medium, geometry: &PoolGeometry) -> Result<Vec<SlabUse>, DomainError> {

@@ -39,37 +39,40 @@ struct SlotBytes {
     content: U128,
     key: U64,
     lease_ns: U64,
+    is_recorded: U64,
     checksum: U128,
 }
 
-/// The use of a copy.
+/// The role of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It is the back-end's.
+    /// The back-end's copy.
     BackEnd,
-    /// It is a mirror that lacks a part of the pool.
+    /// A mirror's copy that lacks a part of the pool.
     Copying,
-    /// It is a mirror that has everything.
+    /// A mirror's complete copy.
     Mirror,
 }
 
 /// The standing of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// Counts the standings of the copy.
+    /// The number of the standing among those of the copy.
     pub serial: u64,
-    /// Counts the back-ends of the content.
+    /// The number of back-ends that the content has had.
     pub generation: u64,
-    /// The use of the copy.
+    /// The role of the copy.
     pub role: Role,
-    /// Names the pool of the mirror, without which the back-end acknowledges nothing; 0: it has none.
+    /// The name of the mirror's pool, without which the back-end acknowledges nothing; 0: the back-end has no mirror.
     pub mirror: u128,
-    /// Names the pool whose content this is.
+    /// The name of the pool whose content this is.
     pub content: u128,
     /// Seed of the tags of records.
     pub key: u64,
     /// The lease of the source.
     pub lease_ns: Nanoseconds,
+    /// Whether back-end and mirror share a standing record, which decides about promotion and detachment.
+    pub is_recorded: bool,
 }
 
 /// The reason why a pool is not served as it is.
@@ -79,7 +82,7 @@ pub enum StandingError {
     /// The pool is a mirror.
     #[error("the pool is a mirror of generation {generation}: serve it as a mirror, or promote it")]
     IsMirror {
-        /// Its generation.
+        /// The generation of the mirror's content.
         generation: u64,
     },
     /// The back-end acknowledges nothing without its mirror, which may have become the back-end.
@@ -87,6 +90,11 @@ pub enum StandingError {
         "the pool is bound to its mirror, which may be the back-end now: name the mirror, or detach the pool from it if its memory is destroyed"
     )]
     Bound,
+    /// The pool has a standing record, and the server does not know the store.
+    #[error(
+        "the pool and its mirror share a standing record in a store, which decides about them: name that store (--structures-cluster)"
+    )]
+    Recorded,
 }
 
 impl Standing {
@@ -100,10 +108,11 @@ impl Standing {
             content,
             key,
             lease_ns: 0,
+            is_recorded: false,
         }
     }
 
-    /// The standing of the pool in `region`; `None`: it never had another copy.
+    /// The standing of the pool in `region`; `None`: the pool never had another copy.
     pub fn read(region: &dyn Region) -> Option<Self> {
         let slots = SLOTS.map(|slot| {
             let mut bytes = [0; SLOT_SIZE];
@@ -113,7 +122,7 @@ impl Standing {
         slots.into_iter().flatten().max_by_key(|slot| slot.serial)
     }
 
-    /// Makes `next` the standing of the pool, durably. A crash leaves the one before or the next.
+    /// Makes `next` the standing of the pool, durably. A crash leaves the old or the new standing.
     ///
     /// # Errors
     /// [`PersistError`]: it is unknown which of the two is durable.
@@ -131,6 +140,7 @@ impl Standing {
             content: U128::new(next.content),
             key: U64::new(next.key),
             lease_ns: U64::new(next.lease_ns),
+            is_recorded: U64::new(next.is_recorded.into()),
             checksum: U128::ZERO,
         };
         bytes.checksum = U128::new(hash::xxh3_128(&bytes.as_bytes()[..CHECKSUM_OFFSET]));
@@ -160,6 +170,7 @@ impl Standing {
             content: slot.content.get(),
             key: slot.key.get(),
             lease_ns: slot.lease_ns.get(),
+            is_recorded: slot.is_recorded.get() == 1,
         })
     }
 }

@@ -9,13 +9,13 @@ use crate::wire::{Entries, EntryFault, parse_entries};
 
 /// The memory that the records of a domain may change: its root word, and its slabs.
 ///
-/// The back-end alone decides about slabs. A writer that names the slab of another domain, the page of a domain or the
-/// log of anybody is refused.
+/// The back-end alone decides about slabs. A writer that names the slab of another domain, the page of a domain or any
+/// log is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Territory {
     /// The root word of the domain.
     pub root: Span,
-    /// Where the slabs of the pool lie.
+    /// The place of the pool's slabs.
     pub geometry: SlabGeometry,
     /// The slabs of the domain.
     pub slabs: BTreeSet<u64>,
@@ -34,7 +34,7 @@ impl Territory {
     /// The entries of a transaction, each of which was checked.
     ///
     /// # Errors
-    /// [`EntryFault`]: the body is no list of entries, or one of them names other memory.
+    /// [`EntryFault`]: the body is not a list of entries, or an entry names other memory.
     pub fn check(&self, body: &[u8]) -> Result<Entries, EntryFault> {
         let mut entries = Entries::default();
         for entry in parse_entries(body) {

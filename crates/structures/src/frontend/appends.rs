@@ -2,14 +2,18 @@
 //!
 //! ```text
 //!   stage    record ──▶ queue ──▶ staging memory ──▶ gathered
-//!   ticket                                             └─ WRITEs, READ of the tenure word ──▶ durable           where a plan without the back-end exists
-//!   publish                                            └─ WRITEs, SEND of *notify* ──▶ persisted, applied ──▶ answer
+//!   ticket                                             ├─ WRITEs, READ of the tenure word ──▶ durable           where a plan without the back-end exists
+//!                                                      └─ and to the mirror: WRITEs, READ ──▶ durable in both   where the pool has one, and the same holds for it
+//!   publish                                            ├─ WRITEs, SEND of *notify* ──▶ persisted, applied ──▶ answer
+//!   start_publication                                  └─ as for a ticket, and SEND of *notify* behind it: no later record waits for the answer
 //! ```
 //!
 //! Invariants:
 //! - Records reach the log in the order of their numbers.
 //! - A record is told as durable after its plan has ended, and after the tenure word was read as that of this tenure
 //!   behind it. An answer of the back-end says both.
+//! - With a mirror, a record is told when the same holds at the back-end, and the append to the mirror has ended or an
+//!   answer speaks for both copies.
 //! - At most one notice is under way: operations that are staged meanwhile go with the next one.
 
 use std::cell::RefCell;
@@ -20,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use smallvec::SmallVec;
-use stonecast_base::mutant;
+use stonecast_base::{Span, mutant};
 use stonecast_fabric::{DeviceError, LocalSpan, MemoryRegion, RemoteAddress, Rkey};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::{LentAppender, NotAppended, Piece, Route};
@@ -28,6 +32,7 @@ use stonecast_session::{Listener, Staging};
 
 use super::back_end::BackEnd;
 use super::error::FrontEndError;
+use super::mirror_log::{MirrorLog, NoMirrorLog, lost};
 use super::talk::Reply;
 use crate::backend::{Grant, PoolGeometry};
 use crate::tenure::Append;
@@ -52,6 +57,17 @@ pub(super) enum Until {
     Room,
 }
 
+/// The way in which records become durable for a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By the answer to a notice.
+    Answered,
+    /// By an append to the log of the back-end.
+    BackEnd,
+    /// By appends to both logs.
+    Both,
+}
+
 /// The content of the back-end's latest answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
@@ -72,6 +88,8 @@ pub(super) struct Appends {
 }
 
 struct State {
+    /// Ends before the memory that its records are sent from.
+    mirror_log: Result<MirrorLog, Rc<NoMirrorLog>>,
     appender: LentAppender,
     staging: Staging,
     /// Records that found no room in the staging memory, oldest first.
@@ -79,15 +97,29 @@ struct State {
     requests: Requests,
     /// Log sequence number of the first record.
     first: u64,
-    /// Records of this tenure that were told as durable.
-    durable: u64,
-    /// Records that the back-end has answered for.
-    taken: u64,
+    reached: Reached,
     /// The records that the notice under way tells of.
     notice: Option<(u64, Rc<Reply>)>,
+    /// The last record of which a notice behind it is to tell.
+    to_tell: u64,
     told: Told,
     is_over: bool,
     listener: Listener,
+}
+
+/// The numbers up to which all records of the tenure have reached each stage.
+#[derive(Clone, Copy, Default)]
+struct Reached {
+    /// Records that were reported as durable.
+    durable: u64,
+    /// Records that are durable at the back-end, and became so while the tenure lasted.
+    at_back_end: u64,
+    /// Records that are durable at the mirror, apart from records that are left to the back-end.
+    at_mirror: u64,
+    /// Records for which the back-end has answered.
+    taken: u64,
+    /// Records whose staging memory was released.
+    released: u64,
 }
 
 /// The requests for records that are gathered or under way.
@@ -166,14 +198,15 @@ impl Appends {
             .memory(memory)
             .write(scratch.offset, &0_u64.to_le_bytes());
         let state = State {
+            mirror_log: Err(Rc::new(NoMirrorLog::NoMirror)),
             appender: LentAppender::new(route, &back_end.agreement),
             staging: Staging::new(STAGING_SIZE - WORD_SIZE),
             queue: VecDeque::new(),
             requests: Requests::default(),
             first: grant.start.chain.lsn,
-            durable: 0,
-            taken: 0,
+            reached: Reached::default(),
             notice: None,
+            to_tell: 0,
             told: Told::default(),
             is_over: false,
             listener: Listener::new(back_end.talk.endpoint.inbox()),
@@ -189,6 +222,26 @@ impl Appends {
         })
     }
 
+    /// Reaches the log at the mirror, if there is one, and if records need no processor of the back-end. Called before
+    /// the first record.
+    pub async fn reach_mirror(&self, grant: Grant) {
+        if self.back_end.vouching.is_none() {
+            return;
+        }
+        let is_one_sided = self.state.borrow().appender.is_one_sided();
+        let mirror_log = match is_one_sided {
+            true => MirrorLog::reach(&self.back_end, self.domain, grant.area).await,
+            false => Err(NoMirrorLog::NeedsProcessor),
+        };
+        self.state.borrow_mut().mirror_log = mirror_log.map_err(Rc::new);
+    }
+
+    /// Whether records go to both logs.
+    pub fn mirror_log(&self) -> Result<(), Rc<NoMirrorLog>> {
+        let state = self.state.borrow();
+        state.mirror_log.as_ref().map(drop).map_err(Rc::clone)
+    }
+
     /// Takes a record, and returns its number.
     pub fn append(&self, record: Append) -> u64 {
         let mut state = self.state.borrow_mut();
@@ -202,6 +255,11 @@ impl Appends {
     /// Whether the next record finds room: no earlier one waits for memory.
     pub fn has_room(&self) -> bool {
         self.state.borrow().queue.is_empty()
+    }
+
+    /// Whether a wait would end at once.
+    pub fn has_come(&self, until: Until) -> bool {
+        self.state.borrow().has_come(until)
     }
 
     /// Waits, and sends the records and notices that the wait needs.
@@ -232,7 +290,7 @@ impl Appends {
                 .memory(self.memory)
                 .write(offset, &record.bytes);
             let mut at = offset;
-            let pieces: SmallVec<[Piece; 2]> = record
+            let places: SmallVec<[(LocalSpan, Span); 2]> = record
                 .pieces
                 .iter()
                 .map(|piece| {
@@ -242,35 +300,46 @@ impl Appends {
                         size: piece.size as u32,
                     };
                     at += piece.size;
-                    let remote = RemoteAddress {
-                        rkey: self.log,
-                        ..self.back_end.address_of(*piece)
-                    };
-                    Piece { local, remote }
+                    (local, *piece)
                 })
                 .collect();
+            let at_back_end = places.iter().map(|(local, place)| Piece {
+                local: *local,
+                remote: RemoteAddress {
+                    rkey: self.log,
+                    ..self.back_end.address_of(*place)
+                },
+            });
+            let pieces: SmallVec<[Piece; 2]> = at_back_end.collect();
             // Records that lie side by side share a request.
             let before = state.appender.gathered_requests();
-            state.appender.append(&pieces)?;
+            let number = state.appender.append(&pieces)?;
             let requests = state.appender.gathered_requests() - before;
+            if let Ok(mirror_log) = &mut state.mirror_log {
+                mirror_log.gather(number, places.into_iter());
+            }
             state.staging.push(offset, size);
             state.requests.gather(requests);
             state.queue.pop_front();
         }
-        if state.requests.gathered >= GATHERED_MAX && self.is_one_sided(state) {
+        if state.requests.gathered >= GATHERED_MAX && self.way(state) != Way::Answered {
             self.flush(state)?;
         }
         Ok(())
     }
 
-    /// Whether records become durable without the back-end. Those of a mirrored pool do not: the back-end has to copy
-    /// them first.
-    fn is_one_sided(&self, state: &State) -> bool {
+    /// The way to go for a ticket.
+    fn way(&self, state: &State) -> Way {
         let is_mirrored = self.back_end.vouching.is_some() && !mutant!(TicketWithoutMirror);
-        state.appender.is_one_sided() && !is_mirrored
+        match (state.appender.is_one_sided(), is_mirrored) {
+            (false, _) => Way::Answered,
+            (true, false) => Way::BackEnd,
+            (true, true) if state.mirror_log.is_ok() => Way::Both,
+            (true, true) => Way::Answered,
+        }
     }
 
-    /// Sends the gathered records, without the back-end.
+    /// Sends the gathered records, without the processor of the back-end.
     fn flush(&self, state: &mut State) -> Result<(), NotAppended> {
         match state.appender.flush() {
             Ok(()) => state.requests.note_sent(),
@@ -278,14 +347,44 @@ impl Appends {
             Err(NotAppended::Refused(DeviceError::QueueFull { .. })) => {}
             Err(error) => return Err(error),
         }
+        if self.way(state) == Way::Both
+            && let Ok(mirror_log) = &mut state.mirror_log
+            && let Err(error) = mirror_log.flush()
+        {
+            state.mirror_log = Err(Rc::new(lost(error)));
+        }
         Ok(())
+    }
+
+    /// Sends everything up to the record `number`, and tells the back-end behind it. Where records need no processor of
+    /// the back-end, no later record waits for the answer. If another notice is under way, the next wait behind its
+    /// answer sends this one.
+    pub fn announce(&self, number: u64) {
+        let mut state = self.state.borrow_mut();
+        state.to_tell = number;
+        // A failure shows at the next wait.
+        let _ = self.announce_next(&mut state);
+    }
+
+    fn announce_next(&self, state: &mut State) -> Result<(), FrontEndError> {
+        if state.notice.is_some() || state.reached.taken >= state.to_tell {
+            return Ok(());
+        }
+        if self.way(state) != Way::Answered && !mutant!(PublicationAnswered) {
+            self.flush(state).map_err(|error| self.failure(error))?;
+            // A queue without room takes the records later.
+            if state.appender.has_gathered() || state.appended() < state.to_tell {
+                return Ok(());
+            }
+        }
+        self.tell(state)
     }
 
     /// Sends the gathered records, with a notice behind them.
     fn tell(&self, state: &mut State) -> Result<(), FrontEndError> {
         let domain = self.domain;
         let last = state.appended();
-        if state.notice.is_some() || state.taken >= last {
+        if state.notice.is_some() || state.reached.taken >= last {
             return Ok(());
         }
         let Some((notice, reply)) = self.back_end.talk.begin(Request::Notify { domain }) else {
@@ -304,6 +403,9 @@ impl Appends {
             Ok(()) => {
                 state.requests.note_sent();
                 state.notice = Some((last, reply));
+                if let Ok(mirror_log) = &mut state.mirror_log {
+                    mirror_log.leave_gathered();
+                }
             }
             Err(error) => {
                 self.back_end.talk.cancel();
@@ -335,7 +437,7 @@ impl Appends {
         let waker = Waker::from(self.crowd.clone());
         let mut common = Context::from_waker(&waker);
         let mut state = self.state.borrow_mut();
-        let before = (state.durable, state.taken);
+        let before = (state.reached.durable, state.reached.taken);
         loop {
             self.back_end.talk.hear()?;
             self.take_answer(&mut state)?;
@@ -343,6 +445,7 @@ impl Appends {
                 state.appender.fail("the back-end is gone");
             }
             let progress = self.take_persisted(&mut state, &mut common);
+            self.take_mirrored(&mut state, &mut common);
             if state.has_come(until) {
                 break;
             }
@@ -351,23 +454,28 @@ impl Appends {
                 return Poll::Ready(Err(self.ended()));
             }
             self.fill(&mut state).map_err(|error| self.failure(error))?;
-            let is_one_sided = self.is_one_sided(&state);
+            self.announce_next(&mut state)?;
+            let way = self.way(&state);
             match until {
-                Until::Durable(_) | Until::Room if is_one_sided => {
+                Until::Durable(_) | Until::Room if way != Way::Answered => {
                     self.flush(&mut state)
                         .map_err(|error| self.failure(error))?;
+                    if self.way(&state) != way {
+                        continue;
+                    }
                 }
                 _ => self.tell(&mut state)?,
             }
             // A provider that does everything in the call has already ended this work.
-            if !matches!(self.take_persisted(&mut state, &mut common), Ok(false)) {
+            let has_moved = !matches!(self.take_persisted(&mut state, &mut common), Ok(false));
+            if self.take_mirrored(&mut state, &mut common) || has_moved {
                 continue;
             }
             if state.listener.poll_activity(&mut common).is_pending() {
                 break;
             }
         }
-        let has_moved = before != (state.durable, state.taken);
+        let has_moved = before != (state.reached.durable, state.reached.taken);
         let has_come = state.has_come(until);
         drop(state);
         if has_moved {
@@ -403,9 +511,46 @@ impl Appends {
             state.is_over = true;
             return Ok(());
         }
-        state.taken = number;
+        state.reached.taken = number;
         state.told = Told { applied, trimmed };
+        self.advance(state);
         Ok(())
+    }
+
+    /// Takes the progress of the appends to the mirror. Returns whether there was any.
+    fn take_mirrored(&self, state: &mut State, context: &mut Context<'_>) -> bool {
+        let Ok(mirror_log) = &mut state.mirror_log else {
+            return false;
+        };
+        let polled = mirror_log.poll(context);
+        state.reached.at_mirror = mirror_log.persisted();
+        let has_moved = match polled {
+            Ok(has_moved) => has_moved,
+            Err(reason) => {
+                state.mirror_log = Err(Rc::new(reason));
+                true
+            }
+        };
+        self.advance(state);
+        has_moved
+    }
+
+    /// Tells records as durable, and releases the memory of those with which the devices are done.
+    fn advance(&self, state: &mut State) {
+        let has_one_copy = self.way(state) == Way::BackEnd || mutant!(MirrorLogNotAwaited);
+        let reached = &mut state.reached;
+        let copied = match has_one_copy {
+            true => u64::MAX,
+            false => reached.at_mirror.max(reached.taken),
+        };
+        reached.durable = reached.durable.max(reached.at_back_end.min(copied));
+        let mirror_log = state.mirror_log.as_ref().ok();
+        let is_done = |number| mirror_log.is_none_or(|log| log.is_done_with(number));
+        while reached.released < reached.at_back_end && is_done(reached.released + 1) {
+            reached.released += 1;
+            state.staging.pop();
+            state.requests.conclude();
+        }
     }
 
     /// Takes records that are persisted. Returns whether there were any.
@@ -419,8 +564,6 @@ impl Appends {
             match state.appender.poll_persisted(context) {
                 Poll::Pending => return Ok(moved),
                 Poll::Ready(Ok((number, persisted))) => {
-                    state.staging.pop();
-                    state.requests.conclude();
                     moved = true;
                     self.conclude(state, number, &persisted);
                 }
@@ -432,13 +575,14 @@ impl Appends {
         }
     }
 
-    /// Tells a record as durable if the tenure lasted behind it.
+    /// Counts a record as durable at the back-end if the tenure lasted behind it.
     fn conclude(&self, state: &mut State, number: u64, _: &Persisted) {
-        let lasted = number <= state.taken
+        let lasted = number <= state.reached.taken
             || state.appender.word() == u64::from(self.tenure)
             || mutant!(WordNotReadAgain);
         if lasted && !state.is_over {
-            state.durable = number;
+            state.reached.at_back_end = number;
+            self.advance(state);
         } else {
             state.is_over = true;
         }
@@ -448,8 +592,8 @@ impl Appends {
 impl State {
     fn has_come(&self, until: Until) -> bool {
         match until {
-            Until::Durable(number) => self.durable >= number,
-            Until::Taken(number) => self.taken >= number,
+            Until::Durable(number) => self.reached.durable >= number,
+            Until::Taken(number) => self.reached.taken >= number,
             Until::Room => self.queue.is_empty(),
         }
     }
@@ -463,6 +607,7 @@ impl State {
 impl Drop for Appends {
     fn drop(&mut self) {
         let state = self.state.get_mut();
+        state.mirror_log = Err(Rc::new(NoMirrorLog::NoMirror));
         // Memory that the device may still read is given to nobody.
         let standing = state.appender.standing();
         if standing.unknown.is_empty() {
@@ -485,29 +630,9 @@ impl Future for Waiting {
     }
 }
 
-/// An operation that is staged: the future ends when its record is durable. A ticket that is dropped changes nothing.
-///
-/// A crash after the ticket has ended well loses nothing of the operation, and of all operations that were staged
-/// before. Readers see it once it is published, by this writer or by the hand-over after its end.
-#[must_use = "the operation is durable when the ticket has ended well"]
-pub struct Ticket(Waiting);
-
-impl Ticket {
-    pub(super) fn new(appends: &Rc<Appends>, number: u64) -> Self {
-        Self(appends.wait(Until::Durable(number)))
-    }
-
-    /// Whether the operation is known to be durable. It stays so, whatever becomes of the tenure and the connection.
-    pub fn is_durable(&self) -> bool {
-        let state = self.0.appends.state.borrow();
-        state.has_come(self.0.until)
-    }
-}
-
-impl Future for Ticket {
-    type Output = Result<(), FrontEndError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context)
+impl Waiting {
+    /// Whether the event has come.
+    pub fn has_come(&self) -> bool {
+        self.appends.has_come(self.until)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
@@ -13,12 +14,13 @@ use stonecast_fabric::{
 };
 use stonecast_media::Durability;
 use stonecast_persist::execute::LentAgreement;
-use stonecast_session::{Endpoint, Queues, Side};
+use stonecast_session::Endpoint;
 
 use super::appends::{Appends, PIECES_MAX, STAGING_SIZE};
 use super::buffers::Buffers;
 use super::cache::PlaceCache;
 use super::error::FrontEndError;
+use super::mirror_log::{self, Seats};
 use super::reader::Reader;
 use super::session_writer::Writer;
 use super::talk::Talk;
@@ -26,40 +28,41 @@ use super::writer::DomainWriter;
 use crate::backend::{DomainPlace, Grant, PoolGeometry, Territory};
 use crate::shapes::{Place, Places, ReadRoots, Stale, Step, Traversal};
 use crate::wire::{
-    self, BackEndStat, DomainName, DomainStat, GREETING, LogKey, REQUESTS_MAX, ReaderCounts,
-    Request,
+    self, BackEndStat, DomainName, DomainStat, FrontEndName, LogKey, ReaderCounts, Request,
 };
 
-/// Outstanding work requests of a front-end: pieces of records, READs of a call, and requests.
-const SENDS: usize = PIECES_MAX + READS_MAX + 32;
+/// Outstanding work requests of a front-end: pieces of records, each followed by a READ if a caller waits for that
+/// record alone, READs of a call, and requests.
+const SENDS: usize = 2 * PIECES_MAX + READS_MAX + 32;
 /// READs of one doorbell.
 const READS_MAX: usize = 32;
-/// Bytes for READs in transit; the longest READ is that of the longest item or directory.
+/// Bytes for READs in transit; the longest READ is that of the longest item or of a directory.
 const SCRATCH_SIZE: u64 = 2 << 20;
 /// Bytes of the largest pool.
 const POOL_SIZE_MAX: u64 = 1 << 46;
 /// Entries of the completion queues that the port of a front-end needs.
-pub const FRONT_END_COMPLETIONS: u32 = SENDS as u32;
+pub const FRONT_END_COMPLETIONS: u32 = SENDS as u32 + mirror_log::COMPLETIONS;
 
 /// A connection to a back-end, which reads the pool's memory.
 pub struct BackEnd {
     pub(super) talk: Talk,
+    name: Cell<FrontEndName>,
     scratch: MemoryRegion,
-    /// Memory of writers that are gone.
+    /// Memory of former writers.
     spare_staging: RefCell<Vec<MemoryRegion>>,
     pub(super) geometry: PoolGeometry,
     pub(super) log_key: LogKey,
     memory: RemoteAddress,
     /// The plans by which records become durable.
     pub(super) agreement: LentAgreement,
-    /// The word of the back-end of a pool with a mirror that it is the back-end. Records of such a pool are durable
-    /// when they are answered, and not before.
+    /// The assurances of the back-end of a mirrored pool that it still is the back-end.
     pub(super) vouching: Option<Vouching>,
+    pub(super) mirror_seats: Seats,
     scratch_use: Rc<ScratchUse>,
     retries: Cell<u64>,
 }
 
-/// The word of a back-end that nobody has taken its place.
+/// The assurance of a back-end that no other back-end has taken its place.
 #[derive(Default)]
 pub(super) struct Vouching {
     clock: RefCell<Option<Rc<dyn Runtime>>>,
@@ -80,7 +83,7 @@ struct ScratchUse {
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// The turn of a call. It ends when the device is done with the memory, whatever becomes of the call.
+/// The turn of a call. The turn ends when the device is done with the memory, even if the call is dropped.
 struct ScratchTurn(Rc<ScratchUse>);
 
 impl ScratchUse {
@@ -112,21 +115,9 @@ impl BackEnd {
     /// [`FrontEndError`]: nothing of the connection is left. [`FrontEndError::NoAgreement`] names the platform for
     /// which no plan exists.
     pub async fn connect(port: &Rc<Port>, address: &str) -> Result<Rc<Self>, FrontEndError> {
-        let endpoint = Endpoint::new(
-            port,
-            Queues {
-                send_capacity: SENDS as u32,
-                receive_capacity: REQUESTS_MAX as u32,
-                shared_receive_queue: None,
-                windows: false,
-                rnr_retry_count: 1000,
-                rnr_retry_delay_ns: 100_000,
-            },
-        )?;
+        let endpoint = Endpoint::new(port, Talk::queues(SENDS as u32))?;
         let scratch = endpoint.allocate(SCRATCH_SIZE)?;
-        let talk = Talk::new(endpoint)?;
-        let said = talk.endpoint.connect(address, &GREETING.say(b"")).await?;
-        GREETING.hear(Side::Server, &said)?;
+        let talk = Talk::connect(endpoint, address).await?;
         let attached = match talk.ask(Request::Attach).await? {
             wire::Answer::IsMirror {
                 generation,
@@ -159,6 +150,7 @@ impl BackEnd {
         let agreement = LentAgreement::hear(&lending, Durability::Process)?;
         Ok(Rc::new(Self {
             talk,
+            name: Cell::new(FrontEndName::NONE),
             scratch,
             spare_staging: RefCell::default(),
             geometry: PoolGeometry {
@@ -173,9 +165,15 @@ impl BackEnd {
             },
             agreement,
             vouching: is_mirrored.then(Vouching::default),
+            mirror_seats: Seats::default(),
             scratch_use: Rc::default(),
             retries: Cell::default(),
         }))
+    }
+
+    /// Sets the name under which the front-end holds later tenures. By default, the front-end has no name.
+    pub fn introduce_as(&self, name: FrontEndName) {
+        self.name.set(name);
     }
 
     /// The plans by which records of this front-end become durable.
@@ -183,7 +181,7 @@ impl BackEnd {
         &self.agreement
     }
 
-    /// Times that a reader of this connection began again, because a place was changing.
+    /// The number of times that a reader of this connection began again because a place was changing.
     pub fn retries(&self) -> u64 {
         self.retries.get()
     }
@@ -203,10 +201,7 @@ impl BackEnd {
 
     /// The address of a place of the pool.
     pub(super) fn address_of(&self, place: Span) -> RemoteAddress {
-        RemoteAddress {
-            address: self.memory.address + place.offset,
-            rkey: self.memory.rkey,
-        }
+        self.memory.at(place.offset)
     }
 
     /// Memory for the records of a writer.
@@ -215,7 +210,7 @@ impl BackEnd {
         spare.map_or_else(|| self.talk.endpoint.allocate(STAGING_SIZE), Ok)
     }
 
-    /// Takes the memory of a writer that is gone.
+    /// Takes the memory of a former writer.
     pub(super) fn give_staging_back(&self, memory: MemoryRegion) {
         self.spare_staging.borrow_mut().push(memory);
     }
@@ -246,8 +241,8 @@ impl BackEnd {
         self.vouch().await
     }
 
-    /// Lets the front-end remember for how long the back-end of a mirrored pool has vouched for what is read. Without a
-    /// clock each read asks the back-end.
+    /// Lets the front-end remember for how long the back-end of a mirrored pool has vouched for reads. Without a clock,
+    /// each read asks the back-end.
     pub fn keep_time(&self, clock: Rc<dyn Runtime>) {
         if let Some(vouching) = &self.vouching {
             vouching.clock.replace(Some(clock));
@@ -255,7 +250,7 @@ impl BackEnd {
     }
 
     /// Makes sure that the back-end was the back-end when the bytes of earlier reads were read: its mirror may have
-    /// taken its place, while its memory stays as it was.
+    /// taken its place without a change of its memory.
     pub(super) async fn vouch(&self) -> Result<(), FrontEndError> {
         let Some(vouching) = self
             .vouching
@@ -279,7 +274,7 @@ impl BackEnd {
         }
     }
 
-    /// Reads in the call, if the device can at this moment. The caller lets others run now and then
+    /// Reads in the call, if the device can at this moment. The caller lets other tasks run from time to time
     /// ([`Port::take_turn`]).
     pub(super) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> bool {
         let qp = self.talk.endpoint.qp();
@@ -444,17 +439,17 @@ impl BackEnd {
         }
     }
 
-    /// Tells the back-end what readers have counted since the last time, and waits for nothing. Returns whether the
-    /// message was sent: with too many requests under way, or a back-end that is gone, it is not.
+    /// Reports the counts of readers since the last report, without waiting. Returns whether the message was sent: with
+    /// too many requests under way, or without a back-end, the message is not sent.
     pub fn tell_counts(&self, readers: ReaderCounts) -> bool {
         let is_heard = self.talk.hear().is_ok() && self.talk.check().is_ok();
         is_heard && matches!(self.talk.send(Request::Count { readers }), Ok(Some(_)))
     }
 
-    /// The domain with this name, which is made if there is none. Returns its number.
+    /// The number of the domain with this name, which is made if it does not exist.
     ///
     /// # Errors
-    /// [`FrontEndError::NoRoom`]: the pool has as many domains as it may have.
+    /// [`FrontEndError::NoRoom`]: the pool has the most domains that it may have.
     pub async fn open_domain(&self, name: DomainName) -> Result<u32, FrontEndError> {
         match self.talk.ask(Request::CreateDomain { name }).await? {
             wire::Answer::Created { domain } => Ok(domain),
@@ -486,7 +481,7 @@ impl BackEnd {
     /// Makes a new domain with `slabs` slabs. Returns its number.
     ///
     /// # Errors
-    /// [`FrontEndError::NoRoom`]: the domain may be there, with fewer slabs.
+    /// [`FrontEndError::NoRoom`]: the domain may exist, with fewer slabs.
     pub async fn create_domain(&self, slabs: u32) -> Result<u32, FrontEndError> {
         let domain = self.open_domain(DomainName::NONE).await?;
         for _ in 0..slabs {
@@ -501,9 +496,10 @@ impl BackEnd {
     /// Becomes the writer of a domain.
     ///
     /// # Errors
-    /// [`FrontEndError::Held`]: another front-end is.
+    /// [`FrontEndError::Held`]: another front-end is the writer.
     pub async fn writer(self: &Rc<Self>, domain: u32) -> Result<Writer, FrontEndError> {
-        let answer = self.talk.ask(Request::Lease { domain }).await?;
+        let holder = self.name.get();
+        let answer = self.talk.ask(Request::Lease { domain, holder }).await?;
         let wire::Answer::Granted {
             tenure,
             area,
@@ -534,12 +530,17 @@ impl BackEnd {
         self.read(&spans, &mut bits).await?;
         let roots = ReadRoots::new(self.log_key, domain, territory.root);
         let roots = self.drive(&territory, roots).await?;
+        if roots.is_err() {
+            // A front-end that stood still since the grant reads what its successor writes.
+            self.check_tenure(domain, tenure).await?;
+        }
         let roots = roots.map_err(FrontEndError::Stale)?;
         let slabs = territory.slabs.iter().copied();
         let slabs = slabs.zip(bits.used().iter().map(|bits| &**bits));
         let writer = DomainWriter::with(self.log_key, grant, geometry, slabs, roots);
         let rkey = rkey.try_into().map_err(|_| FrontEndError::Protocol)?;
         let appends = Rc::new(Appends::new(self, domain, grant, Rkey(rkey))?);
+        appends.reach_mirror(grant).await;
         Ok(Writer {
             back_end: self.clone(),
             domain,
@@ -547,7 +548,18 @@ impl BackEnd {
             grant,
             writer,
             appends,
+            publishing: VecDeque::new(),
         })
+    }
+
+    /// Reads the tenure word of `domain`. While the tenure lasts, only its owner changes the memory of the domain.
+    pub(super) async fn check_tenure(&self, domain: u32, tenure: u32) -> Result<(), FrontEndError> {
+        let word = PoolGeometry::place(domain).tenure_word();
+        let found = self.read_one(word).await?;
+        match found == u64::from(tenure).to_le_bytes() {
+            true => Ok(()),
+            false => Err(FrontEndError::Over { domain }),
+        }
     }
 
     /// Becomes a reader of a domain.
@@ -565,10 +577,11 @@ impl BackEnd {
     }
 }
 
-/// A place that a reader may not read, as a traversal would meet it.
+/// A place that a reader may not read, as a stale place for the traversal.
 fn outside(territory: &Territory, mut spans: impl Iterator<Item = Span>) -> Option<Stale> {
     let serving = PoolGeometry::serving_word();
-    let place = spans.find(|span| *span != serving && !territory.holds(*span))?;
+    let is_foreign = |span: &Span| *span != serving && !territory.holds(*span);
+    let place = spans.find(|span| is_foreign(span) && !mutant!(PlaceTrusted))?;
     Some(Stale {
         place,
         what: "memory of the domain",
@@ -577,7 +590,11 @@ fn outside(territory: &Territory, mut spans: impl Iterator<Item = Span>) -> Opti
 
 pub(super) fn refused(answer: wire::Answer, domain: u32) -> FrontEndError {
     match answer {
-        wire::Answer::Held { tenure } => FrontEndError::Held { domain, tenure },
+        wire::Answer::Held { tenure, holder } => FrontEndError::Held {
+            domain,
+            tenure,
+            holder,
+        },
         wire::Answer::NotYours => FrontEndError::Over { domain },
         wire::Answer::NoDomain => FrontEndError::NoDomain { domain },
         wire::Answer::NoRoom => FrontEndError::NoRoom,

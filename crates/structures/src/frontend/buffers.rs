@@ -8,7 +8,7 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// Buffers of these sizes. Their content is that of earlier uses.
+    /// Buffers of these sizes, with the content of earlier uses.
     pub fn of_sizes(&mut self, sizes: impl IntoIterator<Item = usize>) -> &mut [Vec<u8>] {
         self.used = 0;
         for size in sizes {

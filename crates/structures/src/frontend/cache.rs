@@ -1,7 +1,7 @@
 //! Bytes that a reader has read before, of places that it may take as they were.
 //!
-//! The cache is a clock: a place that was asked for since the hand passed it stays. It is trusted with nothing: a
-//! traversal marks the places whose age the places behind them show.
+//! The cache is a clock: a place that was asked for since the hand passed it stays. The cache is not trusted: a
+//! traversal marks the places whose age shows at the places that they lead to.
 
 use std::hash::BuildHasherDefault;
 
@@ -11,11 +11,11 @@ use crate::space::{ClockMap, Mixer};
 
 /// Bytes of places with their contents. A reader reads everything each time if no place fits.
 ///
-/// A place is lent while a traversal looks at it, and belongs to nobody then: a traversal that is dropped takes it
-/// along.
+/// While a traversal looks at a place, the cache does not hold the place's bytes: a traversal that is dropped takes
+/// them along.
 #[derive(Debug)]
 pub(super) struct PlaceCache {
-    /// The bytes of a place that is lent are none at all.
+    /// The bytes of a lent place are empty.
     places: ClockMap<Span, Vec<u8>, BuildHasherDefault<Mixer>>,
     /// Memory for the next reads.
     buffers: Vec<Vec<u8>>,

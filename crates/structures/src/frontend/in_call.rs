@@ -1,12 +1,12 @@
 //! Reads of a structure in the call, with devices that execute READs in the call.
 //!
 //! ```text
-//!   leaf found ──▶ READ of what decides, of the root word, and of the serving word ──▶ both words as before: the answer counts
+//!   leaf found ──▶ READ of the place that decides, of the root word, and of the serving word ──▶ both words as before: the answer counts
 //! ```
 //!
 //! The serving word only grows. If the word is the even number that it was at the end of an earlier call, the back-end
-//! has served all the time between. One look at the word after the reads of a call therefore proves as much as a look
-//! before and a look after them. The root word is read with it.
+//! has served all the time between. One read of the word after the reads of a call therefore proves as much as reads of
+//! the word before and after them. The root word is read with it.
 
 use smallvec::SmallVec;
 use stonecast_base::{Span, mutant};
@@ -31,7 +31,7 @@ pub(super) struct InCall {
 }
 
 impl InCall {
-    /// Takes a half of the cache for what is decoded, if the device reads the memory of `structure` in the call.
+    /// Takes a half of the cache for decoded places, if the device reads the memory of `structure` in the call.
     pub fn of(reader: &mut Reader, structure: &Structure) -> Self {
         let mut in_call = Self::default();
         if structure.is_decoded() && reads_in_call(&reader.back_end) {
@@ -42,7 +42,7 @@ impl InCall {
         in_call
     }
 
-    /// Forgets a structure that is another one now.
+    /// Forgets the structure if the reader has found another one.
     pub fn clear(&mut self) {
         self.remembered.clear();
     }
@@ -76,12 +76,12 @@ impl InCall {
     }
 }
 
-/// The table of structures that a read is about.
+/// The table of structures to which a read belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
-    /// The one behind the root word with this value.
+    /// The table that this value of the root word names.
     Current(Span, u64),
-    /// The one of a snapshot: births show which nodes are its own.
+    /// The table of a snapshot: births of nodes show whether the snapshot has them.
     OfSnapshot,
 }
 

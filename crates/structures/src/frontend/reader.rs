@@ -12,7 +12,7 @@ use super::served::Served;
 use crate::backend::{PoolGeometry, Territory};
 use crate::shapes::{ReadRoots, Roots, Stale, Structure, Traversal};
 
-/// Times that a traversal begins again because a place was stale.
+/// The most times that a traversal begins again because a place was stale.
 pub(super) const TRIES_MAX: u32 = 1000;
 
 /// A reader of a domain.
@@ -24,8 +24,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Remembers at most `size` bytes of inner places. They may be old; the places behind them show it, so that answers
-    /// are as fresh as without. A reader remembers nothing at first.
+    /// Remembers at most `size` bytes of inner places. A remembered place may be old; the places that it leads to show
+    /// its age, so answers are as fresh as without the memory. At first, a reader remembers nothing.
     #[must_use]
     pub fn remembering(mut self, size: u64) -> Self {
         self.cache = PlaceCache::new(size);
@@ -87,9 +87,9 @@ impl Reader {
     /// read as it was when the table was read.
     ///
     /// # Errors
-    /// [`FrontEndError::TooOld`]: nodes of the version are used again. Read the table anew.
-    /// [`FrontEndError::NoStructure`]: the table has no such structure, or the structure has ended since. Otherwise as
-    /// [`Reader::end_of`].
+    /// [`FrontEndError::TooOld`]: nodes of the version are used again. Read the table again.
+    /// [`FrontEndError::NoStructure`]: the table has no such structure, or the structure has ended since. Otherwise the
+    /// errors of [`Reader::end_of`].
     pub async fn end_in<T: Traversal>(
         &mut self,
         roots: &Roots,
@@ -124,11 +124,11 @@ impl Reader {
         }
     }
 
-    /// The value that comes next in the stack or queue `number` of the table `roots`; `None`: there is none, or the
-    /// structure has keys.
+    /// The value that comes next in the stack or queue `number` of the table `roots`; `None`: the structure is empty,
+    /// or has keys.
     ///
     /// # Errors
-    /// As [`Reader::end_in`].
+    /// The errors of [`Reader::end_in`].
     pub async fn peek(
         &mut self,
         roots: &Roots,
@@ -144,7 +144,7 @@ impl Reader {
     /// The structures of the domain.
     ///
     /// # Errors
-    /// As [`Reader::end_of`].
+    /// The errors of [`Reader::end_of`].
     pub async fn roots(&mut self) -> Result<Roots, FrontEndError> {
         let (key, domain) = (self.back_end.log_key, self.domain);
         let root = self.territory.root;
@@ -155,7 +155,7 @@ impl Reader {
     /// structure has no keys.
     ///
     /// # Errors
-    /// As [`Reader::end_in`].
+    /// The errors of [`Reader::end_in`].
     pub async fn get(
         &mut self,
         roots: &Roots,

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! The answer of a call is true at some moment of the call ([`StructureReader`](super::StructureReader)). A call that
-//! begins at most `d` after that call began and gives the same answer therefore gives one that was true at most `d`
-//! before. An answer is kept whole, so places of different moments are never combined. One clock measures all times, so
-//! drift does not matter.
+//! begins at most `d` after that call began, and returns the same answer, therefore returns an answer that was true at
+//! most `d` before. An answer is kept whole, so places of different moments are never combined. One clock measures all
+//! times, so drift does not matter.
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use stonecast_fabric::Runtime;
 use crate::shapes::btree::{Page, Seek};
 use crate::space::ClockMap;
 
-/// Bytes that an answer takes beside its key and value, about.
+/// The approximate bytes that an answer takes in addition to its key and value.
 const OVERHEAD: u64 = 96;
 
 /// Answers by key, and pages of ranges, each with the moment at which its call began.
@@ -49,7 +49,7 @@ impl Recent {
         }
     }
 
-    /// A call begins. Nothing that it reads later is older than this.
+    /// Begins a call, and returns its moment. No byte that the call reads is older.
     pub fn begin(&self) -> Began {
         Began(self.clock.now())
     }

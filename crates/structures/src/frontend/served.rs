@@ -1,8 +1,8 @@
 //! Reads of a reader that shares memory with its back-end.
 //!
-//! A back-end that was killed leaves its memory to the next one, which applies the log again from its base. Meanwhile
-//! the memory shows earlier states. The serving word is odd in that time. A reader reads it before and after each
-//! traversal, and believes the end of the traversal only if both were the same even number.
+//! A back-end that was killed leaves its memory to the next one, which applies the log again from its base. In the
+//! meantime the memory shows earlier states, and the serving word is odd. A reader reads the word before and after each
+//! traversal, and accepts the end of the traversal only if both reads returned the same even number.
 
 use stonecast_base::{Span, mutant};
 
@@ -19,7 +19,7 @@ pub struct Served<T: Traversal> {
 }
 
 impl<T: Traversal> Served<T> {
-    /// Drives `traversal` between two looks at the serving word.
+    /// Drives `traversal` between two reads of the serving word.
     pub fn new(traversal: T, word: Span) -> Self {
         Self {
             traversal,

@@ -1,4 +1,5 @@
-//! A reader of one structure, which may be renamed, made empty or dropped meanwhile, or of one version of it.
+//! A reader of one structure, or of one version of a structure. The structure may be renamed, made empty or dropped in
+//! the meantime.
 
 use std::rc::Rc;
 
@@ -21,7 +22,7 @@ pub struct StructureReader {
     /// The root word with which the structure was found.
     word: (Span, u64),
     in_call: InCall,
-    /// The table that is read, whatever the current one is.
+    /// The table that is read, even if it is no longer the current one.
     snapshot: Option<Rc<Roots>>,
     /// Answers that may be given again, if the reader accepts old ones.
     recent: Option<Recent>,
@@ -31,7 +32,7 @@ impl StructureReader {
     /// A reader of the structure that has the name in the table that is current at this moment.
     ///
     /// # Errors
-    /// [`FrontEndError::NoStructure`]; otherwise as [`Reader::end_of`].
+    /// [`FrontEndError::NoStructure`]; otherwise the errors of [`Reader::end_of`].
     pub async fn open(mut reader: Reader, name: &str) -> Result<Self, FrontEndError> {
         let roots = reader.roots().await?;
         let row = roots.named(name).ok_or(FrontEndError::NoStructure)?.clone();
@@ -48,7 +49,7 @@ impl StructureReader {
     }
 
     /// A reader of the structure with this name as it was when the table `roots` was read. The structure has to be a
-    /// multi-version one: the nodes of others change.
+    /// multi-version structure: the nodes of other structures change.
     ///
     /// # Errors
     /// [`FrontEndError::NoStructure`].
@@ -79,7 +80,7 @@ impl StructureReader {
         self.recent = Some(Recent::new(clock.clone(), age_max_ns, size));
     }
 
-    /// The row of the structure, as it was found.
+    /// The row of the structure, as the reader found it.
     pub fn row(&self) -> &Named {
         &self.row
     }
@@ -93,7 +94,7 @@ impl StructureReader {
     /// device reads in the call, a look-up ends in the call, too.
     ///
     /// # Errors
-    /// As [`StructureReader::end_of`].
+    /// The errors of [`StructureReader::end_of`].
     ///
     /// # Panics
     /// If the structure has no keys.
@@ -131,11 +132,11 @@ impl StructureReader {
         Ok(result)
     }
 
-    /// Looks encoded keys up together, and returns their values in the order of the keys. Each is one that its key had
-    /// at a moment of the call.
+    /// Looks encoded keys up together, and returns their values in the order of the keys. Each key had its value at
+    /// some moment of the call.
     ///
     /// # Errors
-    /// As [`StructureReader::end_of`].
+    /// The errors of [`StructureReader::end_of`].
     ///
     /// # Panics
     /// If the structure has no keys.
@@ -167,7 +168,7 @@ impl StructureReader {
                 |structure: &Structure| Many::new(asked.iter().map(|index| find(structure, index)));
             let found = self.end_of(all).await?;
             for (index, found) in asked.iter().zip(found) {
-                // The structure changed at the places of the others meanwhile.
+                // The structure changed at the places of the other keys during the call.
                 values[*index] = found.ok();
             }
         }
@@ -188,7 +189,7 @@ impl StructureReader {
     /// too.
     ///
     /// # Errors
-    /// As [`StructureReader::end_of`].
+    /// The errors of [`StructureReader::end_of`].
     ///
     /// # Panics
     /// If the structure has no order of keys.
@@ -231,8 +232,8 @@ impl StructureReader {
     /// Drives a traversal of the structure until it ends.
     ///
     /// # Errors
-    /// [`FrontEndError::NoStructure`]: it was dropped. [`FrontEndError::TooOld`]: nodes of the snapshot are used again.
-    /// Otherwise as [`Reader::end_of`].
+    /// [`FrontEndError::NoStructure`]: the structure was dropped. [`FrontEndError::TooOld`]: nodes of the snapshot are
+    /// used again. Otherwise the errors of [`Reader::end_of`].
     pub async fn end_of<T: Traversal>(
         &mut self,
         make: impl Fn(&Structure) -> T,
@@ -258,7 +259,7 @@ impl StructureReader {
         let roots = self.reader.roots().await?;
         let mut rows = roots.rows().iter();
         let same = rows.find(|row| row.number == self.row.number);
-        // A structure that was made empty has another number, and a new one of this name may be of another type.
+        // A structure that was made empty has another number, and a new structure of this name may be of another type.
         let row = same.or_else(|| {
             let named = roots.named(&self.row.name);
             named.filter(|row| row.description == self.row.description)

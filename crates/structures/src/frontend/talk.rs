@@ -10,10 +10,10 @@ use stonecast_fabric::{
     ConnectionEvent, DeviceError, LocalSpan, MemoryRegion, Operation as Verbs, Port, ReceiveQueue,
     Status,
 };
-use stonecast_session::{Endpoint, Listener, ReceiveBuffers};
+use stonecast_session::{Endpoint, Listener, Queues, ReceiveBuffers, Side};
 
 use super::error::FrontEndError;
-use crate::wire::{Answer, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Request};
+use crate::wire::{Answer, GREETING, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Request};
 
 /// An answer that may not have come.
 #[derive(Default)]
@@ -30,19 +30,19 @@ impl Reply {
 pub(crate) struct Talk {
     pub endpoint: Endpoint,
     receives: ReceiveBuffers,
-    /// Slots that requests are sent from. A slot is used again after as many requests as there are slots, and so after
-    /// its answer.
+    /// The slots that requests are sent from, used in turn. A slot is used again only after the answer to its last
+    /// request.
     sent_from: MemoryRegion,
     sent: Cell<u64>,
     /// Requests without an answer, oldest first.
     waiting: RefCell<VecDeque<Rc<Reply>>>,
-    /// Tasks that wait for answers, which another task may hear.
+    /// Tasks that wait for answers, which another task may take.
     asking: RefCell<Vec<Waker>>,
-    /// The reason why nothing more is heard.
+    /// The reason why no further answer comes.
     end: RefCell<Option<Silence>>,
 }
 
-/// The reason why nothing more is heard from the back-end.
+/// The reason why no further answer comes from the back-end.
 #[derive(Clone, Copy)]
 enum Silence {
     Gone,
@@ -59,7 +59,27 @@ impl Silence {
 }
 
 impl Talk {
-    pub fn new(endpoint: Endpoint) -> Result<Self, DeviceError> {
+    /// The queues of an endpoint that talks to a server of structures, with room for `send_capacity` work requests.
+    pub fn queues(send_capacity: u32) -> Queues {
+        Queues {
+            send_capacity,
+            receive_capacity: REQUESTS_MAX as u32,
+            shared_receive_queue: None,
+            windows: false,
+            rnr_retry_count: 1000,
+            rnr_retry_delay_ns: 100_000,
+        }
+    }
+
+    /// Connects `endpoint` to the server of structures at `address`.
+    pub async fn connect(endpoint: Endpoint, address: &str) -> Result<Self, FrontEndError> {
+        let talk = Self::new(endpoint)?;
+        let said = talk.endpoint.connect(address, &GREETING.say(b"")).await?;
+        GREETING.hear(Side::Server, &said)?;
+        Ok(talk)
+    }
+
+    fn new(endpoint: Endpoint) -> Result<Self, DeviceError> {
         let region = endpoint.allocate(REQUESTS_MAX * MESSAGE_SIZE_MAX)?;
         let receives = ReceiveBuffers::new(region, MESSAGE_SIZE_MAX as u32);
         let queue = ReceiveQueue::Own(endpoint.qp());
@@ -80,7 +100,7 @@ impl Talk {
         self.endpoint.port()
     }
 
-    /// A request that the caller sends. `None`: so many requests have no answer that there is no slot.
+    /// A request that the caller sends. `None`: every slot has a request without an answer.
     pub fn begin(&self, request: Request) -> Option<(LocalSpan, Rc<Reply>)> {
         if self.waiting.borrow().len() as u64 == REQUESTS_MAX {
             return None;
@@ -108,7 +128,7 @@ impl Talk {
         self.waiting.borrow_mut().pop_back();
     }
 
-    /// Sends a request. `None`: there is no room for it at this moment.
+    /// Sends a request. `None`: the queue has no room at this moment.
     pub fn send(&self, request: Request) -> Result<Option<Rc<Reply>>, FrontEndError> {
         let Some((local, reply)) = self.begin(request) else {
             return Ok(None);
@@ -145,7 +165,7 @@ impl Talk {
                     asked = self.send(request)?;
                 }
                 if listener.poll_activity(context).is_pending() {
-                    // Another task may hear the answer.
+                    // Another task may take the answer.
                     self.asking.borrow_mut().push(context.waker().clone());
                     return Poll::Pending;
                 }

@@ -1,5 +1,7 @@
 //! The owner of a tenure: executes operations, and makes the records of its log.
 
+use std::collections::VecDeque;
+
 use stonecast_base::{Span, mutant};
 
 use crate::backend::{Grant, Territory};
@@ -18,6 +20,8 @@ use crate::wire::{BODY_SIZE_MAX, Kind, LogKey, Operation, record_size};
 pub struct DomainWriter {
     log: TenureWriter,
     state: DomainState,
+    /// The last operations of publications that are not applied, oldest first.
+    published: VecDeque<u64>,
 }
 
 /// An operation that was staged.
@@ -58,11 +62,13 @@ pub enum StageFault {
         /// Bytes of the transaction with this operation.
         size: usize,
     },
-    /// No record takes the operation.
-    #[error("an operation of {size} bytes, expected at most {BODY_SIZE_MAX}")]
+    /// No record takes the operation, or no log of the pool takes it with the transaction that publishes it.
+    #[error("an operation of {size} bytes, expected at most {size_max}")]
     Long {
-        /// Bytes of the operation.
-        size: usize,
+        /// Bytes of the operation, or of both records.
+        size: u64,
+        /// Bytes of the longest operation, or of the log.
+        size_max: u64,
     },
 }
 
@@ -107,6 +113,7 @@ impl DomainWriter {
         Self {
             log: TenureWriter::new(key, grant.area, start, start.position),
             state: DomainState::new(allocator, roots),
+            published: VecDeque::new(),
         }
     }
 
@@ -144,7 +151,10 @@ impl DomainWriter {
     pub fn staging<'a>(&'a mut self, operation: &Operation<'a>) -> Result<Staging<'a>, StageFault> {
         let size = operation.size();
         if size > BODY_SIZE_MAX {
-            return Err(StageFault::Long { size });
+            return Err(StageFault::Long {
+                size: size as u64,
+                size_max: BODY_SIZE_MAX as u64,
+            });
         }
         let chain = self.log.chain();
         let numbers = (chain.lsn, chain.operation + 1);
@@ -189,7 +199,7 @@ impl DomainWriter {
     }
 
     /// A walk over the domain as it is with everything staged. It asks for words that the writer does not know.
-    pub(super) fn recalling<T: Traversal>(&mut self, traversal: T) -> Recalling<'_, T> {
+    pub fn recalling<T: Traversal>(&mut self, traversal: T) -> impl Traversal<End = T::End> {
         Recalling {
             workspace: self.state.workspace_mut(),
             recall: Recall::default(),
@@ -204,28 +214,36 @@ impl DomainWriter {
             return None;
         }
         let entries = self.state.workspace_mut().close();
+        let last = self.log.chain().operation;
+        self.published.push_back(last);
         let kind = Kind::Transaction {
-            last: self.log.chain().operation,
+            last,
             covers: waiting as u32,
         };
         let record = self.log.append(kind, entries.body(), 0);
         Some(record.expect("each operation has reserved the room"))
     }
 
-    /// Forgets what it knows of the pool's memory, for a caller that has a cache of its own: it puts published words
-    /// that are not applied over what it reads.
+    /// Forgets the known words of the pool's memory, for a caller with a cache of its own. Such a caller puts published
+    /// words that are not applied over the words that it reads.
     ///
     /// # Panics
     /// If an operation is staged and not published.
     pub fn forget(&mut self) {
         assert_eq!(self.waiting(), 0, "staged words are known here alone");
         self.state.workspace_mut().forget();
+        self.published.clear();
     }
 
-    /// Notes that everything published is applied. Without staged operations the pool and the writer's words agree.
+    /// Notes that operations up to this number are applied. Words that no later publication and no staged operation has
+    /// written are those of the pool from now on.
     pub fn note_applied(&mut self, operation: u64) {
-        let chain = self.log.chain();
-        if operation == chain.operation && self.waiting() == 0 {
+        while self
+            .published
+            .front()
+            .is_some_and(|last| *last <= operation)
+        {
+            self.published.pop_front();
             self.state.workspace_mut().note_applied();
         }
     }
@@ -266,7 +284,7 @@ impl Staging<'_> {
 }
 
 /// A walk of a writer; see [`DomainWriter::recalling`].
-pub(super) struct Recalling<'a, T> {
+struct Recalling<'a, T> {
     workspace: &'a mut Workspace,
     recall: Recall,
     traversal: T,

@@ -1,6 +1,6 @@
 //! The bytes that both copies of a pool have in common.
 
-use stonecast_base::{LINE_SIZE, Span, hash};
+use stonecast_base::{LINE_SIZE, Span, hash, mutant};
 use stonecast_media::Region;
 
 use crate::backend::STANDING;
@@ -8,15 +8,20 @@ use crate::backend::STANDING;
 /// Bytes of a piece of the pool that is compared, and copied if it differs.
 pub(super) const PIECE_SIZE: u64 = 16 << 10;
 
-/// The parts of `spans` that both copies have in common, in their order in the pool, as few as possible.
+/// Bytes of a word, which a WRITE changes as a whole.
+const WORD_SIZE: u64 = 8;
+
+/// The parts of `spans` that both copies have in common, in their order in the pool, as few as possible. The rest of a
+/// line is left out: a front-end may have put its next record there, in the other copy first.
 pub(super) fn common(spans: &[Span]) -> Vec<Span> {
-    let mut lines: Vec<Span> = spans
-        .iter()
-        .map(|span| span.widen(LINE_SIZE as u64))
-        .collect();
-    lines.sort_unstable();
-    let mut common: Vec<Span> = Vec::with_capacity(lines.len());
-    for span in lines.into_iter().flat_map(outside_standing) {
+    let unit = match mutant!(LinesCopied) {
+        true => LINE_SIZE as u64,
+        false => WORD_SIZE,
+    };
+    let mut words: Vec<Span> = spans.iter().map(|span| span.widen(unit)).collect();
+    words.sort_unstable();
+    let mut common: Vec<Span> = Vec::with_capacity(words.len());
+    for span in words.into_iter().flat_map(outside_standing) {
         match common.last_mut() {
             Some(last) if span.offset <= last.offset + last.size => {
                 let end = (span.offset + span.size).max(last.offset + last.size);
@@ -69,10 +74,18 @@ mod tests {
             common(&spans),
             [
                 Span::new(0, STANDING.offset),
-                Span::new(behind, 4096 + 128 - behind),
+                Span::new(behind, 4096 + 64 - behind),
+                Span::new(4168, 16),
                 Span::new(8192, 64)
             ]
         );
         assert_eq!(common(&[Span::new(128, 64)]), []);
+    }
+
+    /// Needs the words of a record without the rest of its line.
+    #[test]
+    fn a_record_is_copied_without_the_place_of_the_next_one() {
+        let record = Span::new(8192, 72);
+        assert_eq!(common(&[record]), [record]);
     }
 }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A mirror that was bound is compared before the pool is opened, when nothing changes. Both copies hold states that a
-//! power cut could have left at the end of the back-end's last run, so each mixture of both is such a state, and the
-//! mirror could become the back-end at any moment of the comparison.
+//! power cut could have left at the end of the back-end's last run. Each mixture of the two is such a state, too, and
+//! the mirror could become the back-end at any moment of the comparison.
 //!
 //! A crash leaves the mirror with a part of the last spans.
 
@@ -24,18 +24,22 @@ use stonecast_fabric::{
 };
 use stonecast_media::{Durability, PersistError};
 use stonecast_persist::execute::{LentAgreement, LentAppender, NoAgreement, Piece, Route};
-use stonecast_session::{Endpoint, Listener, Queues, Side};
+use stonecast_session::{Endpoint, Listener};
 
 use super::bytes::{PIECE_SIZE, common, digest};
-use crate::backend::{Copying, Medium, Mirror, MirrorLost, PoolGeometry, Role, Standing};
+use super::expulsions::Expulsions;
+use crate::backend::{
+    Copying, Medium, Mirror, MirrorLost, PoolGeometry, Role, Standing, StandingError, Stopped,
+};
 use crate::frontend::{FrontEndError, Reply, Talk};
-use crate::wire::{Answer, GREETING, MirrorStat, REQUESTS_MAX, Request, SPANS_MAX, Source};
+use crate::standing_record::{OpenError, StandingRecordError};
+use crate::wire::{Answer, MirrorStat, Request, SPANS_MAX, Source, StoreStat};
 
 /// Outstanding work requests of a link: batches with their places, and requests.
 pub(crate) const LINK_SENDS: u32 = 64;
-/// Batches under way, at most. Requests of other kinds find a slot beside them.
+/// The most batches under way. Requests of other kinds find a slot beside them.
 const BATCHES_MAX: u64 = 4;
-/// The pause before a mirror is asked again that has something to end first.
+/// The pause before a request to a mirror that has to end an earlier connection first is repeated.
 const PAUSE_NS: Nanoseconds = 1_000_000;
 /// The back-end renews its lease when this part of it has passed.
 const RENEWED_AFTER: u64 = 4;
@@ -44,19 +48,25 @@ const RENEWED_AFTER: u64 = 4;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// There is no connection.
+    /// No connection exists.
     #[error("the mirror cannot be reached: {0}")]
     Connect(FrontEndError),
     /// No plan makes bytes durable there.
     #[error(transparent)]
-    NoAgreement(#[from] NoAgreement),
+    NoAgreement(NoAgreement),
+    /// The memory of the mirror survives fewer failures than the memory of this pool. So would acknowledged operations
+    /// after a promotion.
+    #[error(
+        "this pool survives power cuts, and the memory of the mirror only the death of its processes; give the mirror an empty folder and durability power"
+    )]
+    Weaker,
     /// The device refused a call.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The medium of this pool failed.
     #[error(transparent)]
     Persist(#[from] PersistError),
-    /// The mirror was lost meanwhile.
+    /// The mirror was lost in the meantime.
     #[error(transparent)]
     Lost(#[from] MirrorLost),
     /// The pool is a mirror itself.
@@ -64,7 +74,7 @@ pub enum AttachError {
         "this pool is a mirror of generation {generation}; serve it as a mirror, or promote it"
     )]
     IsMirror {
-        /// Its generation.
+        /// The generation of the mirror's content.
         generation: u64,
     },
     /// The pool is bound to another mirror, which may have become the back-end.
@@ -82,7 +92,7 @@ pub enum AttachError {
         /// The generation of this pool.
         ours: u64,
     },
-    /// The mirror is whole, and this pool is bound to none: it is an old copy.
+    /// The mirror is whole, and this pool is bound to no mirror: the pool is an old copy.
     #[error(
         "the mirror was bound by a later state of this pool than the pool holds: the pool was restored from an old copy. Promote the mirror"
     )]
@@ -92,6 +102,24 @@ pub enum AttachError {
         "the pool of the mirror holds something else, or is smaller than this pool; give the mirror an empty folder and the same capacity"
     )]
     Foreign,
+    /// The pool has a standing record that the server does not know.
+    #[error(transparent)]
+    Standing(#[from] StandingError),
+    /// The standing record does not permit the pool to be served.
+    #[error(transparent)]
+    Record(#[from] StandingRecordError),
+    /// Only one of the two has a standing record.
+    #[error(
+        "{}; give both servers the same store (--structures-cluster)",
+        match *.is_recorded {
+            true => "this back-end has a store for the standing record, and its mirror has none",
+            false => "the mirror has a store for the standing record, and this back-end has none",
+        }
+    )]
+    RecordOfOne {
+        /// Whether this server has a standing record.
+        is_recorded: bool,
+    },
 }
 
 /// The connection of a back-end to its mirror.
@@ -107,8 +135,11 @@ pub struct MirrorLink {
     /// Bytes of the pool that were compared.
     compared: Cell<u64>,
     standing: Cell<Standing>,
-    /// Names the pool of the mirror.
+    /// The name of the mirror's pool.
     uuid: u128,
+    /// The address of the mirror, for front-ends.
+    address: String,
+    expulsions: RefCell<Expulsions>,
 }
 
 struct State {
@@ -128,33 +159,57 @@ struct Lease {
     asked: RefCell<Option<(Nanoseconds, Rc<Reply>)>>,
 }
 
-fn lost(reason: impl ToString) -> MirrorLost {
+impl From<OpenError> for AttachError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Record(error) => error.into(),
+            OpenError::Persist(error) => error.into(),
+        }
+    }
+}
+
+impl From<NoAgreement> for AttachError {
+    fn from(reason: NoAgreement) -> Self {
+        match reason {
+            NoAgreement::TooWeak => Self::Weaker,
+            reason => Self::NoAgreement(reason),
+        }
+    }
+}
+
+pub(super) fn lost(reason: impl ToString) -> MirrorLost {
     MirrorLost {
         reason: reason.to_string(),
     }
 }
 
 impl MirrorLink {
-    /// Connects to the mirror at `address`. `lease_ns`: the mirror waits for so long after the last message of this
-    /// back-end before it becomes the back-end. Returns the medium with which the back-end has to work from now on. A
-    /// mirror that the pool is bound to is whole when the call returns; another one is filled while the service runs
-    /// ([`Service::with_mirror`](crate::Service::with_mirror)).
+    /// Connects to the mirror at `address`. `lease_ns` is the time for which the mirror waits after the last message of
+    /// this back-end before the mirror becomes the back-end. Returns the medium with which the back-end has to work
+    /// from now on. If the pool is bound to the mirror, the mirror is whole when the call returns; otherwise the
+    /// service fills the mirror while it runs ([`Service::with_mirror`](crate::Service::with_mirror)).
     ///
     /// # Errors
-    /// [`AttachError`]: the pool must not be served. A crash leaves the pool as it was.
+    /// [`AttachError`]: the pool must not be served. A crash leaves the pool unchanged.
     pub async fn attach(
         port: &Rc<Port>,
         runtime: Rc<dyn Runtime>,
         medium: Medium,
         (address, lease_ns): (&str, Nanoseconds),
     ) -> Result<(Rc<Medium>, Rc<Self>), AttachError> {
-        let alone = Standing::alone(medium.uuid, medium.key.0);
-        let mut standing = Standing::read(medium.bytes()).unwrap_or(alone);
+        let mut standing = standing_of(&medium);
         if standing.role != Role::BackEnd {
             let generation = standing.generation;
             return Err(AttachError::IsMirror { generation });
         }
-        standing.generation = standing.generation.max(1);
+        medium.check_record(&standing)?;
+        // A mirror that was bound without a record may have been promoted without a record, so the mirror is asked
+        // first.
+        let opens_late = standing.mirror != 0 && !standing.is_recorded;
+        if let Some(record) = medium.record().filter(|_| !opens_late) {
+            record.open(&medium, false).await?;
+            standing = standing_of(&medium);
+        }
         let talk = connected(port, address)
             .await
             .map_err(AttachError::Connect)?;
@@ -164,15 +219,21 @@ impl MirrorLink {
             generation: standing.generation,
             size: medium.region.size(),
             lease_ns,
+            is_recorded: medium.record().is_some(),
         };
         let began_at = runtime.now();
-        let joined = join(&talk, &runtime, source).await?;
+        let durability = medium.lending().durability;
+        let joined = join(&talk, &runtime, (source, durability)).await?;
         let is_bound = standing.mirror != 0;
         if is_bound && standing.mirror != joined.uuid {
             return Err(AttachError::OtherMirror);
         }
         if !is_bound && joined.is_whole {
             return Err(AttachError::Older);
+        }
+        if let Some(record) = medium.record().filter(|_| opens_late) {
+            record.open(&medium, false).await?;
+            standing = standing_of(&medium);
         }
         let link = Rc::new(Self {
             memory: port
@@ -191,6 +252,8 @@ impl MirrorLink {
             compared: Cell::new(0),
             standing: Cell::new(standing),
             uuid: joined.uuid,
+            address: address.to_owned(),
+            expulsions: RefCell::default(),
         });
         if is_bound {
             while link.compared.get() < link.bytes.size() {
@@ -202,10 +265,11 @@ impl MirrorLink {
         Ok((Rc::new(medium.mirrored_by(mirror)), link))
     }
 
-    /// Does a part of what is to be done beside the requests of front-ends: renews the lease, and fills a new mirror.
-    /// The back-end is bound to the mirror when it has everything.
+    /// Does a part of the work beside the requests of front-ends: renews the lease, and fills a new mirror. The
+    /// back-end is bound to the mirror when the mirror has everything.
     pub(crate) async fn go_on(&self, medium: &Medium) -> Result<(), MirrorLost> {
         self.look()?;
+        self.expulsions.borrow_mut().go_on(&self.talk)?;
         if self.is_bound() {
             return Ok(());
         }
@@ -214,23 +278,61 @@ impl MirrorLink {
             self.compare().await?;
         }
         if self.compared.get() == self.bytes.size() {
-            // The mirror may become the back-end from its last word on. By then this side acknowledges nothing without
-            // it, whatever happens.
-            let mut standing = self.standing.get();
+            if let Some(record) = medium.record()
+                && !record.bind(self.uuid)
+            {
+                return Ok(());
+            }
+            // The mirror may become the back-end once it has received the last request below. By then, this side
+            // acknowledges nothing without the mirror.
+            let mut standing = standing_of(medium);
             let next = Standing {
                 mirror: self.uuid,
+                is_recorded: medium.record().is_some(),
                 ..standing
             };
             standing.replace(medium, next).await.map_err(lost)?;
+            if let Some(record) = medium.record() {
+                record.bound(self.uuid);
+            }
             self.ask(Request::Whole).await?;
             self.standing.set(standing);
         }
         Ok(())
     }
 
-    /// Whether nothing is acknowledged without the mirror. Before, it is being filled.
+    /// Whether the mirror lacks a part of the pool.
+    pub(crate) fn is_filling(&self) -> bool {
+        !self.is_bound() && self.compared.get() < self.bytes.size()
+    }
+
+    /// Whether the back-end acknowledges nothing without the mirror. Until then, the mirror is being filled.
     pub(crate) fn is_bound(&self) -> bool {
         self.standing.get().mirror == self.uuid
+    }
+
+    /// Lets a front-end append to `log` at the mirror. A mirror that is being filled admits no front-end: the log is
+    /// copied in pieces, which would overwrite records that land in the meantime.
+    pub(crate) async fn admit(&self, log: Span) -> Result<Answer, MirrorLost> {
+        let is_whole = self.is_bound();
+        if !is_whole || !self.state.borrow().appender.is_one_sided() {
+            return Ok(Answer::NoMirrorLog { is_whole });
+        }
+        let Answer::Admitted { pass } = self.ask(Request::Admit { log }).await? else {
+            return Err(lost("it does not keep to the protocol"));
+        };
+        let address = self.address.clone();
+        Ok(Answer::MirrorLog { pass, address })
+    }
+
+    /// Begins to expel the front-end with `pass` from its log at the mirror.
+    pub(crate) fn expel(&self, pass: u64) {
+        self.expulsions.borrow_mut().begin(pass);
+    }
+
+    /// Takes the front-ends that the mirror has expelled.
+    pub(crate) fn take_expelled(&self) -> Vec<(u64, Stopped)> {
+        self.expulsions.borrow_mut().take_ended()
     }
 
     /// The rest of the time for which the mirror has promised not to become the back-end.
@@ -239,13 +341,19 @@ impl MirrorLink {
     }
 
     /// The state of the mirror, for people.
-    pub(crate) fn stat(&self) -> MirrorStat {
+    pub(crate) fn stat(&self, medium: &Medium) -> MirrorStat {
         let state = self.state.borrow();
         MirrorStat {
             generation: self.standing.get().generation,
             bytes_to_copy: self.bytes.size() - self.compared.get(),
             batches_under_way: state.sent - state.durable,
             silent_ns: self.lease.size_ns.saturating_sub(self.lease_left()),
+            is_bound: self.is_bound(),
+            store: match medium.record() {
+                None => StoreStat::None,
+                Some(record) if record.trouble().is_some() => StoreStat::Waiting,
+                Some(_) => StoreStat::Reached,
+            },
         }
     }
 
@@ -275,7 +383,7 @@ impl MirrorLink {
         self.wait(|state| state.sent == state.durable).await
     }
 
-    /// Sends bytes, and what makes them durable.
+    /// Sends bytes, and the operations that make them durable.
     fn send(&self, batch: &[Span]) -> Result<(), FrontEndError> {
         let mut state = self.state.borrow_mut();
         let pieces: SmallVec<[Piece; SPANS_MAX]> = batch
@@ -286,10 +394,7 @@ impl MirrorLink {
                     offset: span.offset,
                     size: span.size as u32,
                 },
-                remote: RemoteAddress {
-                    address: self.target.address + span.offset,
-                    ..self.target
-                },
+                remote: self.target.at(span.offset),
             })
             .collect();
         let number = state
@@ -357,7 +462,7 @@ impl MirrorLink {
         Ok(answer)
     }
 
-    /// Renews the lease in time. Waits for nothing.
+    /// Renews the lease in time. The call does not wait.
     fn look(&self) -> Result<(), MirrorLost> {
         self.talk.hear().map_err(lost)?;
         self.talk.check().map_err(lost)?;
@@ -405,10 +510,7 @@ impl State {
             port: port.clone(),
             qp: talk.endpoint.qp(),
             scratch,
-            flush: RemoteAddress {
-                address: joined.target.address + word,
-                ..joined.target
-            },
+            flush: joined.target.at(word),
         };
         Ok(Self {
             appender: LentAppender::new(route, &joined.agreement),
@@ -433,6 +535,16 @@ impl State {
     }
 }
 
+/// The standing of a pool that may never have had another copy.
+fn standing_of(medium: &Medium) -> Standing {
+    let alone = Standing::alone(medium.uuid, medium.key.0);
+    let standing = Standing::read(medium.bytes()).unwrap_or(alone);
+    Standing {
+        generation: standing.generation.max(1),
+        ..standing
+    }
+}
+
 /// The answer of a mirror that takes the back-end as its source.
 struct Joined {
     uuid: u128,
@@ -443,28 +555,16 @@ struct Joined {
 
 /// A connection to the server of structures at `address`.
 pub(super) async fn connected(port: &Rc<Port>, address: &str) -> Result<Talk, FrontEndError> {
-    let endpoint = Endpoint::new(
-        port,
-        Queues {
-            send_capacity: LINK_SENDS,
-            receive_capacity: REQUESTS_MAX as u32,
-            shared_receive_queue: None,
-            windows: false,
-            rnr_retry_count: 1000,
-            rnr_retry_delay_ns: 100_000,
-        },
-    )?;
-    let talk = Talk::new(endpoint)?;
-    let said = talk.endpoint.connect(address, &GREETING.say(b"")).await?;
-    GREETING.hear(Side::Server, &said)?;
-    Ok(talk)
+    let endpoint = Endpoint::new(port, Talk::queues(LINK_SENDS))?;
+    Talk::connect(endpoint, address).await
 }
 
-/// Asks for the place of the source, until the mirror has ended what it had before.
+/// Asks for the place of the source, until the mirror has ended its connection to an earlier source. The bytes of the
+/// mirror have to survive the failure `durability`.
 async fn join(
     talk: &Talk,
     runtime: &Rc<dyn Runtime>,
-    source: Source,
+    (source, durability): (Source, Durability),
 ) -> Result<Joined, AttachError> {
     loop {
         let answer = talk.ask(Request::Join(source)).await;
@@ -487,7 +587,7 @@ async fn join(
                     uuid,
                     is_whole,
                     target,
-                    agreement: LentAgreement::hear(&lending, Durability::Process)?,
+                    agreement: LentAgreement::hear(&lending, durability)?,
                 });
             }
             Answer::Later { wait_ns } => runtime.sleep(wait_ns.min(PAUSE_NS)).await,
@@ -496,6 +596,10 @@ async fn join(
                     theirs: generation,
                     ours: source.generation,
                 });
+            }
+            Answer::RecordOfOne => {
+                let is_recorded = source.is_recorded;
+                return Err(AttachError::RecordOfOne { is_recorded });
             }
             _ => return Err(AttachError::Foreign),
         }

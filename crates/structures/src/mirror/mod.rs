@@ -2,21 +2,25 @@
 //!
 //! ```text
 //!   back-end  records, words ── WRITE ──▶ the same places of the mirror's pool ── settled ──▶ durable in both ──▶ applied, answered
+//!   front-end records ───────── WRITE ──▶ the same place of both logs ─────────── READs ────▶ durable in both ──▶ the ticket ends
 //!             lost for good            mirror: lease over ─▶ window closed ─▶ next generation, durably ─▶ opened as after a power cut
 //! ```
 //!
-//! Whatever the back-end makes durable is made durable in the mirror, too, before anything rests on it: records,
-//! horizons, descriptors, names, the uses of slabs, and the words of trimmed transactions. The calls come one after the
-//! other. So at every moment the mirror holds a state that a power cut could have left in the back-end's own pool, and
-//! a promotion is the recovery that follows a power cut.
+//! The back-end also makes everything durable in the mirror before anything depends on it: records, horizons,
+//! descriptors, names, the uses of slabs, and the words of trimmed transactions. The calls come one after the other. So
+//! at every moment the mirror holds a state that a power cut could have left in the back-end's own pool, and a
+//! promotion is the recovery that follows a power cut.
 //!
 //! Invariants:
 //! - Everything that was acknowledged, or seen by a reader, is durable in both copies.
-//! - A mirror becomes the back-end after the lease of its source is over and the window of its source is closed.
+//! - A mirror becomes the back-end after the lease of its source is over, and the windows of its source and of the
+//!   source's front-ends are closed.
 //! - A back-end that was bound to a mirror goes on with that mirror, or is detached from it ([`detach()`]).
 
+mod admissions;
 mod bytes;
 mod detach;
+mod expulsions;
 mod link;
 mod promote;
 mod server;

@@ -2,10 +2,14 @@
 //!
 //! ```text
 //!   join ─▶ a window on the whole pool ─▶ WRITEs of the source, digests, settle ─▶ whole
-//!   promote ─▶ the lease of the source is over? ─▶ its window is closed? ─▶ standing of the next generation, durable ─▶ the caller serves the pool
+//!   admit ─▶ a pass ─▶ a front-end enters with it: a window on one log ─▶ WRITEs of the front-end ─▶ expel
+//!   promote ─▶ the lease of the source is over? ─▶ all windows are closed? ─▶ standing of the next generation, durable ─▶ the caller serves the pool
 //! ```
 //!
-//! Nothing of a source that was ended reaches the pool when the next one joins, or when the pool is promoted.
+//! Invariants:
+//! - A front-end has a window only while its source has one.
+//! - No write of a source that was ended, or of its front-ends, reaches the pool after the next source joins, or after
+//!   the pool is promoted.
 //!
 //! A crash leaves a mirror of the same standing, and a part of the bytes that were not settled.
 
@@ -13,13 +17,17 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span, mutant};
-use stonecast_fabric::{Access, ConnectionEvent, MemoryRegion, Port, QueuePair, Received, Runtime};
+use stonecast_fabric::{
+    Access, ConnectionEvent, DeviceError, MemoryRegion, Port, QueuePair, Received, Rkey, Runtime,
+};
 use stonecast_persist::execute::LENDING_SIZE;
 use stonecast_session::{AnswerRing, Ended, Ending, Lease, Lessor, Opening, Revocations};
 
+use super::admissions::{Admissions, Expulsion};
 use super::bytes::digest;
 use crate::backend::{Medium, PoolGeometry, Role, Standing};
 use crate::service::{Message, Reception, ServiceError};
+use crate::standing_record::{Asking, Claim};
 use crate::wire::{Answer, LogKey, Request, Source};
 
 /// Rounds in which arrivals of an ended connection are collected.
@@ -28,7 +36,7 @@ const PUMPS_MAX: u32 = 16;
 const LOOK_NS: Nanoseconds = 1_000_000;
 /// The pause before a peer asks again.
 const PAUSE_NS: Nanoseconds = 1_000_000;
-/// A clock may be slower than another by one part in so many.
+/// The inverse of the greatest relative difference between the rates of two clocks.
 const DRIFT: u64 = 16;
 
 /// A mirror that serves its source.
@@ -44,23 +52,35 @@ pub struct MirrorServer {
     peers: BTreeMap<QueuePair, Peer>,
     /// `None`: the pool is empty.
     standing: Option<Standing>,
-    /// The moment of the latest word of a source.
+    /// The moment of the latest message of a source.
     heard_at: Nanoseconds,
     /// Whether a source may still write to the pool although its window was closed.
     is_unquiesced: bool,
+    admissions: Admissions,
 }
 
-/// The object of the lease of a source: the whole pool.
-#[derive(Debug)]
-struct Intake;
+/// The object of the lease of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Intake {
+    /// Of a source: the whole pool.
+    Pool,
+    /// Of a front-end: the log for which this pass was given.
+    Log(u64),
+}
 
 struct Peer {
     answers: AnswerRing,
-    /// The window of a source.
+    /// The window of a source or of a front-end.
     intake: Option<Lease<Intake>>,
 }
 
-/// The generation of the mirror whose pool `region` is; `None`: the pool is a back-end's, or nobody's.
+impl Peer {
+    fn intake(&self) -> Option<Intake> {
+        self.intake.as_ref().map(|lease| *lease.object())
+    }
+}
+
+/// The generation of the mirror whose pool `region` is; `None`: the pool belongs to a back-end, or has no content.
 pub fn generation_of_mirror(region: &dyn stonecast_media::Region) -> Option<u64> {
     let standing = Standing::read(region)?;
     (standing.role != Role::BackEnd).then_some(standing.generation)
@@ -71,7 +91,7 @@ pub fn generation_of_mirror(region: &dyn stonecast_media::Region) -> Option<u64>
 pub struct Promoted {
     /// The generation of the back-end.
     pub generation: u64,
-    /// Names the content.
+    /// The name of the content.
     pub content: u128,
     /// Seed of the tags of records.
     pub key: LogKey,
@@ -98,14 +118,14 @@ impl Promoted {
 }
 
 impl MirrorServer {
-    /// Whether a pool has content that was made there and never had another copy. Such a pool is nobody's mirror.
+    /// Whether a pool has content that was made there and never had another copy. Such a pool cannot become a mirror.
     pub fn has_own_content(region: &dyn stonecast_media::Region) -> bool {
         Standing::read(region).is_none() && region.load(0) != 0
     }
 
-    /// Listens at `address` for the back-end whose copy the pool holds, or will hold. A back-end that a mirror has
-    /// followed gives up its place with it: the mirror's next source copies the pool anew. `medium` has the name of the
-    /// pool itself, whatever content was copied into it: by that name a back-end knows its mirror again.
+    /// Listens at `address` for the back-end whose copy the pool holds, or will hold. A back-end that was succeeded by
+    /// its mirror gives up its content here: the next source copies the pool again. `medium` has the name of the pool
+    /// itself, whatever content was copied into it: by that name a back-end recognizes its mirror.
     ///
     /// # Errors
     /// [`ServiceError`]: nothing is served, and the pool is as it was.
@@ -122,12 +142,18 @@ impl MirrorServer {
         let memory = device.register_persistent(medium.region.clone(), Access::NONE)?;
         let serving = PoolGeometry::serving_word().offset;
         let standing = Standing::read(medium.bytes());
+        if let Some(standing) = &standing {
+            medium.check_record(standing)?;
+        }
+        if let Some(record) = medium.record() {
+            record.begin_to_follow();
+        }
         if standing.is_some() {
-            // Front-ends of an earlier back-end may still look at its memory.
+            // Front-ends of an earlier back-end may still read its memory.
             let before = medium.region.load(serving);
             medium.region.store(serving, before | 1);
         }
-        Ok(Self {
+        let server = Self {
             reception: Reception::open(&port, address)?,
             revocations: Revocations::new(port.clone(), runtime.clone(), PUMPS_MAX),
             heard_at: runtime.now(),
@@ -139,10 +165,14 @@ impl MirrorServer {
             peers: BTreeMap::new(),
             standing,
             is_unquiesced: false,
-        })
+            admissions: Admissions::default(),
+        };
+        server.tell_record();
+        Ok(server)
     }
 
-    /// Serves until the mirror becomes the back-end. A future that is dropped leaves the pool as a crash does.
+    /// Serves until the mirror becomes the back-end: on the request of an operator, and with a standing record also by
+    /// itself. A future that is dropped leaves the pool as a crash does.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -171,7 +201,15 @@ impl MirrorServer {
             while let Some(received) = self.port.take_received() {
                 round.extend(self.arrived(&received)?);
             }
-            if let Some(promoted) = self.serve(round).await? {
+            let mut promoted = self.serve(round).await?;
+            if let Some(record) = self.medium.record() {
+                record.go_on();
+            }
+            if promoted.is_none() && self.asking().is_some() {
+                let answer = self.promote().await?;
+                promoted = self.promoted(&answer);
+            }
+            if let Some(promoted) = promoted {
                 // The answer leaves before the caller ends the connections.
                 self.runtime.sleep(PAUSE_NS).await;
                 return Ok(promoted);
@@ -179,8 +217,8 @@ impl MirrorServer {
             for arrival in self.revocations.take_untaken() {
                 self.reception.repost(&arrival)?;
             }
-            for Ended { unquiesced, .. } in self.revocations.take_ended() {
-                self.is_unquiesced |= !unquiesced.is_empty();
+            for ended in self.revocations.take_ended() {
+                self.note_closed(&ended);
             }
             // Either result ends the wait.
             let _ = self.runtime.within(LOOK_NS, self.port.activity()).await;
@@ -205,19 +243,43 @@ impl MirrorServer {
         })
     }
 
-    /// Ends a connection, and closes its window.
+    /// Ends a connection, and closes its window. The windows of front-ends end with that of their source.
     fn end(&mut self, qp: QueuePair) {
-        if let Some(peer) = self.peers.remove(&qp) {
-            self.revocations.begin(Ending {
-                connection: Some(qp),
-                leases: peer.intake.into_iter().collect(),
-                regions: vec![peer.answers.region()],
-                ..Ending::default()
-            });
+        let Some(peer) = self.peers.remove(&qp) else {
+            return;
+        };
+        let intake = peer.intake();
+        if let Some(Intake::Log(pass)) = intake {
+            self.admissions.leave(pass);
+        }
+        self.revocations.begin(Ending {
+            connection: Some(qp),
+            leases: peer.intake.into_iter().collect(),
+            regions: vec![peer.answers.region()],
+            ..Ending::default()
+        });
+        if intake == Some(Intake::Pool) && !mutant!(MirrorLogsLeftOpen) {
+            let is_of_front_end = |peer: &Peer| matches!(peer.intake(), Some(Intake::Log(_)));
+            let peers = self.peers.iter();
+            let front_ends = peers.filter(|(_, peer)| is_of_front_end(peer));
+            let front_ends: Vec<QueuePair> = front_ends.map(|(qp, _)| *qp).collect();
+            front_ends.into_iter().for_each(|qp| self.end(qp));
         }
     }
 
-    /// Does the requests that have come, in their order. Places that came together become durable together.
+    /// Notes that windows are closed.
+    fn note_closed(&mut self, ended: &Ended<Intake>) {
+        let revoked = ended.revoked.iter().map(|lease| (*lease.object(), false));
+        let unquiesced = ended.unquiesced.iter().map(|lease| (*lease.object(), true));
+        for (intake, is_unquiesced) in revoked.chain(unquiesced) {
+            match intake {
+                Intake::Pool => self.is_unquiesced |= is_unquiesced,
+                Intake::Log(pass) => self.admissions.note_gone(pass, is_unquiesced),
+            }
+        }
+    }
+
+    /// Executes the received requests in their order. Places that came together become durable together.
     async fn serve(
         &mut self,
         round: Vec<(QueuePair, Request)>,
@@ -237,13 +299,21 @@ impl MirrorServer {
             let answer = self.answer(qp, request).await?;
             self.send(qp, &answer);
             if request == Request::Promote
-                && let (Answer::IsBackEnd { .. }, Some(standing)) = (answer, &self.standing)
+                && let Some(promoted) = self.promoted(&answer)
             {
-                return Ok(Some(Promoted::by(standing)));
+                return Ok(Some(promoted));
             }
         }
         self.settle(&mut settled).await?;
         Ok(None)
+    }
+
+    /// The pool after a promotion with this answer.
+    fn promoted(&self, answer: &Answer) -> Option<Promoted> {
+        match (answer, &self.standing) {
+            (Answer::IsBackEnd { .. }, Some(standing)) => Some(Promoted::by(standing)),
+            _ => None,
+        }
     }
 
     async fn settle(
@@ -277,14 +347,14 @@ impl MirrorServer {
 
     fn is_source(&self, qp: QueuePair) -> bool {
         let peer = self.peers.get(&qp);
-        peer.is_some_and(|peer| peer.intake.is_some())
+        peer.is_some_and(|peer| peer.intake() == Some(Intake::Pool))
     }
 
     /// The connection of the source.
     fn source(&self) -> Option<QueuePair> {
         let mut peers = self.peers.iter();
         peers
-            .find(|(_, peer)| peer.intake.is_some())
+            .find(|(_, peer)| peer.intake() == Some(Intake::Pool))
             .map(|(qp, _)| *qp)
     }
 
@@ -302,6 +372,12 @@ impl MirrorServer {
                 Answer::Settled
             }
             Request::Promote => self.promote().await?,
+            Request::Admit { log } if is_source && log.fits(self.medium.region.size()) => {
+                let pass = self.admissions.admit(log);
+                Answer::Admitted { pass }
+            }
+            Request::Expel { pass } if is_source => self.expel(pass),
+            Request::Enter { pass } => self.enter(qp, pass),
             _ => self.is_mirror(),
         })
     }
@@ -314,6 +390,76 @@ impl MirrorServer {
         }
     }
 
+    /// Gives a front-end its window on a log.
+    fn enter(&mut self, qp: QueuePair, pass: u64) -> Answer {
+        let has_window = self.peers[&qp].intake.is_some();
+        let log = (!has_window).then(|| self.admissions.enter(pass, qp));
+        let Some(log) = log.flatten() else {
+            return Answer::NotYours;
+        };
+        // The READ behind the records needs a place.
+        let access = Access::REMOTE_WRITE.and(Access::REMOTE_READ);
+        let opening = Opening {
+            region: self.memory,
+            span: log,
+            access,
+        };
+        match self.grant(qp, Intake::Log(pass), opening) {
+            Ok(rkey) => Answer::Entered {
+                address: self.memory.address,
+                rkey: rkey.0.into(),
+                lending: self.lending,
+            },
+            Err(_) => {
+                self.admissions.leave(pass);
+                Answer::NoRoom
+            }
+        }
+    }
+
+    /// Closes the window of a front-end.
+    fn expel(&mut self, pass: u64) -> Answer {
+        match self.admissions.expel(pass) {
+            Expulsion::Done => Answer::Settled,
+            Expulsion::Unquiesced => Answer::Unquiesced,
+            Expulsion::End(qp) => {
+                self.end(qp);
+                Answer::Later { wait_ns: 0 }
+            }
+            Expulsion::Later => Answer::Later { wait_ns: 0 },
+        }
+    }
+
+    /// Opens a window to a peer.
+    fn grant(
+        &mut self,
+        qp: QueuePair,
+        intake: Intake,
+        opening: Opening,
+    ) -> Result<Rkey, DeviceError> {
+        let lessor = Lessor {
+            port: &self.port,
+            epoch: self.standing.map_or(0, |standing| standing.generation),
+        };
+        let now = self.runtime.now();
+        match lessor.grant(qp, intake, &[opening], now) {
+            Ok(lease) => {
+                let rkey = lease.windows()[0];
+                let peer = self.peers.get_mut(&qp).expect("it has just asked");
+                peer.intake = Some(lease);
+                Ok(rkey)
+            }
+            Err((lease, error)) => {
+                let leases = vec![lease];
+                self.revocations.begin(Ending {
+                    leases,
+                    ..Ending::default()
+                });
+                Err(error)
+            }
+        }
+    }
+
     /// Changes the standing, durably.
     async fn stand(&mut self, change: impl FnOnce(&mut Standing)) -> Result<(), ServiceError> {
         let standing = self.standing.as_mut().expect("a source has joined");
@@ -322,10 +468,24 @@ impl MirrorServer {
         if next != *standing {
             standing.replace(&self.medium, next).await?;
         }
+        self.tell_record();
         Ok(())
     }
 
-    /// What stands in the way of a change of the source: its connection, or writes of an earlier one.
+    /// The mirror as its standing record knows it; `None`: the mirror is not whole, or has no record.
+    fn asking(&self) -> Option<Asking> {
+        let record = self.medium.record()?;
+        let is_whole = self.standing?.role == Role::Mirror;
+        is_whole.then(|| record.asking(&self.medium))
+    }
+
+    fn tell_record(&self) {
+        if let Some(record) = self.medium.record() {
+            record.follow(self.asking());
+        }
+    }
+
+    /// The obstacle to a change of the source: its connection, or writes of an earlier source or its front-ends.
     fn obstacle(&mut self) -> Option<Answer> {
         let is_ending = self.revocations.under_way() > 0 || self.revocations.leases_to_come() > 0;
         let may_be_written = self.is_unquiesced || !self.medium.earlier_writers_are_gone();
@@ -355,14 +515,25 @@ impl MirrorServer {
                 return Ok(Answer::IsBackEnd { generation });
             }
         }
+        let record = self.medium.record();
+        if source.is_recorded != record.is_some() {
+            return Ok(Answer::RecordOfOne);
+        }
+        if let Some(generation) = self.won().filter(|won| source.generation < *won) {
+            return Ok(Answer::IsBackEnd { generation });
+        }
+        if self.admissions.is_unquiesced() {
+            return Ok(Answer::Later { wait_ns: PAUSE_NS });
+        }
         if let Some(obstacle) = self.obstacle() {
             return Ok(obstacle);
         }
+        self.admissions.clear();
         let new = Standing::alone(source.uuid, source.key);
         self.standing.get_or_insert(new);
         self.stand(|standing| {
-            // A copy of an earlier generation may hold what this one does not: nothing of it counts before it was
-            // compared.
+            // A copy of an earlier generation may hold bytes that this generation lacks: no part of the copy counts
+            // before the comparison.
             let is_same = standing.generation == source.generation && standing.role == Role::Mirror;
             if !is_same && !mutant!(ReturningTaken) {
                 standing.role = Role::Copying;
@@ -372,34 +543,16 @@ impl MirrorServer {
             standing.generation = source.generation;
             standing.mirror = 0;
             standing.lease_ns = source.lease_ns;
+            standing.is_recorded = source.is_recorded;
         })
         .await?;
         self.open_window(qp)
     }
 
     fn open_window(&mut self, qp: QueuePair) -> Result<Answer, ServiceError> {
-        let lessor = Lessor {
-            port: &self.port,
-            epoch: self.standing.map_or(0, |standing| standing.generation),
-        };
         let access = Access::REMOTE_WRITE.and(Access::REMOTE_READ);
-        let opening = Opening::whole(self.memory, access);
-        let now = self.runtime.now();
-        let lease = match lessor.grant(qp, Intake, &[opening], now) {
-            Ok(lease) => lease,
-            Err((lease, error)) => {
-                let leases = vec![lease];
-                self.revocations.begin(Ending {
-                    leases,
-                    ..Ending::default()
-                });
-                return Err(error.into());
-            }
-        };
-        let rkey = lease.windows()[0];
-        self.heard_at = now;
-        let peer = self.peers.get_mut(&qp).expect("it has just asked");
-        peer.intake = Some(lease);
+        let rkey = self.grant(qp, Intake::Pool, Opening::whole(self.memory, access))?;
+        self.heard_at = self.runtime.now();
         Ok(Answer::Joined {
             uuid: self.medium.uuid,
             is_whole: self
@@ -411,11 +564,17 @@ impl MirrorServer {
         })
     }
 
-    /// Becomes the back-end, once no other can be: the lease of the source is over, and its window is closed.
+    /// Becomes the back-end once no other server can be: the lease of the source is over, and its window is closed.
     async fn promote(&mut self) -> Result<Answer, ServiceError> {
         let Some(standing) = self.standing.filter(|known| known.role == Role::Mirror) else {
             return Ok(Answer::NotWhole);
         };
+        if self.won().is_some()
+            && let Some(source) = self.source()
+        {
+            // The source was succeeded, and its mirror no longer answers it.
+            self.end(source);
+        }
         let lease_ns = standing.lease_ns + standing.lease_ns / DRIFT;
         let silent_ns = self.runtime.now().saturating_sub(self.heard_at);
         if silent_ns <= lease_ns && !mutant!(PromotedEarly) {
@@ -427,6 +586,16 @@ impl MirrorServer {
         {
             return Ok(obstacle);
         }
+        match self.claim() {
+            Claim::Won => {}
+            Claim::Waiting => return Ok(Answer::Later { wait_ns: PAUSE_NS }),
+            Claim::Overtaken => {
+                // The back-end has started, and has a lease to come.
+                self.heard_at = self.runtime.now();
+                return Ok(Answer::Later { wait_ns: PAUSE_NS });
+            }
+            Claim::Refused { generation } => return Ok(Answer::NotNamed { generation }),
+        }
         let generation = standing.generation + 1;
         self.stand(|standing| {
             standing.role = Role::BackEnd;
@@ -434,5 +603,20 @@ impl MirrorServer {
         })
         .await?;
         Ok(Answer::IsBackEnd { generation })
+    }
+
+    /// Claims the next generation in the standing record, if there is one.
+    fn claim(&self) -> Claim {
+        match (self.medium.record(), self.asking()) {
+            (Some(record), Some(asking)) if !mutant!(PromotedUnrecorded) => record.claim(asking),
+            _ => Claim::Won,
+        }
+    }
+
+    /// The generation that the mirror has won in the standing record, and that its pool is about to have.
+    fn won(&self) -> Option<u64> {
+        let won = self.medium.record()?.won()?;
+        let standing = self.standing?;
+        (won > standing.generation).then_some(won)
     }
 }

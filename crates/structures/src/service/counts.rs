@@ -13,8 +13,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Adds what the readers of a front-end have counted since it told so last. A front-end may tell anything: nothing
-    /// but these sums depends on it.
+    /// Adds the counts of a front-end's readers since its last report. A front-end may report anything: only these sums
+    /// depend on the report.
     pub fn note(&mut self, told: ReaderCounts) {
         let sum = &mut self.readers;
         sum.answers = sum.answers.saturating_add(told.answers);
@@ -47,7 +47,9 @@ impl Service {
             mirror: self
                 .mirror
                 .as_ref()
-                .map_or(MirrorStat::default(), |mirror| mirror.stat()),
+                .map_or(MirrorStat::default(), |mirror| {
+                    mirror.link.stat(&self.medium)
+                }),
         }
     }
 }

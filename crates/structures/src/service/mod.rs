@@ -14,7 +14,7 @@ mod reception;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use stonecast_base::{Nanoseconds, Span};
+use stonecast_base::{Nanoseconds, Span, mutant};
 use stonecast_fabric::{
     Access, ConnectionEvent, ConnectionRequest, DeviceError, MemoryRegion, Port, QueuePair,
     Received, Rkey, Runtime,
@@ -30,7 +30,8 @@ use crate::backend::{
 };
 use crate::executor::Executor;
 use crate::mirror::{LINK_SENDS, MirrorLink};
-use crate::wire::{Answer, Request, SLABS_MAX};
+use crate::standing_record::{OpenError, StandingRecordError};
+use crate::wire::{Answer, FrontEndName, Request, SLABS_MAX};
 
 use counts::Counts;
 use reception::RECEIVES;
@@ -40,7 +41,7 @@ pub(crate) use reception::{Message, Reception};
 const PUMPS_MAX: u32 = 16;
 /// The longest time between two looks at leases.
 const LOOK_NS: Nanoseconds = 1_000_000;
-/// The same while a mirror is being filled.
+/// The longest time between two looks at leases while a mirror is being filled.
 const FILLING_NS: Nanoseconds = 10_000;
 /// Entries of the completion queues that the port of a back-end needs.
 pub const SERVICE_COMPLETIONS: u32 = RECEIVES + LINK_SENDS;
@@ -51,39 +52,58 @@ pub struct Service {
     runtime: Rc<dyn Runtime>,
     medium: Rc<Medium>,
     pool: StructurePool,
-    memory: MemoryRegion,
-    /// The description of the memory for front-ends.
-    lending: [u8; LENDING_SIZE],
+    lent: Lent,
     reception: Reception,
     revocations: Revocations<Tenancy>,
     front_ends: BTreeMap<QueuePair, FrontEnd>,
+    /// The latest owner of the tenure of each domain. A tenure outlives its owner's connection.
+    holders: BTreeMap<u32, FrontEndName>,
     terms: Terms,
     counts: Counts,
-    mirror: Option<Rc<MirrorLink>>,
+    mirror: Option<Mirroring>,
 }
 
-/// What owners of tenures have to keep to.
+/// The memory that front-ends read.
+#[derive(Clone, Copy)]
+struct Lent {
+    memory: MemoryRegion,
+    /// The description of the memory for front-ends.
+    lending: [u8; LENDING_SIZE],
+}
+
+/// The mirror of the pool.
+struct Mirroring {
+    link: Rc<MirrorLink>,
+    /// Tenures whose window here is closed, and whose owner may still write to the log at the mirror, by its pass.
+    expelling: BTreeMap<u64, (Tenancy, Stopped)>,
+}
+
+/// The limits on owners of tenures.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
-    /// A tenure whose owner neither appends nor asks for so long is ended.
+    /// The time without an append or a request after which a tenure is ended.
     lease_ns: Nanoseconds,
-    /// Slabs that a domain may have.
+    /// The most slabs of a domain.
     quota: usize,
 }
 
-/// The object of a lease: the tenure of this domain.
+/// The object of a lease: the tenure of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tenancy(u32);
+struct Tenancy {
+    domain: u32,
+    /// The pass of the owner for the log at the mirror.
+    pass: Option<u64>,
+}
 
 struct FrontEnd {
     answers: AnswerRing,
     reads: Option<Rkey>,
     leases: Vec<Lease<Tenancy>>,
-    /// The moment at which its oldest snapshot was taken, if it has one.
+    /// The moment at which the front-end's oldest snapshot was taken, if any.
     snapshot: Option<Nanoseconds>,
 }
 
-/// The reason why a back-end does not serve any more.
+/// The reason why a back-end no longer serves.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
@@ -102,14 +122,26 @@ pub enum ServiceError {
     /// The pool is a mirror, or may not be served without its mirror.
     #[error(transparent)]
     Standing(#[from] StandingError),
-    /// The mirror does not answer any more.
+    /// The mirror no longer answers.
     #[error(transparent)]
     Mirror(#[from] MirrorLost),
+    /// The standing record does not permit the pool to be served.
+    #[error(transparent)]
+    Record(#[from] StandingRecordError),
+}
+
+impl From<OpenError> for ServiceError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Record(error) => error.into(),
+            OpenError::Persist(error) => error.into(),
+        }
+    }
 }
 
 impl Service {
-    /// Opens the pool, ends all tenures of earlier runs, and listens at `address`. `lease_ns`: a tenure whose owner is
-    /// silent for so long is ended.
+    /// Opens the pool, ends all tenures of earlier runs, and listens at `address`. A tenure whose owner is silent for
+    /// `lease_ns` is ended.
     ///
     /// # Errors
     /// [`ServiceError`]: nothing is served.
@@ -119,7 +151,11 @@ impl Service {
         medium: Rc<Medium>,
         (address, lease_ns): (&str, Nanoseconds),
     ) -> Result<Self, ServiceError> {
-        medium.check_standing()?;
+        medium.check_role()?;
+        if let Some(record) = medium.record().filter(|_| !medium.is_mirrored()) {
+            record.open(&medium, true).await?;
+        }
+        medium.check_mirror()?;
         let placing = port.device().placing();
         let lending = medium.lending().say(medium.region.means(), placing)?;
         let key = medium.key;
@@ -136,11 +172,11 @@ impl Service {
             runtime,
             medium,
             pool,
-            memory,
-            lending,
+            lent: Lent { memory, lending },
             reception,
             revocations,
             front_ends: BTreeMap::new(),
+            holders: BTreeMap::new(),
             terms: Terms {
                 lease_ns,
                 quota: SLABS_MAX,
@@ -150,7 +186,7 @@ impl Service {
         })
     }
 
-    /// Lets a domain have so many slabs at most, its log left out. A domain that has more keeps them.
+    /// Limits the slabs of a domain, its log left out. A domain that already has more slabs keeps them.
     #[must_use]
     pub fn with_quota(mut self, slabs: u64) -> Self {
         self.terms.quota = usize::try_from(slabs).map_or(SLABS_MAX, |slabs| slabs.min(SLABS_MAX));
@@ -165,12 +201,15 @@ impl Service {
     /// Keeps `mirror` up to date, which holds the copy of the service's medium ([`Medium::mirrored_by`]).
     #[must_use]
     pub fn with_mirror(mut self, mirror: Rc<MirrorLink>) -> Self {
-        self.mirror = Some(mirror);
+        self.mirror = Some(Mirroring {
+            link: mirror,
+            expelling: BTreeMap::new(),
+        });
         self
     }
 
-    /// Serves until the pool fails, or its mirror is lost. A future that is dropped leaves the pool as a crash does,
-    /// and the service is to be dropped, too.
+    /// Serves until the pool fails, or its mirror is lost. A future that is dropped leaves the pool as a crash does;
+    /// the caller then drops the service, too.
     ///
     /// # Errors
     /// [`ServiceError`].
@@ -196,23 +235,27 @@ impl Service {
                 self.reception.repost(&arrival)?;
             }
             for ended in self.revocations.take_ended() {
-                self.hand_over(ended).await?;
+                self.note_closed(ended).await?;
             }
+            self.note_expelled().await?;
             self.end_silent_leases().await?;
+            if let Some(record) = self.medium.record() {
+                record.attend(&self.medium).await?;
+            }
             if let Some(mirror) = &self.mirror {
-                mirror.go_on(&self.medium).await?;
+                mirror.link.go_on(&self.medium).await?;
             }
             let is_filling = self
                 .mirror
                 .as_ref()
-                .is_some_and(|mirror| !mirror.is_bound());
+                .is_some_and(|mirror| mirror.link.is_filling());
             let look_ns = if is_filling { FILLING_NS } else { LOOK_NS };
             // Either result ends the wait.
             let _ = self.runtime.within(look_ns, self.port.activity()).await;
         }
     }
 
-    /// Accepts a front-end, or tells it the reason for the refusal.
+    /// Accepts a front-end, or refuses it with a reason.
     fn accept(&mut self, request: ConnectionRequest, hello: &[u8]) {
         let others = self.front_ends.len();
         let Some((qp, answers)) = self.reception.accept(request, hello, others) else {
@@ -233,7 +276,7 @@ impl Service {
             return;
         };
         for lease in &front_end.leases {
-            self.raise(lease.object().0);
+            self.raise(lease.object().domain);
         }
         self.revocations.begin(Ending {
             connection: Some(qp),
@@ -249,9 +292,9 @@ impl Service {
         }
     }
 
-    /// Ends one lease of a front-end, which goes on without it.
+    /// Ends one lease of a front-end, which continues without that lease.
     fn revoke(&mut self, lease: Lease<Tenancy>) {
-        self.raise(lease.object().0);
+        self.raise(lease.object().domain);
         self.revocations.begin(Ending {
             leases: vec![lease],
             ..Ending::default()
@@ -265,13 +308,13 @@ impl Service {
         for front_end in self.front_ends.values_mut() {
             for lease in &mut front_end.leases {
                 if lease.held_for(now) > lease_ns {
-                    silent.push((lease.owner(), lease.object().0));
+                    silent.push((lease.owner(), lease.object().domain));
                     lease.recall(now);
                 }
             }
         }
         for (qp, number) in silent {
-            // An owner whose appends need no answer shows in its log alone.
+            // The appends of an owner that needs no answers show only in its log.
             let domain = self.pool.domain(number).expect("a lease names a domain");
             let before = domain.found();
             match domain.take().await {
@@ -287,24 +330,58 @@ impl Service {
         Ok(())
     }
 
-    async fn hand_over(&mut self, ended: Ended<Tenancy>) -> Result<(), ServiceError> {
+    /// Hands over the tenures whose windows are closed, including the window on the log at the mirror.
+    async fn note_closed(&mut self, ended: Ended<Tenancy>) -> Result<(), ServiceError> {
         let revoked = ended.revoked.into_iter().map(|lease| lease.into_object());
         let revoked = revoked.map(|tenancy| (tenancy, Stopped::Certainly));
         let unquiesced = ended.unquiesced.iter().map(|lease| *lease.object());
         let unquiesced = unquiesced.map(|tenancy| (tenancy, Stopped::Perhaps));
-        for (Tenancy(number), stopped) in revoked.chain(unquiesced) {
-            let Some(domain) = self.pool.domain(number) else {
-                continue;
-            };
-            let (place, territory) = (domain.place(), domain.territory().clone());
-            let mut executor = Executor::new(self.medium.key, place, territory);
-            let _handed = self.pool.hand_over(number, stopped, &mut executor).await?;
-            self.counts.tenures_ended += 1;
+        for (tenancy, stopped) in revoked.chain(unquiesced) {
+            match (&mut self.mirror, tenancy.pass) {
+                (Some(mirror), Some(pass)) if !mutant!(HandedOverUnexpelled) => {
+                    mirror.link.expel(pass);
+                    mirror.expelling.insert(pass, (tenancy, stopped));
+                }
+                _ => self.hand_over(tenancy, stopped).await?,
+            }
         }
         Ok(())
     }
 
-    /// The request in a message. A front-end that sends something else is none.
+    /// Hands over the tenures whose owners no longer write at the mirror.
+    async fn note_expelled(&mut self) -> Result<(), ServiceError> {
+        let Some(mirror) = &mut self.mirror else {
+            return Ok(());
+        };
+        let expelled = mirror.link.take_expelled().into_iter();
+        let expelled = expelled.map(|(pass, there)| {
+            let tenure = mirror.expelling.remove(&pass);
+            (tenure.expect("its expulsion has begun"), there)
+        });
+        let expelled: Vec<((Tenancy, Stopped), Stopped)> = expelled.collect();
+        for ((tenancy, here), there) in expelled {
+            let stopped = match there {
+                Stopped::Certainly => here,
+                Stopped::Perhaps => there,
+            };
+            self.hand_over(tenancy, stopped).await?;
+        }
+        Ok(())
+    }
+
+    async fn hand_over(&mut self, tenancy: Tenancy, stopped: Stopped) -> Result<(), ServiceError> {
+        let Some(domain) = self.pool.domain(tenancy.domain) else {
+            return Ok(());
+        };
+        let (place, territory) = (domain.place(), domain.territory().clone());
+        let mut executor = Executor::new(self.medium.key, place, territory);
+        let number = tenancy.domain;
+        let _handed = self.pool.hand_over(number, stopped, &mut executor).await?;
+        self.counts.tenures_ended += 1;
+        Ok(())
+    }
+
+    /// The request in a message. A peer that sends anything else is not a front-end.
     fn arrived(
         &mut self,
         received: Received,
@@ -324,7 +401,7 @@ impl Service {
         })
     }
 
-    /// Does the requests that have come, in their order. Records of which notices tell become durable together: one
+    /// Executes the received requests in their order. Records that notices report become durable together: one
     /// write-back or one sync serves them all. Full logs are trimmed after the answers.
     async fn serve(&mut self, round: Vec<(QueuePair, Request)>) -> Result<(), ServiceError> {
         let mut notices = Vec::new();
@@ -343,7 +420,7 @@ impl Service {
         }
         self.settle(&mut notices).await?;
         for number in noticed {
-            // Half of the ring stays free for records that come while the rest is trimmed.
+            // Half of the ring stays free for records that arrive during the trimming.
             if let Some(domain) = self.pool.domain(number)
                 && domain.log_is_half_full()
             {
@@ -376,7 +453,7 @@ impl Service {
             },
             Request::GiveSlab { domain } => self.give_slab(qp, domain).await?,
             Request::Slabs { domain } => self.slabs(domain),
-            Request::Lease { domain } => self.lease(qp, domain).await?,
+            Request::Lease { domain, holder } => self.lease(qp, domain, holder).await?,
             Request::Stat { domain } => match self.pool.domain(domain) {
                 Some(domain) => Answer::Stat(domain.stat()),
                 None => Answer::NoDomain,
@@ -402,21 +479,25 @@ impl Service {
                 for_ns: self
                     .mirror
                     .as_ref()
-                    .map_or(Nanoseconds::MAX, |mirror| mirror.lease_left()),
+                    .map_or(Nanoseconds::MAX, |mirror| mirror.link.lease_left()),
             },
+            Request::MirrorLog { domain } => self.mirror_log(qp, domain).await?,
             Request::Join(_)
             | Request::Digest { .. }
             | Request::Settle { .. }
             | Request::Whole
             | Request::Renew
-            | Request::Promote => Answer::IsBackEnd {
+            | Request::Promote
+            | Request::Admit { .. }
+            | Request::Enter { .. }
+            | Request::Expel { .. } => Answer::IsBackEnd {
                 generation: self.medium.generation(),
             },
         })
     }
 
     fn attach(&mut self, qp: QueuePair) -> Result<Answer, ServiceError> {
-        let (device, memory) = (self.port.device().clone(), self.memory);
+        let (device, memory) = (self.port.device().clone(), self.lent.memory);
         let front_end = self.front_ends.get_mut(&qp).expect("it has just asked");
         let rkey = match front_end.reads {
             Some(rkey) => rkey,
@@ -436,7 +517,7 @@ impl Service {
             log_key: self.medium.key.0,
             address: memory.address,
             rkey: rkey.0.into(),
-            lending: self.lending,
+            lending: self.lent.lending,
             is_mirrored: self.mirror.is_some(),
         })
     }
@@ -449,7 +530,7 @@ impl Service {
         if let Some(tenure) = domain.tenure()
             && !is_owner
         {
-            return Ok(Answer::Held { tenure });
+            return Ok(self.held(number, tenure));
         }
         if domain.territory().slabs.len() >= self.terms.quota {
             return Ok(Answer::OverQuota);
@@ -470,18 +551,23 @@ impl Service {
     }
 
     /// Grants a tenure, and opens a window on its log to its owner.
-    async fn lease(&mut self, qp: QueuePair, number: u32) -> Result<Answer, ServiceError> {
+    async fn lease(
+        &mut self,
+        qp: QueuePair,
+        number: u32,
+        holder: FrontEndName,
+    ) -> Result<Answer, ServiceError> {
         let Some(domain) = self.pool.domain(number) else {
             return Ok(Answer::NoDomain);
         };
         if let Some(tenure) = domain.tenure() {
-            return Ok(Answer::Held { tenure });
+            return Ok(self.held(number, tenure));
         }
         let Some(grant) = self.pool.grant(number).await? else {
             return Ok(Answer::NoRoom);
         };
         let opening = Opening {
-            region: self.memory,
+            region: self.lent.memory,
             span: Span::new(grant.area.offset, grant.area.size),
             access: Access::REMOTE_WRITE,
         };
@@ -489,8 +575,12 @@ impl Service {
             port: &self.port,
             epoch: grant.tenure.into(),
         };
+        let tenancy = Tenancy {
+            domain: number,
+            pass: None,
+        };
         let now = self.runtime.now();
-        let lease = match lessor.grant(qp, Tenancy(number), &[opening], now) {
+        let lease = match lessor.grant(qp, tenancy, &[opening], now) {
             Ok(lease) => lease,
             Err((lease, _)) => {
                 // A front-end without a window has no tenure.
@@ -500,6 +590,7 @@ impl Service {
         };
         let rkey = lease.windows()[0];
         self.counts.tenures_granted += 1;
+        self.holders.insert(number, holder);
         let front_end = self.front_ends.get_mut(&qp).expect("it has just asked");
         front_end.leases.push(lease);
         Ok(Answer::Granted {
@@ -510,15 +601,47 @@ impl Service {
         })
     }
 
+    fn held(&self, number: u32, tenure: u32) -> Answer {
+        // Opening has ended the tenures of earlier runs.
+        let holder = self.holders.get(&number).copied();
+        let holder = holder.unwrap_or(FrontEndName::NONE);
+        Answer::Held { tenure, holder }
+    }
+
+    /// Also lets the owner of a tenure append to the log at the mirror.
+    async fn mirror_log(&mut self, qp: QueuePair, number: u32) -> Result<Answer, ServiceError> {
+        let Some(mirror) = self.mirror.as_ref().map(|mirror| mirror.link.clone()) else {
+            return Ok(Answer::NotYours);
+        };
+        let area = self
+            .pool
+            .domain(number)
+            .and_then(|domain| domain.log_area());
+        let front_end = self.front_ends.get_mut(&qp).expect("it has just asked");
+        let leases = front_end.leases.iter_mut();
+        let mut tenancies = leases.map(|lease| lease.object_mut());
+        let tenancy = tenancies.find(|tenancy| tenancy.domain == number && tenancy.pass.is_none());
+        let (Some(tenancy), Some(area)) = (tenancy, area) else {
+            return Ok(Answer::NotYours);
+        };
+        let answer = mirror.admit(Span::new(area.offset, area.size)).await?;
+        if let Answer::MirrorLog { pass, .. } = answer {
+            tenancy.pass = Some(pass);
+        }
+        Ok(answer)
+    }
+
     fn has_lease(&self, qp: QueuePair, number: u32) -> bool {
         let front_end = self.front_ends.get(&qp);
         let mut leases = front_end.iter().flat_map(|front_end| &front_end.leases);
-        leases.any(|lease| lease.object().0 == number)
+        leases.any(|lease| lease.object().domain == number)
     }
 
     fn take_lease(&mut self, qp: QueuePair, number: u32) -> Option<Lease<Tenancy>> {
         let leases = &mut self.front_ends.get_mut(&qp)?.leases;
-        let index = leases.iter().position(|lease| lease.object().0 == number)?;
+        let index = leases
+            .iter()
+            .position(|lease| lease.object().domain == number)?;
         Some(leases.swap_remove(index))
     }
 
@@ -540,15 +663,15 @@ impl Service {
         let now = self.runtime.now();
         let front_end = self.front_ends.get_mut(&qp).expect("it has just asked");
         let leases = front_end.leases.iter_mut();
-        for lease in leases.filter(|lease| lease.object().0 == number) {
+        for lease in leases.filter(|lease| lease.object().domain == number) {
             lease.recall(now);
         }
         let found = Ok(self.domain(number).gather()?);
         Ok(Notice { qp, number, found })
     }
 
-    /// Makes the records of all notices durable, applies them, and answers. An owner that writes to memory of others
-    /// loses the tenure.
+    /// Makes the records of all notices durable, applies them, and answers. An owner that writes to memory of other
+    /// domains loses the tenure.
     async fn settle(&mut self, notices: &mut Vec<Notice>) -> Result<(), ServiceError> {
         let spans: Vec<Span> = notices.iter().flat_map(Notice::spans).copied().collect();
         let mut persisted: Option<Persisted> = None;

@@ -1,4 +1,4 @@
-//! The door of a server of structures: it accepts peers, takes their messages, and posts receive buffers again.
+//! Reception at a server of structures: accepts peers, takes their messages, and posts receive buffers again.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use stonecast_session::{AnswerRing, Queues, ReceiveBuffers, Side, accept};
 
 use crate::wire::{GREETING, MESSAGE_SIZE_MAX, REQUEST_SIZE_MAX, REQUESTS_MAX, Request};
 
-/// Peers at a time.
+/// The most peers at a time.
 pub(super) const FRONT_ENDS_MAX: u32 = 64;
 /// Receive buffers for requests of all peers.
 pub(super) const RECEIVES: u32 = FRONT_ENDS_MAX * REQUESTS_MAX as u32;
@@ -42,8 +42,8 @@ impl Reception {
         })
     }
 
-    /// Accepts a peer beside `peers` others, or tells it the reason for the refusal. Returns its connection and the
-    /// memory for its answers.
+    /// Accepts a peer beside `peers` others, or refuses the peer with a reason. Returns its connection and the memory
+    /// for its answers.
     pub fn accept(
         &self,
         request: ConnectionRequest,
@@ -59,7 +59,7 @@ impl Reception {
             Ok(_) => None,
         };
         if let Some(reason) = refusal {
-            // A peer that vanished meanwhile needs no answer.
+            // A peer that has vanished needs no answer.
             let _ = self.port.device().reject(request, &reason);
             return None;
         }
@@ -107,7 +107,7 @@ impl Reception {
 pub(crate) enum Message {
     /// A request.
     Request(Request),
-    /// A message that is no request.
+    /// A message that is not a request.
     Nonsense,
     /// The connection failed before a message came.
     Nothing,

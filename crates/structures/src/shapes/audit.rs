@@ -1,4 +1,4 @@
-//! The account of a domain's memory: each unit of its slabs is free, or belongs to one block that something names.
+//! The account of a domain's memory: each unit of its slabs is free, or belongs to exactly one reachable block.
 
 use std::collections::BTreeMap;
 
@@ -29,10 +29,10 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Reads everything of a domain, whose slabs these are. Meant for domains that do not change meanwhile.
+    /// Reads everything in a domain with these slabs. The domain should not change during the call.
     ///
     /// # Errors
-    /// [`Stale`]: something changes, or is damaged.
+    /// [`Stale`]: the domain changes, or is damaged.
     pub fn of(
         roots: &Roots,
         geometry: SlabGeometry,
@@ -44,7 +44,7 @@ impl Audit {
             blocks: blocks.len() as u64,
             ..Self::default()
         };
-        // The bits as the blocks say, by their words.
+        // The bits that follow from the blocks, by their words.
         let mut expected: BTreeMap<u64, u64> = BTreeMap::new();
         for (pointer, size) in blocks {
             for unit in pointer.unit()..pointer.unit() + (1 << order_of(size)) {

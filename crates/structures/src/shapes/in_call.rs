@@ -9,20 +9,20 @@ use super::lookup::Lookup;
 use super::structure::Structure;
 use super::traversal::{Step, Traversal};
 
-/// Memory that is read in the call. Bytes that are read before others are those of an earlier moment, or of the same
-/// one.
+/// Memory that is read in the call. A later read returns bytes of the same or a later moment.
 pub trait MemoryInCall {
-    /// Reads a place; `None`: not at this moment, or the place is none of the domain.
+    /// Reads a place; `None`: the read is not possible at this moment, or the place does not belong to the domain.
     fn read(&mut self, span: Span, into: &mut [u8]) -> Option<()>;
 
-    /// Reads a place on which the answer rests, and behind it checks that the answer counts; `None`: it does not.
+    /// Reads a place on which the answer rests, and then checks that the answer counts; `None`: the answer does not
+    /// count.
     fn read_last(&mut self, span: Span, into: &mut [u8]) -> Option<()>;
 
-    /// Checks that an answer counts that rests on what was read so far.
+    /// Checks that an answer counts which rests on the bytes read so far.
     fn look(&mut self) -> Option<()>;
 }
 
-/// What a reader remembers of one structure, decoded.
+/// The memory of a reader about one structure, decoded.
 #[derive(Debug, Default)]
 pub struct Remembered {
     /// Of a tree.
@@ -32,7 +32,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// Room for `size` bytes of this structure. The structures that remember nothing in decoded form take none.
+    /// Room for `size` bytes of this structure. A structure without a decoded form takes no room.
     pub fn new(structure: &Structure, size: u64) -> Self {
         match structure {
             Structure::BTree(_) | Structure::MvBTree(_) => Self {
@@ -83,7 +83,7 @@ impl Structure {
     }
 }
 
-/// Drives a look-up. Everything is read anew: a READ in the call costs about as much as a remembered place.
+/// Drives a look-up. Every place is read: a READ in the call costs about as much as a remembered place.
 fn by_steps(mut find: Lookup, memory: &mut impl MemoryInCall, value: &mut Vec<u8>) -> Option<bool> {
     let mut bytes: SmallVec<[Vec<u8>; 2]> = SmallVec::new();
     loop {

@@ -15,11 +15,11 @@ pub(super) struct KeyChange {
 /// The effect on the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect<'a> {
-    /// It stays as it is.
+    /// The key keeps its value.
     Nothing,
-    /// It gets this value.
+    /// The key gets this value.
     Put(&'a [u8]),
-    /// It is removed.
+    /// The key is removed.
     Remove,
 }
 
@@ -27,7 +27,7 @@ impl KeyChange {
     /// A change by one of the verbs for keys.
     ///
     /// # Panics
-    /// If key or value are longer than those of any structure.
+    /// Panics if the key or value is longer than any structure permits.
     pub fn new(verb: Verb, key: &[u8], value: &[u8]) -> Self {
         let change = Self {
             verb,
@@ -44,7 +44,7 @@ impl KeyChange {
         matches!(self.verb, Verb::Insert | Verb::InsertIfAbsent)
     }
 
-    /// Whether the effect depends on the value of the key, and not only on whether it has one.
+    /// Whether the effect depends on the value of the key, and not only on its presence.
     pub fn compares(&self) -> bool {
         self.verb == Verb::CompareAndUpdate
     }

@@ -4,6 +4,7 @@ use super::btree::{self, Page, Seek};
 use super::classic;
 use super::contents::Contents;
 use super::hash;
+use super::length::Length;
 use super::sequence::{Peek, QueueWalk, ReadCursor, StackWalk};
 use super::structure::Structure;
 use super::traversal::{Step, Traversal};
@@ -76,6 +77,14 @@ impl Structure {
         })
     }
 
+    /// The walk over the part of a hash table that begins with the hash `from`; `None`: it is no hash table.
+    pub fn part(&self, from: u64) -> Option<hash::PartWalk> {
+        match self {
+            Self::HashTable(table) => Some(table.part(from)),
+            _ => None,
+        }
+    }
+
     /// Reads some neighbouring keys of a range; `None`: the structure has no order of keys.
     pub fn page(&self, seek: Seek) -> Option<PageOf> {
         match self {
@@ -101,7 +110,21 @@ impl Structure {
         }
     }
 
-    /// Reads everything of the structure. Meant for structures that do not change meanwhile.
+    /// Reads the number of items.
+    pub fn length(&self) -> Length {
+        match self {
+            Self::HashTable(table) => table.length(),
+            Self::BTree(tree) => tree.length(),
+            Self::MvBTree(version) => version.tree().length(),
+            Self::BinaryTree(tree) => tree.length(),
+            Self::SkipList(list) => list.length(),
+            Self::Stack(stack) => stack.length(),
+            Self::Queue(queue) => queue.length(),
+            Self::Cursor(cursor) => Length::of_cursor(cursor.read()),
+        }
+    }
+
+    /// Reads the whole structure, which should not change during the walk.
     pub fn walk(&self) -> Walk {
         match self {
             Self::HashTable(table) => Walk::HashTable(table.walk()),

@@ -10,8 +10,8 @@ use stonecast_base::Span;
 use super::traversal::{Place, Places, Stale, Step, Traversal};
 use crate::space::Mixer;
 
-/// Drives traversals together. The end has the result of each, in their order: a traversal that met a stale place has
-/// to begin again.
+/// Drives traversals together. The end has the result of each traversal, in order: a traversal that met a stale place
+/// has to begin again.
 #[derive(Clone, Debug)]
 pub struct Many<T: Traversal> {
     under_way: Vec<UnderWay<T>>,
@@ -22,7 +22,7 @@ pub struct Many<T: Traversal> {
 struct UnderWay<T> {
     index: usize,
     traversal: T,
-    /// The indices of the places that it has asked for.
+    /// The indices of the places that the traversal has asked for.
     asked: SmallVec<[usize; 2]>,
 }
 
@@ -69,7 +69,7 @@ impl<T: Traversal> Traversal for Many<T> {
         let mut asked = Asked::default();
         let ends = &mut self.ends;
         self.under_way.retain_mut(|one| {
-            // A traversal that asks for nothing at all goes on with nothing.
+            // A traversal that asks for no place continues without bytes.
             let mut step = match *one.asked {
                 [] => one.traversal.step(&[]),
                 [index] => one.traversal.step(&bytes[index..=index]),

@@ -11,17 +11,18 @@
 //! traversal for a change holds everything that the change needs, and writes to a [`Draft`](crate::Draft).
 //!
 //! Invariants:
-//! - A traversal believes no byte that no tag covers. A tag covers content, place, generation and structure.
+//! - A traversal trusts no byte without a tag. A tag covers content, place, generation and structure.
 //! - The end of a traversal was true at one moment between its first and its last step, if the driver reads in that
 //!   time.
 //! - A look-up and a change end after a bounded number of steps, whatever they read. A walk over a whole structure ends
-//!   when it has read as much as the structure says that it holds.
+//!   when it has read as much as the structure claims to hold.
 
 mod audit;
 mod contents;
 mod in_call;
 mod item;
 mod key_change;
+mod length;
 mod lookup;
 mod many;
 mod reclaim;
@@ -35,6 +36,7 @@ mod structure;
 mod tag;
 mod travel;
 mod traversal;
+mod watched;
 
 pub mod btree;
 pub mod classic;
@@ -46,6 +48,7 @@ pub use contents::Contents;
 pub use in_call::{MemoryInCall, Remembered};
 pub use item::{ITEM_HEADER_SIZE, KEY_SIZE_MAX, VALUE_SIZE_MAX};
 pub(crate) use item::{ItemRead, ItemReader};
+pub use length::Length;
 pub use lookup::{Lookup, PageOf, Walk};
 pub use many::Many;
 pub(crate) use reclaim::Reclaim;
@@ -58,3 +61,4 @@ pub use structure::{ExecuteFault, Structure};
 pub use tag::TagKey;
 pub use travel::{Plan, Travel};
 pub use traversal::{Answer, Place, Places, Stale, Step, Traversal, drive};
+pub use watched::Watched;

@@ -39,7 +39,7 @@ pub(crate) struct ReclaimPlan {
 }
 
 impl Reclaim {
-    /// Frees `retired` blocks of old versions at most, and some of an ended structure.
+    /// Frees at most `retired` blocks of old versions, and some blocks of an ended structure.
     pub fn new(roots: &Roots, retired: u32) -> Self {
         Self {
             roots: roots.clone(),

@@ -1,5 +1,5 @@
-//! The results of operations with tokens, on the medium: a retried operation, of any later writer, takes no effect and
-//! gives its first answer again.
+//! The results of operations with tokens, on the medium: an operation that any later writer retries takes no further
+//! effect and returns its first answer.
 //!
 //! ```text
 //!   table of structures ─▶ | line | line | ... |      line: tag, token, number, digest, size, answer or the item that holds it
@@ -35,7 +35,7 @@ struct Known {
     answer: Place,
 }
 
-/// Where an answer lies.
+/// The place of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Inline(Vec<u8>),
@@ -48,7 +48,7 @@ pub(crate) struct Results {
     /// The block, and its lines.
     block: Pointer,
     lines: u64,
-    /// The number of lines that were ever written, by which the next one is chosen.
+    /// The number of lines that were ever written, which chooses the next line.
     next: u64,
     by_token: BTreeMap<u64, Known>,
     by_line: BTreeMap<u64, u64>,
@@ -177,7 +177,7 @@ impl Results {
         })
     }
 
-    /// Writes the line of an operation, over that of the oldest one.
+    /// Writes the line of an operation over the oldest line.
     pub fn write(
         &self,
         draft: &mut Draft<'_>,

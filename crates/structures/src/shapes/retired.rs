@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A block goes into the chain in the transaction that unlinks it, and is freed by an operation of its own. A crash
-//! therefore leaves no block that is used and in no version, and none that is free and in the current one. No reader
-//! holds the chain up: a snapshot whose blocks were freed and used again ends.
+//! therefore leaves no used block outside all versions, and no free block in the current version. No reader holds the
+//! chain up: a snapshot whose blocks were freed and used again ends.
 
 use super::tag::word_at;
 use crate::space::{Draft, SpaceFault, order_of};
@@ -21,10 +21,10 @@ pub(super) const CHUNK_ENTRIES: u32 = CHUNK_SIZE as u32 / 8 - 1;
 /// The ends of the chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RetireChain {
-    /// The chunk with the oldest entry, and the one that takes the next.
+    /// The chunk with the oldest entry, and the chunk that takes the next entry.
     pub head: Pointer,
     pub tail: Pointer,
-    /// The index of the oldest entry in its chunk, and of the next one in the tail.
+    /// The index of the oldest entry in its chunk, and of the next entry in the tail.
     pub from: u32,
     pub to: u32,
     /// Units of all blocks in the chain.
@@ -62,7 +62,8 @@ impl RetireChain {
         Ok(())
     }
 
-    /// Frees the oldest blocks, `limit` at most, of the head chunk, whose bytes these are. Returns their number.
+    /// Frees the oldest blocks of the head chunk, at most `limit`. `bytes` is the content of the chunk. Returns the
+    /// number of freed blocks.
     pub fn free_oldest(
         &mut self,
         draft: &mut Draft<'_>,
@@ -95,7 +96,7 @@ impl RetireChain {
         Ok(freed)
     }
 
-    /// The blocks that wait in a chunk, whose bytes these are, with their sizes, and the chunk behind it.
+    /// The blocks that wait in a chunk, with their sizes, and the chunk behind it. `bytes` is the content of the chunk.
     pub fn entries(&self, chunk: Pointer, bytes: &[u8]) -> (Vec<(Pointer, u64)>, Pointer) {
         let from = if chunk == self.head { self.from } else { 0 };
         let to = match chunk == self.tail {

@@ -2,8 +2,8 @@
 //! same.
 //!
 //! A structure that was dropped or made empty looks as it did until its blocks are used again, and a version of a
-//! multi-version structure for as long as it is kept. The root word tells. It is read together with the places that
-//! decide, so it costs no round trip of its own, unless a reader has everything else in its cache.
+//! multi-version structure for as long as it is kept. The root word shows the change. The word is read together with
+//! the places that decide, so it costs no additional round trip, unless a reader has everything else in its cache.
 
 use stonecast_base::{Span, mutant};
 
@@ -20,9 +20,11 @@ pub struct Rooted<T: Traversal> {
 
 #[derive(Clone, Debug)]
 enum Stage<E> {
-    /// The traversal goes on. Whether the word stands behind its places, and whether it was ever read.
+    /// The traversal has not ended.
     On {
+        /// Whether the word follows the places of the traversal.
         is_asked: bool,
+        /// Whether the word was ever read.
         is_known: bool,
     },
     /// The end counts if the word is the expected one.

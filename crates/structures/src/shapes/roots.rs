@@ -27,7 +27,7 @@ use crate::wire::{LogKey, Pointer};
 
 /// Bytes of the longest name.
 pub const NAME_SIZE_MAX: usize = 64;
-/// Structures of a domain, at most. A transaction holds their table.
+/// The most structures of a domain. A transaction holds their table.
 const COUNT_MAX: u64 = 4096;
 /// Bytes before the rows.
 const HEADER_SIZE: usize = size_of::<HeaderBytes>();
@@ -137,9 +137,9 @@ pub struct Description {
     pub kind: StructureKind,
     /// Bytes of the longest encoded key; 0 for structures without keys.
     pub key_size_max: u16,
-    /// Bytes of a usual value.
+    /// Bytes of a typical value.
     pub value_size: u32,
-    /// Names the types of keys and values.
+    /// The names of the types of keys and values.
     pub schema: u64,
 }
 
@@ -155,13 +155,13 @@ pub enum CreateFault {
     /// No structure has the name.
     #[error("no structure of the domain has the name {0:?}")]
     Unknown(String),
-    /// The description is none.
+    /// The description is not valid.
     #[error("no kind of structure, or a key of a size that no key has")]
     Description,
-    /// The domain has as many structures as it may have.
+    /// The domain has the most structures that it may have.
     #[error("the domain has {COUNT_MAX} structures")]
     Count,
-    /// There is no room.
+    /// The domain has no room.
     #[error(transparent)]
     Space(#[from] SpaceFault),
 }
@@ -216,7 +216,7 @@ impl Description {
         }
     }
 
-    /// Bytes of a usual item.
+    /// Bytes of a typical item.
     fn item_hint(&self) -> usize {
         // A value that is called long is not read with its first read.
         let value_size = (self.value_size as usize).min(4096);
@@ -272,7 +272,7 @@ impl Description {
 /// A structure of a domain, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The number of the structure in its domain, from 1. It is never given to another one.
+    /// The number of the structure in its domain, from 1. The number is never used for another structure.
     pub number: u32,
     /// The name.
     pub name: String,
@@ -419,7 +419,8 @@ impl Roots {
         Ok(())
     }
 
-    /// Puts an empty structure in the place of one. Returns its number. Readers of the old one notice by the root word.
+    /// Replaces a structure by an empty one. Returns the number of the new structure. Readers of the old structure
+    /// notice by the root word.
     pub(crate) fn clear(&mut self, draft: &mut Draft<'_>, name: &str) -> Result<u32, CreateFault> {
         let description = self.row_mut(name)?.description;
         self.end(draft, name)?;
@@ -449,7 +450,7 @@ impl Roots {
     /// Notes the root of a multi-version structure.
     ///
     /// # Panics
-    /// If there is no such structure.
+    /// Panics if the structure does not exist.
     pub(crate) fn set_root(&mut self, number: u32, root: Root) {
         let row = self.rows.iter_mut().find(|row| row.number == number);
         row.expect("the structure was changed").root = root;
@@ -472,7 +473,7 @@ impl Roots {
         }
         let (size, old_size) = (self.table_size(), old.table_size());
         let fits = size.next_power_of_two() == old_size.next_power_of_two();
-        // Nobody has seen a table of the open transaction.
+        // No reader has seen a table of the open transaction.
         if old.table.is_null() || !draft.is_fresh(old.table) || !fits {
             self.table = draft.allocate(size)?;
             if let Some((old, size)) = old.block() {

@@ -1,4 +1,4 @@
-//! Structures that have ended, and how they are taken apart: a block after the other, from the root down.
+//! Ended structures, which are taken apart block by block, from the root down.
 //!
 //! A *heap* on the medium holds the blocks that are still to be taken apart. An operation takes a few blocks off it,
 //! frees them, and puts their parts on it. The heap is a stack, so it stays small: it holds the parts of one block of
@@ -25,13 +25,13 @@ const CODE_BITS: u32 = 8;
 /// The content of a block of an ended structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Nothing that names other blocks.
+    /// A block that names no other blocks.
     Block { size: u64 },
     /// The root line or the line.
     Anchor,
-    /// A directory of 2^level words, of which those from `index` on are left.
+    /// A directory of 2^level words, of which the words from `index` on are left.
     Directory { level: u32, index: u32 },
-    /// A segment, of whose buckets those from this one on are left.
+    /// A segment whose buckets from this one on are left.
     Segment { bucket: u32 },
     /// An item of a hash table or queue.
     Item,
@@ -58,7 +58,7 @@ pub(super) struct Scrap {
 /// The result of taking a scrap apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TakenApart {
-    /// The block is free, and has this size. Otherwise the scrap is among its own parts.
+    /// The block is free, and has this size. Otherwise the scrap is one of its own parts.
     pub freed: Option<u64>,
     pub parts: Vec<Scrap>,
 }
@@ -271,7 +271,7 @@ impl Heap {
         Ok(())
     }
 
-    /// The heap without the chunk on top, whose bytes these are.
+    /// The heap without the chunk on top. `bytes` is the content of that chunk.
     pub fn below(&self, bytes: &[u8]) -> Self {
         let chunk = Pointer::from_word(word_at(bytes, 0));
         let count = if chunk.is_null() { 0 } else { CHUNK_SCRAPS };

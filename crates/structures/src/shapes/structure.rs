@@ -12,7 +12,7 @@ use super::sequence::{Cursor, Queue, Stack, TAKEN_MAX};
 use super::travel::Travel;
 use super::traversal::{Stale, drive};
 use crate::space::SpaceFault;
-use crate::wire::{Comparison, Operation, Verb};
+use crate::wire::{Comparison, Operation, Run, Verb};
 
 /// A structure of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +38,10 @@ pub enum Structure {
 /// The reason why an operation is not executed. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteFault {
-    /// The structure is damaged: a writer reads memory that nobody else changes.
+    /// The structure is damaged: a writer reads memory that no other front-end changes.
     #[error(transparent)]
     Damaged(#[from] Stale),
-    /// There is no room, or a pointer names no block.
+    /// The domain has no room, or a pointer names no block.
     #[error(transparent)]
     Space(#[from] SpaceFault),
     /// The structure is not created.
@@ -50,10 +50,10 @@ pub enum ExecuteFault {
     /// The domain has no such structure.
     #[error("the domain has no structure {number}")]
     Structure {
-        /// Its number.
+        /// The number that names no structure.
         number: u32,
     },
-    /// Key or value are longer than those of the structure may be.
+    /// The key or value is longer than the structure permits.
     #[error(
         "a key of {key_size} bytes and a value of {value_size}, expected at most {key_size_max} and {VALUE_SIZE_MAX}"
     )]
@@ -65,7 +65,7 @@ pub enum ExecuteFault {
         /// Bytes of the longest key of the structure.
         key_size_max: usize,
     },
-    /// Key or value of the operation do not fit its verb.
+    /// The key or value of the operation does not fit the verb.
     #[error("key or value of a {verb:?} are none")]
     Value {
         /// The verb.
@@ -77,19 +77,19 @@ pub enum ExecuteFault {
         /// The token.
         token: u64,
     },
-    /// The operation may have been done: the result for its token is not kept any more.
+    /// The operation may have been done: the result for its token is no longer kept.
     #[error("the result of the operation with the token {token:#x} is not kept any more")]
     Forgotten {
         /// The token.
         token: u64,
     },
-    /// An answer is longer than the table of results takes: a group takes too many long values away.
+    /// An answer is longer than the table of results permits: a group removes too many long values.
     #[error("an answer of {size} bytes cannot be kept for the token of its operation")]
     Answer {
         /// Bytes of the answer.
         size: usize,
     },
-    /// The consumer has taken as many items as it may without ending one.
+    /// The consumer has taken the most items that it may take without ending one.
     #[error("{TAKEN_MAX} items are taken and not done")]
     Taken,
     /// Structures of this kind know no such operation.
@@ -116,6 +116,10 @@ impl Structure {
         let pushed = (verb == Verb::Push).then(|| value.to_vec());
         Ok(match self {
             Self::HashTable(table) => Travel::HashTable(Box::new(table.change(verb, key, value))),
+            Self::BTree(tree) if verb == Verb::Load => Travel::Load(Box::new(tree.load(value))),
+            Self::MvBTree(version) if verb == Verb::Load => {
+                Travel::Load(Box::new(version.tree().load(value)))
+            }
             Self::BTree(tree) => Travel::BTree(Box::new(tree.change(verb, key, value))),
             Self::MvBTree(tree) => Travel::MvBTree(Box::new(tree.change(verb, key, value))),
             Self::BinaryTree(tree) => {
@@ -134,7 +138,7 @@ impl Structure {
         })
     }
 
-    /// Refuses an operation that is none for this structure. The bytes of a left over operation are its writer's.
+    /// Refuses an operation that does not fit this structure. The writer of a leftover has chosen the bytes freely.
     fn check(&self, operation: &Operation<'_>) -> Result<(), ExecuteFault> {
         let Operation {
             verb, key, value, ..
@@ -149,6 +153,7 @@ impl Structure {
             Self::Cursor(_) => 16,
         };
         let is_known = match self {
+            Self::BTree(_) | Self::MvBTree(_) if verb == Verb::Load => true,
             _ if self.has_keys() => verb.is_for_keys(),
             Self::Stack(_) | Self::Queue(_) => matches!(verb, Verb::Push | Verb::Pop),
             _ => matches!(verb, Verb::Take | Verb::Done),
@@ -156,22 +161,26 @@ impl Structure {
         if !is_known {
             return Err(ExecuteFault::Verb { verb });
         }
-        let values = match verb {
+        let none = ExecuteFault::Value { verb };
+        let entries = match verb {
             Verb::CompareAndUpdate => {
-                let comparison = Comparison::parse(value).ok_or(ExecuteFault::Value { verb })?;
-                [comparison.expected, comparison.new]
+                let comparison = Comparison::parse(value).ok_or(none)?;
+                vec![(key, comparison.expected), (key, comparison.new)]
             }
-            _ => [value, &[]],
+            Verb::Load => Run::parse(value).ok_or(none)?,
+            _ => vec![(key, value)],
         };
-        let value_size = values.iter().map(|value| value.len()).max().unwrap_or(0);
-        if key.len() > key_size_max || value_size > VALUE_SIZE_MAX {
-            return Err(ExecuteFault::Size {
+        let is_long = |(key, value): &(&[u8], &[u8])| {
+            key.len() > key_size_max || value.len() > VALUE_SIZE_MAX
+        };
+        match entries.into_iter().find(is_long) {
+            None => Ok(()),
+            Some((key, value)) => Err(ExecuteFault::Size {
                 key_size: key.len(),
-                value_size,
+                value_size: value.len(),
                 key_size_max,
-            });
+            }),
         }
-        Ok(())
     }
 
     /// Reads everything of the structure.

@@ -16,6 +16,8 @@ pub enum Travel {
     HashTable(Box<hash::Change>),
     /// Of a B+tree.
     BTree(Box<btree::Change>),
+    /// Of a load into a B+tree.
+    Load(Box<btree::Load>),
     /// Of a multi-version B+tree.
     MvBTree(Box<btree::MvChange>),
     /// Of a binary search tree.
@@ -37,6 +39,8 @@ pub enum Plan {
     HashTable(hash::ChangePlan),
     /// Of a B+tree.
     BTree(btree::ChangePlan),
+    /// Of a load into a B+tree.
+    Load(btree::LoadPlan),
     /// Of a multi-version B+tree.
     MvBTree(btree::MvChangePlan),
     /// Of a binary search tree.
@@ -58,6 +62,7 @@ impl Traversal for Travel {
         match self {
             Self::HashTable(travel) => travel.step(bytes).map(Plan::HashTable),
             Self::BTree(travel) => travel.step(bytes).map(Plan::BTree),
+            Self::Load(travel) => travel.step(bytes).map(Plan::Load),
             Self::MvBTree(travel) => travel.step(bytes).map(Plan::MvBTree),
             Self::BinaryTree(travel) => travel.step(bytes).map(Plan::BinaryTree),
             Self::SkipList(travel) => {
@@ -80,6 +85,7 @@ impl Plan {
     ) -> Result<(Answer, Option<Root>), ExecuteFault> {
         let answer = match self {
             Self::MvBTree(plan) => return Ok(plan.apply(draft)?),
+            Self::Load(plan) => return Ok(plan.apply(draft)?),
             Self::BinaryTree(plan) => return Ok(plan.apply(draft)?),
             Self::SkipList(plan) => plan.apply(draft)?,
             Self::Cursor(plan) => plan.apply(draft)?,

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use stonecast_base::Span;
 
-/// Places to read. Most steps ask for one, which takes no memory of its own.
+/// Places to read. Most steps ask for one place, which takes no memory of the heap.
 pub type Places = SmallVec<[Place; 2]>;
 
 /// The next need of a traversal, or its end.
@@ -13,7 +13,7 @@ pub enum Step<T> {
     Read(Places),
     /// The end.
     Done(T),
-    /// A place holds something else than its pointer names: begin again.
+    /// A place holds something other than its pointer names: begin again.
     Stale(Stale),
 }
 
@@ -86,7 +86,7 @@ pub trait Traversal {
 pub enum Answer {
     /// Whether the key had a value before.
     Existed(bool),
-    /// The value that was removed; `None`: there was none.
+    /// The value that was removed; `None`: the structure was empty.
     Taken(Option<Vec<u8>>),
     /// The value was added.
     Added,
@@ -94,7 +94,7 @@ pub enum Answer {
     Created(u32),
     /// Whether the key had the value that was expected, and has the new one.
     Changed(bool),
-    /// It is done.
+    /// The operation is done, and has no other answer.
     Done,
     /// The number of blocks that were freed.
     Freed(u32),
@@ -126,7 +126,7 @@ impl Answer {
         }
     }
 
-    /// Reads the bytes of [`Answer::encode`]; `None`: they are no answer.
+    /// Reads the bytes of [`Answer::encode`]; `None`: the bytes are not an answer.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (&code, rest) = bytes.split_first()?;
         let flag = || match rest {

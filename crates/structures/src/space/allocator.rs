@@ -1,8 +1,8 @@
 //! Blocks of a domain's slabs, as its writer gives them out: a buddy allocator over the bits of the slabs.
 //!
-//! A block takes a power of two of units, aligned to its size. The smallest run that is large enough is taken, and of
-//! these the first one; the rest of it stays free in halves. A run is cut only if no smaller one would do, so the order
-//! of requests decides nothing about whether they all fit.
+//! A block takes a power of two of units, aligned to its size. The allocator takes the first of the smallest runs that
+//! are large enough; the rest of the run stays free in halves. A run is cut only if no smaller run suffices, so the
+//! order of requests does not decide whether all of them fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +17,18 @@ pub enum SpaceFault {
     /// No free run is large enough.
     #[error("no block of {size} bytes is free in the slabs of the domain")]
     NoSpace {
-        /// Bytes that were asked for.
+        /// Requested bytes.
         size: u64,
     },
-    /// A structure names a block that nobody took: it is damaged.
+    /// No slab of the pool holds such a block.
+    #[error("a block of {size} bytes, and the largest in a slab has {size_max}")]
+    Long {
+        /// Requested bytes.
+        size: u64,
+        /// Bytes of the largest block.
+        size_max: u64,
+    },
+    /// A structure names a block that was never taken: the structure is damaged.
     #[error("{pointer:?}, of {size} bytes, is not in use")]
     NotTaken {
         /// The pointer.
@@ -74,7 +82,7 @@ impl Allocator {
     /// Adds a slab with the bits that stand at its start.
     ///
     /// # Panics
-    /// If `bits` has other bytes than [`SlabGeometry::bits_size`] says.
+    /// Panics if the size of `bits` is not [`SlabGeometry::bits_size`].
     pub fn add_slab(&mut self, slab: u64, bits: &[u8]) {
         assert_eq!(bits.len() as u64, self.geometry.bits_size());
         let place = self.geometry.slab(slab).offset;
@@ -96,7 +104,7 @@ impl Allocator {
         self.add_slab(slab, &bits);
     }
 
-    /// Where the slabs lie.
+    /// The place of the slabs.
     pub fn geometry(&self) -> SlabGeometry {
         self.geometry
     }
@@ -139,8 +147,12 @@ impl Allocator {
         is_block && units.all(|unit| self.is_used(unit))
     }
 
-    /// Takes a block for `size` bytes. Its bits are set when the transaction that links the block says so.
+    /// Takes a block for `size` bytes. Its bits are set by the transaction that links the block.
     pub(super) fn take(&mut self, size: u64) -> Result<Block, SpaceFault> {
+        let size_max = self.geometry.block_size_max();
+        if size > size_max {
+            return Err(SpaceFault::Long { size, size_max });
+        }
         let order = order_of(size);
         let smallest = Block { order, unit: 0 };
         let mut run = *self
@@ -159,7 +171,7 @@ impl Allocator {
         Ok(run)
     }
 
-    /// Takes a block back. It may be taken again at once.
+    /// Takes a block back. The block may be taken again at once.
     pub(super) fn give_back(&mut self, block: Block) {
         let mut run = block;
         let slab_order = self.geometry.units().trailing_zeros();
@@ -271,9 +283,14 @@ mod tests {
     #[test]
     fn a_request_that_fits_nowhere_is_refused_and_takes_nothing() {
         let mut allocator = slabs(1);
-        let size = 1 << 14;
-        assert_eq!(allocator.take(size), Err(SpaceFault::NoSpace { size }));
+        let size_max = 1 << 13;
+        let size = size_max + 1;
+        let long = SpaceFault::Long { size, size_max };
+        assert_eq!(allocator.take(size), Err(long));
         assert_eq!(allocator.free_units(), 255);
-        allocator.take(size / 2).unwrap();
+        allocator.take(size_max).unwrap();
+        let size = size_max;
+        assert_eq!(allocator.take(size), Err(SpaceFault::NoSpace { size }));
+        assert_eq!(allocator.free_units(), 127);
     }
 }

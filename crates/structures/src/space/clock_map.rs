@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 
 use super::clock::Clock;
 
-/// Values by key, of bounded size. A value that was asked for since the hand of the clock passed it stays.
+/// Values by key, of bounded size. A value that was requested since the hand of the clock last passed it stays.
 #[derive(Clone, Debug)]
 pub(crate) struct ClockMap<K, V, H> {
     size_max: u64,
@@ -36,7 +36,7 @@ impl<K: Clone + Eq + Hash, V, H: BuildHasher + Default> ClockMap<K, V, H> {
         }
     }
 
-    /// The size that has room.
+    /// The size of the values that have room.
     pub fn size_max(&self) -> u64 {
         self.size_max
     }
@@ -57,7 +57,7 @@ impl<K: Clone + Eq + Hash, V, H: BuildHasher + Default> ClockMap<K, V, H> {
         Some(&mut slot.value)
     }
 
-    /// Gives a key a value, and returns the one that it had. A value that is larger than the map is returned, too.
+    /// Gives a key a value, and returns the previous value. A value that is larger than the map is returned, too.
     pub fn put(&mut self, key: K, value: V, size: u64) -> Option<V> {
         let before = self.remove(&key);
         if size > self.size_max {

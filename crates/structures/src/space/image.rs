@@ -6,28 +6,31 @@
 //!   draft ────────────write───▶ └──────┴──────┴──────┘
 //! ```
 //!
-//! While a tenure lasts nobody but its writer changes the memory of the domain. So a known word is the word of the pool
-//! once everything staged is applied, and staged words win over words that are read. Whether the tenure lasts shows
-//! elsewhere: a record counts only under the tenure word, and an answer to the program only behind a look at that word.
+//! While a tenure lasts, only its writer changes the memory of the domain. So a known word is the word of the pool once
+//! everything staged is applied, and staged words win over words that are read. This module does not know whether the
+//! tenure lasts: a record counts only under the tenure word, and an answer to the program only after a check of that
+//! word.
 //!
-//! Pages with staged words stay until these are applied. Of the others a clock keeps those that were asked for.
+//! A page with staged words stays until the publication that has written to it last is applied. Publications are
+//! applied in their order, while the writer goes on. A clock decides which of the other pages stay: those that were
+//! asked for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use stonecast_base::Span;
+use stonecast_base::{Span, mutant};
 
 use super::clock::Clock;
 
 /// Bytes of a page: those of a node of a tree.
 const PAGE_SIZE: usize = 2048;
 const WORDS: usize = PAGE_SIZE / 8;
-/// Pages that are kept, at most, beside those with staged words.
+/// The most pages that are kept, in addition to pages with staged words.
 const PAGES_MAX: usize = 8192;
 /// Bytes of the longest read that is kept.
 const LEARNED_MAX: u64 = 1 << 16;
 
-/// A hash of a number. Pages are those of the own domain, so nobody chooses them in order to make them collide.
+/// A hash of a number. Pages belong to the writer's own domain, so no other program can choose pages that collide.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mixer(u64);
 
@@ -53,8 +56,13 @@ pub(super) struct Image {
     /// The numbers of all pages, in no order.
     numbers: Vec<u64>,
     clock: Clock,
-    /// Pages with words that are not applied.
-    staged: Vec<u64>,
+    /// Pages that each publication has written to, oldest first: those that are not applied. A page stands with each of
+    /// them.
+    published: VecDeque<Vec<u64>>,
+    /// Pages to which staged operations have written that are not published.
+    open: Vec<u64>,
+    /// Publications that were applied.
+    applied: u64,
 }
 
 #[derive(Clone)]
@@ -62,14 +70,15 @@ struct Page {
     bytes: Box<[u8; PAGE_SIZE]>,
     /// A bit for each known word.
     known: [u64; WORDS / 64],
-    is_staged: bool,
+    /// The publication that wrote to it last, or will; `None`: the pool has everything.
+    staged_in: Option<u64>,
     was_asked: bool,
 }
 
 impl std::fmt::Debug for Page {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let known: u32 = self.known.iter().map(|bits| bits.count_ones()).sum();
-        write!(formatter, "{known} words, staged: {}", self.is_staged)
+        write!(formatter, "{known} words, staged in {:?}", self.staged_in)
     }
 }
 
@@ -78,16 +87,16 @@ impl Page {
         Self {
             bytes: Box::new([0; PAGE_SIZE]),
             known: [0; WORDS / 64],
-            is_staged: false,
+            staged_in: None,
             was_asked: false,
         }
     }
 
-    /// The memory of a page for another one.
+    /// The memory of a page, for use by another page.
     fn forgotten(self) -> Self {
         Self {
             known: [0; WORDS / 64],
-            is_staged: false,
+            staged_in: None,
             was_asked: false,
             ..self
         }
@@ -161,7 +170,7 @@ fn words_of(bytes: &std::ops::Range<usize>) -> std::ops::Range<usize> {
 }
 
 impl Image {
-    /// Reads a span, all of whose words are known; false: some are not.
+    /// Reads a span whose words are all known. Returns false if a word is not known.
     pub fn recall(&mut self, span: Span, into: &mut [u8]) -> bool {
         for (page, bytes, of_span) in parts(span) {
             let Some(page) = self.pages.get_mut(&page) else {
@@ -211,12 +220,12 @@ impl Image {
 
     /// Notes whole words as they will be, and their knowledge before.
     pub fn write(&mut self, offset: u64, bytes: &[u8], before: &mut Vec<Before>) {
+        let publication = self.applied + self.published.len() as u64;
         for (number, of_page, of_span) in parts(Span::new(offset, bytes.len() as u64)) {
             self.page(number);
             let page = self.pages.get_mut(&number).expect("it is there now");
-            if !page.is_staged {
-                page.is_staged = true;
-                self.staged.push(number);
+            if page.staged_in.replace(publication) != Some(publication) {
+                self.open.push(number);
             }
             for word in words_of(&of_page) {
                 let at = word * 8;
@@ -240,20 +249,33 @@ impl Image {
         page.know(at / 8, before.is_known);
     }
 
-    /// Everything staged is applied, so the pool has it.
-    pub fn note_applied(&mut self) {
-        for number in self.staged.drain(..) {
-            if let Some(page) = self.pages.get_mut(&number) {
-                page.is_staged = false;
-            }
-        }
+    /// Everything staged is published.
+    pub fn note_published(&mut self) {
+        self.published.push_back(std::mem::take(&mut self.open));
     }
 
-    /// Forgets everything. Words that are staged and not applied have to be known elsewhere.
+    /// The oldest publication is applied, so the pool has it.
+    pub fn note_applied(&mut self) {
+        let Some(written) = self.published.pop_front() else {
+            return;
+        };
+        for number in written {
+            if let Some(page) = self.pages.get_mut(&number)
+                && (page.staged_in == Some(self.applied) || mutant!(PageReleasedEarly))
+            {
+                page.staged_in = None;
+            }
+        }
+        self.applied += 1;
+    }
+
+    /// Forgets everything. Words that are published and not applied have to be known elsewhere.
     pub fn forget(&mut self) {
         self.pages.clear();
         self.numbers.clear();
-        self.staged.clear();
+        self.open.clear();
+        self.applied += self.published.len() as u64;
+        self.published.clear();
     }
 
     fn page(&mut self, number: u64) -> &mut Page {
@@ -276,7 +298,7 @@ impl Image {
         let Self { pages, numbers, .. } = self;
         let index = self.clock.next(numbers.len(), |index| {
             let page = pages.get_mut(&numbers[index]).expect("it has a number");
-            page.is_staged || std::mem::take(&mut page.was_asked)
+            page.staged_in.is_some() || std::mem::take(&mut page.was_asked)
         })?;
         pages.remove(&numbers.swap_remove(index))
     }
@@ -289,7 +311,7 @@ mod tests {
 
     use super::*;
 
-    /// A memory that is the pool, and its content once everything staged is applied.
+    /// A pool for tests, and its content once everything staged is applied.
     #[test]
     fn an_image_puts_staged_words_over_words_that_were_read_and_takes_drafts_back() {
         for seed in 0..50 {
@@ -342,6 +364,7 @@ mod tests {
         assert!(image.pages.len() <= PAGES_MAX);
         let mut word = [0; 8];
         assert!(image.recall(place(0), &mut word) && word == [7; 8]);
+        image.note_published();
         image.note_applied();
         for number in 1..PAGES_MAX * 3 {
             image.learn(place(number), &mut [1; 8]);

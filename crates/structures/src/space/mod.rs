@@ -4,8 +4,8 @@
 //!   slab   | bits, one for each unit | unit | block of 4 units |  free  | block of 2 units | ...
 //! ```
 //!
-//! The bits of a block change in the transaction that links or unlinks the block. A crash therefore leaves no block
-//! that is used and unreachable, and none that is reachable and free, and nothing has to be swept.
+//! The bits of a block change in the transaction that links or unlinks the block. A crash therefore leaves no used
+//! block that is unreachable, and no free block that is reachable: no sweep is needed.
 
 mod allocator;
 mod clock;

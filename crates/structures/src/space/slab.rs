@@ -7,7 +7,7 @@ use crate::wire::UNIT_SIZE;
 /// Units for which a word has bits.
 const UNITS_OF_WORD: u64 = 64;
 
-/// Where the slabs of a pool lie. A slab has a size that is a power of two, and lies at a multiple of its size.
+/// The places of a pool's slabs. The size of a slab is a power of two, and its place a multiple of the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlabGeometry {
     /// Bytes from the start of the pool to the first slab.
@@ -20,7 +20,7 @@ impl SlabGeometry {
     /// Slabs of `size` bytes from `offset` on.
     ///
     /// # Panics
-    /// If the size is no power of two of at least 4,096, or if the offset is no multiple of the size.
+    /// Panics if the size is not a power of two of at least 4,096, or if the offset is not a multiple of the size.
     pub fn new(offset: u64, size: u64) -> Self {
         assert!(size.is_power_of_two() && size >= 4096 && offset.is_multiple_of(size));
         Self { offset, size }
@@ -53,13 +53,18 @@ impl SlabGeometry {
         (self.units() / 8).next_multiple_of(UNIT_SIZE)
     }
 
+    /// Bytes of the largest block of a slab: the bits take a part of the first half.
+    pub(super) fn block_size_max(&self) -> u64 {
+        self.size / 2
+    }
+
     /// The first unit of the pool that belongs to a slab.
     pub(super) fn first_unit(&self, slab: u64) -> u64 {
         self.slab(slab).offset / UNIT_SIZE
     }
 
-    /// The word that holds the bit of a unit, as bytes from the start of the pool, and the bit in it. A unit is one of
-    /// the pool.
+    /// The word that holds the bit of a unit, as bytes from the start of the pool, and the bit in the word. Units are
+    /// counted from the start of the pool.
     pub(crate) fn bit(&self, unit: u64) -> (u64, u32) {
         let inside = unit - self.offset / UNIT_SIZE;
         let (slab, unit) = (inside / self.units(), inside % self.units());

@@ -1,5 +1,5 @@
 //! The memory of a domain as its writer knows it: the bytes as they will be when everything staged is applied, the free
-//! blocks, and the transaction that is open.
+//! blocks, and the open transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,9 @@ const WORD_ENTRY_SIZE: usize = ENTRY_HEADER_SIZE + 8;
 /// transaction, takes the same blocks.
 ///
 /// Blocks that the open transaction has taken are *fresh*: no reader reaches them before it is applied. Their final
-/// content is written in one entry in front of everything that links them, however often they change. Blocks that it
-/// frees are used again by later transactions only. Entries in order are the exception: they are stored behind the
-/// fresh blocks, one after the other.
+/// content is written in one entry in front of everything that links them, however often they change. Blocks that the
+/// transaction frees are used again only by later transactions. Entries in order are the exception: they are stored
+/// behind the fresh blocks, one after the other.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     allocator: Allocator,
@@ -39,7 +39,7 @@ pub struct Workspace {
     /// Bytes of the entries of fresh blocks.
     fresh_size: usize,
     freed: Vec<Block>,
-    /// Blocks that the open transaction has taken and freed. Nothing in them is ever found, and another block in their
+    /// Blocks that the open transaction has taken and freed. No reader ever finds them, and another block in their
     /// place might have the same pointer.
     unused: Vec<Block>,
     /// Words of bits that the open transaction changes.
@@ -113,7 +113,7 @@ impl Workspace {
     /// transaction. It is the generation of the blocks that the operation takes.
     ///
     /// # Panics
-    /// If an operation with a later number was committed.
+    /// Panics if an operation with a later number was committed.
     pub fn draft(&mut self, lsn: u64) -> Draft<'_> {
         assert!(lsn >= self.lsn, "record {lsn} behind {}", self.lsn);
         Draft {
@@ -136,9 +136,8 @@ impl Workspace {
         self.entries.body().len() + self.fresh_size + words * WORD_ENTRY_SIZE
     }
 
-    /// Closes the open transaction: its entries, in the order in which they are applied. Bits come first, since nobody
-    /// reads them but writers; then fresh blocks, then the links to them, then the words that change everything at
-    /// once.
+    /// Closes the open transaction: its entries, in the order in which they are applied. Bits come first, since only
+    /// writers read them; then fresh blocks, then the links to them, then the words that change everything at once.
     pub fn close(&mut self) -> Entries {
         let is_annulled = self.is_annulled();
         self.before.clear();
@@ -169,12 +168,13 @@ impl Workspace {
         for block in self.freed.drain(..).chain(self.unused.drain(..)) {
             self.allocator.give_back(block);
         }
+        self.image.note_published();
         entries
     }
 
     /// Whether the open transaction leaves everything as it was, like a push and the pop behind it: nothing is fresh or
-    /// freed, and each word that it writes is known to have held the same before the transaction. A change of another
-    /// operation of the transaction stands in the way.
+    /// freed, and each word that it writes is known to have held the same before the transaction. Any further change in
+    /// the transaction makes the answer false.
     fn is_annulled(&self) -> bool {
         let has_blocks = !self.fresh.is_empty() || !self.freed.is_empty();
         if has_blocks || !self.last.is_empty() {
@@ -182,7 +182,7 @@ impl Workspace {
         }
         let is_known =
             |place: &u64| self.before.contains_key(place) || mutant!(AnnulledBehindOthers);
-        // A transaction of many operations mostly has a word that is not known, and need not be put in order.
+        // A transaction of many operations usually has an unknown word, and then need not be put in order.
         let written = || {
             self.entries
                 .iter()
@@ -209,13 +209,13 @@ impl Workspace {
         recall.take(&mut self.image, read);
     }
 
-    /// Notes that everything staged is applied, so the pool has it.
+    /// Notes that the oldest transaction that was closed and not applied is applied, so the pool has it.
     pub fn note_applied(&mut self) {
         self.image.note_applied();
     }
 
-    /// Forgets the words of the pool, those that are staged included: the caller puts these over what it reads from now
-    /// on.
+    /// Forgets the words of the pool, those of closed transactions included: the caller puts the words of transactions
+    /// that are not applied over the words that it reads from now on.
     pub fn forget(&mut self) {
         self.image.forget();
     }
@@ -236,7 +236,7 @@ impl Workspace {
         holds(span_of(fresh.block), offset).then_some(fresh)
     }
 
-    /// Writes to a fresh block; false: no fresh block holds the place.
+    /// Writes to a fresh block. Returns false if no fresh block holds the place.
     fn write_fresh(&mut self, offset: u64, bytes: &[u8]) -> bool {
         let Some((start, fresh)) = self.fresh.range_mut(..=offset).next_back() else {
             return false;
@@ -273,7 +273,7 @@ impl Draft<'_> {
         Ok(Pointer::new(block.unit, generation))
     }
 
-    /// Frees a block for `size` bytes, which nothing links any more.
+    /// Frees a block for `size` bytes that is no longer linked.
     ///
     /// # Errors
     /// [`SpaceFault::NotTaken`]: the structure is damaged, and the draft is dropped.
@@ -299,10 +299,10 @@ impl Draft<'_> {
     }
 
     /// Frees a block that older snapshots may still reach. A fresh block is free at once, since no snapshot has it; any
-    /// other one goes into the retire chain.
+    /// other block goes into the retire chain.
     ///
     /// # Errors
-    /// As [`Draft::free`].
+    /// The errors of [`Draft::free`].
     pub fn retire(&mut self, pointer: Pointer, size: u64) -> Result<(), SpaceFault> {
         if self.is_fresh(pointer) || mutant!(RetiredAtOnce) {
             return self.free(pointer, size);
@@ -374,12 +374,12 @@ impl Draft<'_> {
         image.write(offset, bytes, &mut self.undo);
     }
 
-    /// As [`Workspace::ask`], with the words of this draft.
+    /// Takes the places of the next step of a walk, as [`Workspace::ask`] does, with the words of this draft.
     pub(crate) fn ask(&mut self, recall: &mut Recall, places: &[Place]) -> Option<Places> {
         self.workspace.ask(recall, places)
     }
 
-    /// As [`Workspace::take`], with the words of this draft.
+    /// Takes bytes of the pool, as [`Workspace::take`] does, and also puts the words of this draft over them.
     pub(crate) fn take(&mut self, recall: &mut Recall, read: &[Vec<u8>]) {
         self.workspace.take(recall, read);
     }
@@ -455,7 +455,7 @@ impl Draft<'_> {
         }
         for block in freed {
             match workspace.fresh.remove(&span_of(block).offset) {
-                // Nothing was ever written there.
+                // These bytes were never written.
                 Some(FreshBlock { bytes, .. }) => {
                     if !bytes.is_empty() {
                         workspace.fresh_size -= ENTRY_HEADER_SIZE + bytes.len();

@@ -17,7 +17,7 @@ impl LogArea {
     /// begins again.
     ///
     /// # Panics
-    /// If the ring is shorter.
+    /// Panics if the ring is shorter.
     pub fn pieces(&self, position: u64, size: u64) -> impl Iterator<Item = Span> + use<> {
         assert!(size <= self.size, "{size} bytes in a ring of {}", self.size);
         let start = position % self.size;

@@ -35,11 +35,11 @@ impl LogScan {
         &self.at
     }
 
-    /// The next record, if it stands below `limit`. The scan goes on behind a record that checks, and stays where it is
-    /// otherwise.
+    /// The next record, if it stands below `limit`. The scan moves behind a record that checks, and otherwise keeps its
+    /// place.
     ///
     /// # Errors
-    /// [`RecordFault`]: the log ends here, or the next record is not there yet.
+    /// [`RecordFault`]: the log ends here, or the next record has not arrived yet.
     pub fn next(&mut self, region: &dyn Region, limit: u64) -> Result<Record, RecordFault> {
         let position = self.at.position;
         let room = limit.saturating_sub(position);

@@ -12,7 +12,7 @@ use crate::wire::{Chain, Kind, LogKey, record_size};
 pub struct Append {
     /// The bytes of the record.
     pub bytes: Vec<u8>,
-    /// Their places in the pool, one after the other.
+    /// The places of the bytes in the pool, one after the other.
     pub pieces: SmallVec<[Span; 2]>,
     /// Log sequence number of the record.
     pub lsn: u64,
@@ -22,9 +22,9 @@ pub struct Append {
 
 /// The log has no room for the record until earlier records are trimmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a record of {size} bytes, and {room} bytes of the log are free")]
+#[error("{size} bytes of records, and {room} bytes of the log are free")]
 pub struct LogFull {
-    /// Bytes of the record.
+    /// Bytes of the record, and the bytes that have to stay free behind it.
     pub size: u64,
     /// Bytes that are free.
     pub room: u64,
@@ -66,7 +66,7 @@ impl TenureWriter {
         self.area.size - (self.end.position - self.trimmed)
     }
 
-    /// Notes that records below this position are not needed any more. A lower position than before changes nothing.
+    /// Notes that records below this position are no longer needed. A lower position than before changes nothing.
     pub fn note_trimmed(&mut self, position: u64) {
         self.trimmed = self.trimmed.max(position).min(self.end.position);
     }
@@ -78,6 +78,7 @@ impl TenureWriter {
     pub fn append(&mut self, kind: Kind, body: &[u8], reserved: u64) -> Result<Append, LogFull> {
         let (size, room) = (record_size(body.len()), self.room());
         if size + reserved > room {
+            let size = size + reserved;
             return Err(LogFull { size, room });
         }
         let lsn = self.end.chain.lsn;

@@ -61,7 +61,7 @@ impl Entries {
     /// Adds an entry at the end.
     ///
     /// # Panics
-    /// If place or size are no whole words, if there are no bytes, or if the place is beyond 2^46 bytes.
+    /// Panics if place or size are not whole words, if `bytes` is empty, or if the place is beyond 2^46 bytes.
     pub fn push(&mut self, offset: u64, bytes: &[u8]) {
         assert!(
             offset.is_multiple_of(8) && bytes.len().is_multiple_of(8) && !bytes.is_empty(),
@@ -85,7 +85,7 @@ impl Entries {
         self.0.extend_from_slice(&other.0);
     }
 
-    /// Whether nothing would change.
+    /// Whether the body has no entry.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -4,11 +4,11 @@
 //! stored with `00 ff` for each zero byte and `00 00` at the end, so that no key is the start of another one, and
 //! tuples compare part by part.
 
-/// The reason why bytes are not the key of a type.
+/// The reason why bytes are not a key of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{size} bytes are no key of type {type_name}")]
 pub struct KeyFault {
-    /// Bytes at hand.
+    /// Bytes that were found.
     pub size: usize,
     /// The type that was expected.
     pub type_name: &'static str,
@@ -38,10 +38,10 @@ pub trait Key: Ord + Sized {
         bytes
     }
 
-    /// The key that all of `bytes` stand for.
+    /// The key that `bytes`, as a whole, encode.
     ///
     /// # Errors
-    /// [`KeyFault`]: they stand for no key of this type.
+    /// [`KeyFault`]: the bytes encode no key of this type.
     fn decoded(bytes: &[u8]) -> Result<Self, KeyFault> {
         let mut rest = bytes;
         let fault = KeyFault {

@@ -5,6 +5,7 @@ use stonecast_persist::execute::LENDING_SIZE;
 use stonecast_session::{Greeting, Protocol};
 
 use super::counts::{BackEndStat, ReaderCounts};
+use super::holder::FrontEndName;
 use super::name::DomainName;
 use super::record::Chain;
 use crate::tenure::{LogArea, Mark};
@@ -13,24 +14,24 @@ use crate::tenure::{LogArea, Mark};
 pub(crate) const GREETING: Greeting = Greeting::of(Protocol {
     magic: *b"stonstru",
     name: "data structures",
-    version: 5,
+    version: 8,
 });
 /// Bytes of the longest message.
 pub(crate) const MESSAGE_SIZE_MAX: u64 = 4096;
 /// Bytes of the longest request.
 pub(crate) const REQUEST_SIZE_MAX: u32 = 128;
-/// Unanswered requests of a connection, at most.
+/// The most unanswered requests of a connection.
 pub(crate) const REQUESTS_MAX: u64 = 8;
-/// Slabs that an answer names, at most.
+/// The most slabs that an answer names.
 pub(crate) const SLABS_MAX: usize = MESSAGE_SIZE_MAX as usize / 8 - 2;
 
-/// Places of a request, at most.
+/// The most places of a request.
 pub(crate) const SPANS_MAX: usize = 7;
 
 /// A back-end that asks for a place as the source of a mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// Names the pool.
+    /// The name of the pool.
     pub uuid: u128,
     /// Seed of the tags of its records.
     pub key: u64,
@@ -38,8 +39,10 @@ pub(crate) struct Source {
     pub generation: u64,
     /// Bytes of the pool.
     pub size: u64,
-    /// For so long after a message of the back-end the mirror becomes no back-end.
+    /// The time after each message of the back-end for which the mirror does not become the back-end.
     pub lease_ns: Nanoseconds,
+    /// Whether the back-end has a standing record, which its mirror has to share.
+    pub is_recorded: bool,
 }
 
 /// A request of a front-end, or of a back-end to its mirror.
@@ -47,38 +50,46 @@ pub(crate) struct Source {
 pub(crate) enum Request {
     /// A window to read the pool.
     Attach,
-    /// The domain with this name, which is made if there is none; a new one if no name is given.
+    /// The domain with this name, which is made if it does not exist; without a name, a new domain.
     CreateDomain { name: DomainName },
-    /// Another slab for a domain. A domain of another owner gets none.
+    /// Another slab for a domain of which the front-end is the owner.
     GiveSlab { domain: u32 },
     /// The slabs of a domain.
     Slabs { domain: u32 },
-    /// The next tenure of a domain.
-    Lease { domain: u32 },
+    /// The next tenure of a domain, for a front-end with this name.
+    Lease { domain: u32, holder: FrontEndName },
     /// The log has new records: make them durable, and apply the transactions among them.
     Notify { domain: u32 },
     /// The end of a tenure.
     Release { domain: u32 },
     /// The state of a domain, for people.
     Stat { domain: u32 },
-    /// What the readers of the front-end have counted.
+    /// The counts of the front-end's readers.
     Count { readers: ReaderCounts },
     /// The state of the back-end, for people.
     Counts,
-    /// How long the asked server is the back-end for certain. A front-end of a mirrored pool asks.
+    /// The time for which the asked server is the back-end for certain. A front-end of a mirrored pool asks.
     Vouch,
     /// To a mirror: the place of its source.
     Join(Source),
     /// To a mirror: a digest of its bytes.
     Digest { span: Span },
-    /// To a mirror: bytes have come, and are to be made durable. Places without bytes are none.
+    /// To a mirror: bytes have arrived, and have to be made durable. A place without bytes does not count.
     Settle { spans: [Span; SPANS_MAX] },
     /// To a mirror: everything was copied, and the back-end acknowledges nothing without the mirror.
     Whole,
-    /// To a mirror: the back-end goes on.
+    /// To a mirror: the back-end lives.
     Renew,
     /// To a mirror: become the back-end.
     Promote,
+    /// The log of the front-end's tenure at the mirror.
+    MirrorLog { domain: u32 },
+    /// To a mirror: a front-end may write to this log.
+    Admit { log: Span },
+    /// To a mirror: a window on the log for which the pass was given.
+    Enter { pass: u64 },
+    /// To a mirror: the front-end with this pass may write no more.
+    Expel { pass: u64 },
 }
 
 /// An answer of a back-end.
@@ -110,6 +121,8 @@ pub(crate) enum Answer {
     /// Another front-end has the tenure, or had it and is being stopped.
     Held {
         tenure: u32,
+        /// The name that the other front-end gave itself.
+        holder: FrontEndName,
     },
     Noted {
         durable: u64,
@@ -117,21 +130,21 @@ pub(crate) enum Answer {
         trimmed: u64,
     },
     Released,
-    /// The front-end has no tenure of the domain, or not any more.
+    /// The front-end has no tenure of the domain, or no longer has one.
     NotYours,
-    /// There is no such domain.
+    /// The domain does not exist.
     NoDomain,
     /// The pool has no room.
     NoRoom,
     /// The domain is damaged.
     Damaged,
-    /// The domain has as many slabs as it may have.
+    /// The domain has the most slabs that it may have.
     OverQuota,
     Stat(DomainStat),
     /// The counts were added.
     Counted,
     Counts(BackEndStat),
-    /// The server was the back-end when it answered, and is it for so long.
+    /// The server was the back-end when it answered, and remains the back-end for this time.
     Vouched {
         for_ns: Nanoseconds,
     },
@@ -154,24 +167,52 @@ pub(crate) enum Answer {
         generation: u64,
         is_whole: bool,
     },
-    /// The server is a back-end of this generation, or was one and knows of no later.
+    /// The server is a back-end of this generation, or was one and knows no later generation.
     IsBackEnd {
         generation: u64,
     },
-    /// The pool of the mirror holds something else.
+    /// The pool of the mirror has another content.
     Foreign,
-    /// Not now: ask again after so long.
+    /// Not now: ask again after this time.
     Later {
         wait_ns: Nanoseconds,
     },
-    /// Of a mirror: it lacks a part of the pool, and cannot become the back-end.
+    /// From a mirror: the mirror lacks a part of the pool, and cannot become the back-end.
     NotWhole,
+    /// From a mirror: only one of back-end and mirror has a standing record.
+    RecordOfOne,
+    /// From a mirror: the standing record of this generation does not name the mirror; 0: no record exists.
+    NotNamed {
+        generation: u64,
+    },
+    /// The way to the log of the tenure at the mirror.
+    MirrorLog {
+        pass: u64,
+        address: String,
+    },
+    /// The front-end gets no log at the mirror: the mirror lacks a part of the pool, or its platform needs its
+    /// processor.
+    NoMirrorLog {
+        is_whole: bool,
+    },
+    /// Of a mirror: the pass for a log.
+    Admitted {
+        pass: u64,
+    },
+    /// Of a mirror: a window on the log.
+    Entered {
+        address: u64,
+        rkey: u64,
+        lending: [u8; LENDING_SIZE],
+    },
+    /// From a mirror: the window is closed, but its owner was stopped inside and may still finish a write.
+    Unquiesced,
 }
 
 /// The state of a lock domain, as its back-end sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DomainStat {
-    /// The tenure that lasts; 0: nobody writes.
+    /// The tenure that lasts; 0: the domain has no writer.
     pub tenure: u32,
     /// Operations that readers see.
     pub published: u64,
@@ -200,20 +241,38 @@ impl DomainStat {
 }
 
 impl Source {
-    fn words(&self) -> [u64; 6] {
+    fn words(&self) -> [u64; 7] {
         let Self {
             uuid,
             key,
             generation,
             size,
             lease_ns,
+            is_recorded,
         } = *self;
         let [low, high] = halves(uuid);
-        [low, high, key, generation, size, lease_ns]
+        [
+            low,
+            high,
+            key,
+            generation,
+            size,
+            lease_ns,
+            is_recorded.into(),
+        ]
     }
 
     fn of_words(words: &[u64]) -> Option<Self> {
-        let &[low, high, key, generation, size, lease_ns] = words else {
+        let &[
+            low,
+            high,
+            key,
+            generation,
+            size,
+            lease_ns,
+            is_recorded @ 0..2,
+        ] = words
+        else {
             return None;
         };
         Some(Self {
@@ -222,6 +281,7 @@ impl Source {
             generation,
             size,
             lease_ns,
+            is_recorded: is_recorded == 1,
         })
     }
 }
@@ -233,7 +293,9 @@ impl Request {
             Self::CreateDomain { name } => return bytes(&[&[2, 0][..], &name.to_words()].concat()),
             Self::GiveSlab { domain } => [3, domain.into()],
             Self::Slabs { domain } => [4, domain.into()],
-            Self::Lease { domain } => [5, domain.into()],
+            Self::Lease { domain, holder } => {
+                return bytes(&[&[5, domain.into()][..], &holder.to_words()].concat());
+            }
             Self::Notify { domain } => [6, domain.into()],
             Self::Release { domain } => [7, domain.into()],
             Self::Stat { domain } => [8, domain.into()],
@@ -249,6 +311,10 @@ impl Request {
             Self::Whole => [15, 0],
             Self::Renew => [16, 0],
             Self::Promote => [17, 0],
+            Self::MirrorLog { domain } => [18, domain.into()],
+            Self::Admit { log } => return bytes(&[19, 0, log.offset, log.size]),
+            Self::Enter { pass } => return bytes(&[20, 0, pass]),
+            Self::Expel { pass } => return bytes(&[21, 0, pass]),
         })
     }
 
@@ -265,22 +331,31 @@ impl Request {
             | Self::Settle { .. }
             | Self::Whole
             | Self::Renew
-            | Self::Promote => None,
+            | Self::Promote
+            | Self::Admit { .. }
+            | Self::Enter { .. }
+            | Self::Expel { .. } => None,
             Self::GiveSlab { domain }
             | Self::Slabs { domain }
-            | Self::Lease { domain }
+            | Self::Lease { domain, .. }
             | Self::Notify { domain }
             | Self::Release { domain }
-            | Self::Stat { domain } => Some(domain),
+            | Self::Stat { domain }
+            | Self::MirrorLog { domain } => Some(domain),
         }
     }
 
-    /// The request in a message; `None`: it is none.
+    /// The request in a message; `None`: the message is not a request.
     pub fn parse(message: &[u8]) -> Option<Self> {
         let words = words(message)?;
         if let [2, 0, name @ ..] = &*words {
             let name = DomainName::of_words(&bytes(name))?;
             return Some(Self::CreateDomain { name });
+        }
+        if let [5, domain, holder @ ..] = &*words {
+            let domain = u32::try_from(*domain).ok()?;
+            let holder = FrontEndName::of_words(&bytes(holder))?;
+            return Some(Self::Lease { domain, holder });
         }
         if let [9, 0, answers, retries, age] = *words {
             let readers = ReaderCounts::of_words([answers, retries, age]);
@@ -300,6 +375,12 @@ impl Request {
                 let spans = places.map(|[offset, size]| Span { offset, size });
                 return Some(Self::Settle { spans });
             }
+            [19, 0, offset, size] => {
+                let log = Span { offset, size };
+                return Some(Self::Admit { log });
+            }
+            [20, 0, pass] => return Some(Self::Enter { pass }),
+            [21, 0, pass] => return Some(Self::Expel { pass }),
             _ => {}
         }
         let [verb, domain] = *words else {
@@ -310,7 +391,6 @@ impl Request {
             1 => Self::Attach,
             3 => Self::GiveSlab { domain },
             4 => Self::Slabs { domain },
-            5 => Self::Lease { domain },
             6 => Self::Notify { domain },
             7 => Self::Release { domain },
             8 => Self::Stat { domain },
@@ -319,6 +399,7 @@ impl Request {
             15 => Self::Whole,
             16 => Self::Renew,
             17 => Self::Promote,
+            18 => Self::MirrorLog { domain },
             _ => return None,
         })
     }
@@ -359,7 +440,9 @@ impl Answer {
                 chain.covered,
                 *rkey,
             ],
-            Self::Held { tenure } => vec![5, (*tenure).into()],
+            Self::Held { tenure, holder } => {
+                [&[5, (*tenure).into()][..], &holder.to_words()].concat()
+            }
             Self::Noted {
                 durable,
                 applied,
@@ -399,11 +482,26 @@ impl Answer {
             Self::Foreign => vec![22],
             Self::Later { wait_ns } => vec![23, *wait_ns],
             Self::NotWhole => vec![24],
+            Self::RecordOfOne => vec![25],
+            Self::NotNamed { generation } => vec![26, *generation],
+            Self::MirrorLog { pass, address } => {
+                let mut text = address.clone().into_bytes();
+                text.resize(text.len().next_multiple_of(8), 0);
+                return [bytes(&[27, *pass, address.len() as u64]), text].concat();
+            }
+            Self::NoMirrorLog { is_whole } => vec![28, (*is_whole).into()],
+            Self::Admitted { pass } => vec![29, *pass],
+            Self::Entered {
+                address,
+                rkey,
+                lending,
+            } => return [bytes(&[30, *address, *rkey]), lending.to_vec()].concat(),
+            Self::Unquiesced => vec![31],
         };
         bytes(&words)
     }
 
-    /// The answer in a message; `None`: it is none.
+    /// The answer in a message; `None`: the message is not an answer.
     pub fn parse(message: &[u8]) -> Option<Self> {
         Some(match *words(message)? {
             [
@@ -457,8 +555,9 @@ impl Answer {
                     rkey,
                 }
             }
-            [5, tenure] => Self::Held {
+            [5, tenure, ref holder @ ..] => Self::Held {
                 tenure: tenure.try_into().ok()?,
+                holder: FrontEndName::of_words(&bytes(holder))?,
             },
             [6, durable, applied, trimmed] => Self::Noted {
                 durable,
@@ -509,6 +608,24 @@ impl Answer {
             [22] => Self::Foreign,
             [23, wait_ns] => Self::Later { wait_ns },
             [24] => Self::NotWhole,
+            [25] => Self::RecordOfOne,
+            [26, generation] => Self::NotNamed { generation },
+            [27, pass, size, ref text @ ..] => {
+                let mut text = bytes(text);
+                text.truncate(size.try_into().ok()?);
+                let address = String::from_utf8(text).ok()?;
+                Self::MirrorLog { pass, address }
+            }
+            [28, is_whole @ 0..2] => Self::NoMirrorLog {
+                is_whole: is_whole == 1,
+            },
+            [29, pass] => Self::Admitted { pass },
+            [30, address, rkey, ref lending @ ..] => Self::Entered {
+                address,
+                rkey,
+                lending: bytes(lending).try_into().ok()?,
+            },
+            [31] => Self::Unquiesced,
             _ => return None,
         })
     }
@@ -538,7 +655,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::MirrorStat;
+    use crate::wire::{MirrorStat, StoreStat};
 
     #[test]
     fn messages_are_read_as_they_were_written() {
@@ -550,7 +667,10 @@ mod tests {
             },
             Request::GiveSlab { domain },
             Request::Slabs { domain },
-            Request::Lease { domain },
+            Request::Lease {
+                domain,
+                holder: FrontEndName::of("process 7 on db1"),
+            },
             Request::Notify { domain },
             Request::Release { domain },
             Request::Stat { domain },
@@ -565,6 +685,7 @@ mod tests {
                 generation: 4,
                 size: 5,
                 lease_ns: 6,
+                is_recorded: true,
             }),
             Request::Digest {
                 span: Span::new(1, 2),
@@ -575,6 +696,12 @@ mod tests {
             Request::Whole,
             Request::Renew,
             Request::Promote,
+            Request::MirrorLog { domain },
+            Request::Admit {
+                log: Span::new(64, 128),
+            },
+            Request::Enter { pass: 4 },
+            Request::Expel { pass: 5 },
         ] {
             assert_eq!(Request::parse(&request.encode()), Some(request));
         }
@@ -614,6 +741,20 @@ mod tests {
             Answer::Foreign,
             Answer::Later { wait_ns: 4 },
             Answer::NotWhole,
+            Answer::RecordOfOne,
+            Answer::NotNamed { generation: 5 },
+            Answer::MirrorLog {
+                pass: 6,
+                address: "sim:mirror".to_owned(),
+            },
+            Answer::NoMirrorLog { is_whole: true },
+            Answer::Admitted { pass: 7 },
+            Answer::Entered {
+                address: 8,
+                rkey: 9,
+                lending: [10; LENDING_SIZE],
+            },
+            Answer::Unquiesced,
             Answer::Created { domain },
             Answer::Slabs { slabs: vec![7, 8] },
             Answer::Granted {
@@ -622,7 +763,10 @@ mod tests {
                 start: Mark { position: 3, chain },
                 rkey: 6,
             },
-            Answer::Held { tenure: 2 },
+            Answer::Held {
+                tenure: 2,
+                holder: FrontEndName::of("process 7 on db1"),
+            },
             Answer::Noted {
                 durable: 1,
                 applied: 2,
@@ -659,6 +803,8 @@ mod tests {
                     bytes_to_copy: 14,
                     batches_under_way: 15,
                     silent_ns: 16,
+                    is_bound: true,
+                    store: StoreStat::Waiting,
                 },
             }),
         ] {

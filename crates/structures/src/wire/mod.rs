@@ -2,16 +2,20 @@
 
 mod counts;
 mod entry;
+mod holder;
 mod key;
 mod message;
 mod name;
 mod operation;
 mod pointer;
 mod record;
+mod run;
+mod text;
 
-pub use counts::{BackEndStat, MirrorStat, ReaderCounts};
+pub use counts::{BackEndStat, MirrorStat, ReaderCounts, StoreStat};
 pub(crate) use entry::parse as parse_entries;
 pub use entry::{ENTRY_SIZE_MAX, Entries, Entry, EntryFault};
+pub use holder::FrontEndName;
 pub use key::{Key, KeyFault};
 pub use message::DomainStat;
 pub(crate) use message::{
@@ -25,3 +29,4 @@ pub use pointer::{Pointer, UNIT_SIZE};
 pub use record::{
     BODY_SIZE_MAX, Chain, HEADER_SIZE, Kind, LogKey, Record, RecordFault, RecordHeader, record_size,
 };
+pub use run::Run;

@@ -1,5 +1,5 @@
-//! The body of an operation's record: the request of a program, so that the back-end can do it if the program's
-//! front-end does not.
+//! The body of an operation's record: the request of a program, which the back-end executes if the program's front-end
+//! does not.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -52,10 +52,12 @@ pub enum Verb {
     Take = 14,
     /// Ends an item that was taken: the key is its token.
     Done = 15,
+    /// Adds entries to a B+tree if they lie behind all of its keys; the value is a [`Run`](super::Run).
+    Load = 16,
 }
 
 impl Verb {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Insert,
         Self::InsertIfAbsent,
         Self::Update,
@@ -71,6 +73,7 @@ impl Verb {
         Self::Group,
         Self::Take,
         Self::Done,
+        Self::Load,
     ];
 
     /// Whether the verb is for structures with keys.
@@ -101,7 +104,7 @@ impl Verb {
 /// An operation on one structure of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
-    /// Names the operation, so that a retry takes effect once; 0: the operation is never retried.
+    /// The number that names the operation, so that a retry takes effect once; 0: the operation is never retried.
     pub token: u64,
     /// The structure, by its number in the domain.
     pub structure: u32,
@@ -113,12 +116,12 @@ pub struct Operation<'a> {
     pub value: &'a [u8],
 }
 
-/// The value of a compare-and-update: the value that the key has to have, and the one that it gets.
+/// The value of a compare-and-update: the value that the key has to have, and the value that the key gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison<'a> {
     /// The whole value that the key has to have.
     pub expected: &'a [u8],
-    /// The value that it gets.
+    /// The value that the key gets.
     pub new: &'a [u8],
 }
 
@@ -129,7 +132,7 @@ impl<'a> Comparison<'a> {
         [&size[..], self.expected, self.new].concat()
     }
 
-    /// Reads the value of an operation; `None`: it is none.
+    /// Reads the value of an operation; `None`: the bytes are not such a value.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let (size, rest) = value.split_first_chunk()?;
         let size = u32::from_le_bytes(*size) as usize;
@@ -155,7 +158,18 @@ impl Group {
         &self.0
     }
 
-    /// Reads the value of an operation; `None`: it is no group.
+    /// The group as an operation that is never retried.
+    pub fn operation(&self) -> Operation<'_> {
+        Operation {
+            token: 0,
+            structure: 0,
+            verb: Verb::Group,
+            key: &[],
+            value: &self.0,
+        }
+    }
+
+    /// Reads the value of an operation; `None`: the bytes are not a group.
     pub fn parse(value: &[u8]) -> Option<Vec<Operation<'_>>> {
         let (mut parts, mut rest) = (Vec::new(), value);
         while !rest.is_empty() {
@@ -172,13 +186,13 @@ impl Group {
     }
 }
 
-/// The reason why bytes are no operation.
+/// The reason why bytes are not an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationFault {
     /// The bytes end inside the header or the key.
     #[error("an operation of {size} bytes, expected at least {needed}")]
     Short {
-        /// Bytes at hand.
+        /// Bytes that were found.
         size: usize,
         /// Bytes of header and key.
         needed: usize,
@@ -186,7 +200,7 @@ pub enum OperationFault {
     /// The operation was written by another version of the program.
     #[error("an operation of version {0}, expected version {VERSION}")]
     Version(u8),
-    /// The code is that of no verb.
+    /// No verb has this code.
     #[error("no verb has the code {0}")]
     Verb(u8),
 }
@@ -195,7 +209,7 @@ impl<'a> Operation<'a> {
     /// The body of the operation's record.
     ///
     /// # Panics
-    /// If the key has more than 65,535 bytes.
+    /// Panics if the key has more than 65,535 bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(self.size());
         self.encode_into(&mut body);
@@ -224,7 +238,7 @@ impl<'a> Operation<'a> {
     /// Reads the body of an operation's record.
     ///
     /// # Errors
-    /// [`OperationFault`]: the bytes are no operation of this version.
+    /// [`OperationFault`]: the bytes are not an operation of this version.
     pub fn parse(body: &'a [u8]) -> Result<Self, OperationFault> {
         let short = |needed| OperationFault::Short {
             size: body.len(),

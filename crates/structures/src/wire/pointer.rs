@@ -10,10 +10,10 @@ pub const UNIT_SIZE: u64 = 64;
 const GENERATION_BITS: u32 = 24;
 const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
 
-/// Names a block: the unit where the block starts, and the generation of the block that lies there.
+/// A pointer to a block: the unit where the block starts, and the generation of the block that lies there.
 ///
-/// A unit is used again for other blocks. A reader that follows a pointer finds the generation in the block, and starts
-/// again where it is another one. Unit 0 holds the header of the pool, so the word 0 points nowhere.
+/// A unit is used again for other blocks. A reader that follows a pointer compares the generation in the block, and
+/// starts again if the generation differs. Unit 0 holds the header of the pool, so the word 0 points nowhere.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pointer(u64);
 
@@ -24,7 +24,7 @@ impl Pointer {
     /// The block of `generation` at `unit`. Of the generation, the low 24 bits count.
     ///
     /// # Panics
-    /// If the unit has more than 40 bits.
+    /// Panics if the unit has more than 40 bits.
     pub const fn new(unit: u64, generation: u64) -> Self {
         assert!(unit < 1 << (64 - GENERATION_BITS));
         Self(unit << GENERATION_BITS | generation & GENERATION_MASK)

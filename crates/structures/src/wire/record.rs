@@ -5,9 +5,9 @@
 //!    tenure 3          tenure 3                      tenure 3
 //! ```
 //!
-//! The tag of a record covers its header, its body, and so the tag of its predecessor, its log sequence number and its
-//! tenure. The bytes of an earlier use of the area, of another tenure, or of a record whose predecessor is lost never
-//! match.
+//! The tag of a record covers its header and body, and thereby the tag of the predecessor, the log sequence number and
+//! the tenure. The bytes of an earlier use of the area, of another tenure, or of a record whose predecessor is lost
+//! never match.
 //!
 //! The tag is no secret: the owner of a log can make any record in that log. The tag detects torn, stale and missing
 //! records.
@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const BODY_SIZE_MAX: usize = (1 << 20) + (1 << 16);
 /// Bytes before the body of a record.
 pub const HEADER_SIZE: usize = size_of::<HeaderBytes>();
-/// Records lie at multiples of this size, and have such sizes.
+/// The places and the sizes of records are multiples of this size.
 const GRAIN: usize = 8;
 
 /// Seed of the tags of a pool's records. Front-ends know it.
@@ -84,7 +84,7 @@ pub struct RecordHeader {
     pub body_size: usize,
 }
 
-/// A record that was checked: a private copy, which its writer cannot change any more.
+/// A checked record: a private copy, which its writer can no longer change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The header.
@@ -124,7 +124,7 @@ pub enum RecordFault {
     /// The code is that of no kind of record, or reserved bytes are in use.
     #[error("no kind of record: {0:#04x}")]
     Kind(u8),
-    /// Another record stands here.
+    /// The record is not the next one.
     #[error("record {found}, expected record {expected}")]
     Lsn {
         /// The number found.
@@ -189,7 +189,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The start of a tenure. `lsn` is that of its first record; all operations up to `operation` are covered.
+    /// The start of a tenure. `lsn` is the number of its first record; all operations up to `operation` are covered.
     pub fn start(key: LogKey, domain: u32, tenure: u32, lsn: u64, operation: u64) -> Self {
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&domain.to_le_bytes());
@@ -204,8 +204,8 @@ impl Chain {
         }
     }
 
-    /// The bytes of the next record, which covers operations from the first one that is not covered. Goes on behind the
-    /// record.
+    /// The bytes of the next record, which covers operations from the first one that is not covered. The chain then
+    /// continues behind the record.
     ///
     /// # Panics
     /// If the body is longer than [`BODY_SIZE_MAX`], or if the record does not follow the last one
@@ -241,7 +241,8 @@ impl Chain {
         bytes
     }
 
-    /// Bytes of the record whose header these bytes may be. `room`: bytes of the log from its start on.
+    /// Bytes of the record whose header these bytes may be. `room` is the number of bytes of the log from the record's
+    /// start on.
     ///
     /// # Errors
     /// [`RecordFault`] if the header is not that of the next record.
@@ -259,11 +260,11 @@ impl Chain {
         }
     }
 
-    /// Checks a private copy of the next record, and goes on behind it. `position` is where it stands. The writer may
+    /// Checks a private copy of the next record at `position`, and moves the chain behind the record. The writer may
     /// have changed the record since [`Chain::size_of`] saw its header, so the header is checked again.
     ///
     /// # Errors
-    /// [`RecordFault`]: the log ends here, or is damaged. The chain stays where it is.
+    /// [`RecordFault`]: the log ends here, or is damaged. The chain is unchanged.
     pub(crate) fn check(
         &mut self,
         key: LogKey,

@@ -94,8 +94,8 @@ fn a3_a_front_end_that_dies_while_it_asks_ends_the_tenure_of_nobody() {
     });
 }
 
-/// The first writer is silent for longer than its lease. What it then appends counts nowhere, and its release
-/// releases nothing.
+/// The first writer is silent for longer than its lease. Its later appends count nowhere, and its release releases
+/// nothing.
 #[test]
 fn a4_and_a5_a_writer_that_wakes_up_neither_overwrites_nor_releases() {
     tell(async |scene| {

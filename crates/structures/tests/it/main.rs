@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod damage;
 mod domain;
 mod flaws;
 mod golden;

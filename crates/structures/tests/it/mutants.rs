@@ -2,9 +2,10 @@
 
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
+use stonecast_structures::shapes::StructureKind;
 
 use crate::domain::{histories, pools, rules, structures};
-use crate::mirrors::promotions;
+use crate::mirrors::{logs, promotions, records};
 use crate::sessions;
 use crate::shapes::{domains as several, maps};
 use crate::staleness;
@@ -59,6 +60,22 @@ fn every_seeded_bug_of_structures_is_found() {
                 promotions::a_back_end_that_is_gone_for_good_leaves_every_acknowledged_operation_to_its_mirror,
             ),
             (
+                Mutant::MirrorLogNotAwaited,
+                logs::a_ticket_waits_for_the_mirror_and_goes_by_the_back_end_when_the_mirror_is_out_of_reach,
+            ),
+            (
+                Mutant::MirrorLogsLeftOpen,
+                logs::after_a_promotion_no_ticket_ends_with_an_append_to_both_logs,
+            ),
+            (
+                Mutant::HandedOverUnexpelled,
+                logs::an_owner_whose_tenure_was_ended_writes_nothing_into_the_next_log_at_the_mirror,
+            ),
+            (
+                Mutant::LinesCopied,
+                logs::a_record_that_a_copy_of_the_one_before_meets_stays_in_the_mirror,
+            ),
+            (
                 Mutant::PromotedUnfenced,
                 promotions::a_back_end_that_does_not_notice_its_end_acknowledges_nothing_more,
             ),
@@ -77,6 +94,22 @@ fn every_seeded_bug_of_structures_is_found() {
             (
                 Mutant::ReturningTaken,
                 promotions::an_old_back_end_returns_as_the_mirror_of_its_successor_and_may_succeed_it,
+            ),
+            (
+                Mutant::PromotedUnrecorded,
+                records::of_a_detachment_and_a_promotion_at_once_one_happens_and_the_other_is_refused,
+            ),
+            (
+                Mutant::DetachedUnrecorded,
+                records::of_a_detachment_and_a_promotion_at_once_one_happens_and_the_other_is_refused,
+            ),
+            (
+                Mutant::WholeBeforeRecord,
+                records::without_the_store_a_back_end_serves_and_its_mirror_is_neither_bound_nor_promoted,
+            ),
+            (
+                Mutant::OpeningNotSwapped,
+                records::a_detachment_that_was_given_up_does_not_take_effect_after_the_back_end_has_started,
             ),
             (Mutant::WordNotRaised, domains),
             (Mutant::ScannedNotSettled, domains),
@@ -142,6 +175,18 @@ fn every_seeded_bug_of_structures_is_found() {
                 Mutant::KnownBeyondTenure,
                 sessions::tenures::a_writer_whose_tenure_is_over_answers_nothing_from_its_memory,
             ),
+            (
+                Mutant::PageReleasedEarly,
+                pools::a_writer_keeps_what_it_has_written_until_the_publication_that_wrote_it_is_applied,
+            ),
+            (
+                Mutant::PublicationAnswered,
+                sessions::publications::tickets_behind_a_publication_end_while_the_back_end_stands_still_and_the_publication_does_not,
+            ),
+            (
+                Mutant::PublishedWhenDurable,
+                sessions::publications::tickets_behind_a_publication_end_while_the_back_end_stands_still_and_the_publication_does_not,
+            ),
             (Mutant::BlockTagNotChecked, readers),
             (Mutant::SlotTagNotChecked, readers),
             (Mutant::FenceIgnored, readers),
@@ -154,6 +199,9 @@ fn every_seeded_bug_of_structures_is_found() {
                 Mutant::LinksMerged,
                 maps::a_transaction_that_is_applied_a_word_at_a_time_takes_no_change_of_a_skip_list_back,
             ),
+            (Mutant::LoadedAmongOthers, || {
+                maps::run_loads(StructureKind::BTree, 0);
+            }),
             (
                 Mutant::RetiredAtOnce,
                 several::a_snapshot_holds_one_state_of_all_trees_until_it_is_too_old,
@@ -165,6 +213,10 @@ fn every_seeded_bug_of_structures_is_found() {
             (
                 Mutant::AgeIgnored,
                 sessions::readers::a_reader_is_told_at_once_that_its_version_is_too_old,
+            ),
+            (
+                Mutant::PlaceTrusted,
+                sessions::readers::a_pointer_out_of_the_pool_ends_the_reads_of_its_domain_and_no_connection,
             ),
             (
                 Mutant::AnswerKeptForever,

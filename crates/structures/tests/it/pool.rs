@@ -93,7 +93,7 @@ pub fn medium(pool: &Rc<Pool>) -> Rc<Medium> {
     Rc::new(medium_of(pool))
 }
 
-/// The same as a value.
+/// The medium of [`medium`], not yet shared.
 pub fn medium_of(pool: &Rc<Pool>) -> Medium {
     let platform = DeclaredPlatform {
         persistence_domain: PersistenceDomain::Dmp,

@@ -10,8 +10,8 @@ use stonecast_media::{
 use stonecast_structures::shapes::StructureKind;
 use stonecast_structures::shapes::btree::Seek;
 use stonecast_structures::{
-    BackEnd, FrontEndError, Key as _, LogKey, Medium, PoolGeometry, Service, StructurePool,
-    StructureReader, Verb, Writer,
+    BackEnd, FrontEndError, FrontEndName, Key as _, LogKey, Medium, MirrorLink, MirrorServer,
+    PoolGeometry, Service, StructurePool, StructureReader, Verb, Writer,
 };
 
 use crate::sessions::{create, insert, keys, operation};
@@ -24,27 +24,33 @@ const GEOMETRY: PoolGeometry = PoolGeometry {
 };
 const LEASE_NS: u64 = 10_000_000_000;
 
-/// A pool in a folder, which outlives processes, and its memory.
+const PLATFORM: DeclaredPlatform = DeclaredPlatform {
+    persistence_domain: PersistenceDomain::PageFile,
+    ddio: Ddio::On,
+    receive_buffers: ReceiveBuffers::Dram,
+};
+
+/// The pool `name` in `region`, which outlives processes.
+fn of_region(region: &Rc<dyn PersistentRegion>, name: u128) -> Medium {
+    let declared = (PLATFORM, Durability::Process);
+    let medium = Medium::new(region.clone(), declared, LogKey(77), name);
+    medium.expect("a plan")
+}
+
+/// A pool in a folder, and its memory.
 fn medium(folder: &tempfile::TempDir) -> (Rc<Medium>, Rc<dyn PersistentRegion>) {
-    let platform = DeclaredPlatform {
-        persistence_domain: PersistenceDomain::PageFile,
-        ddio: Ddio::On,
-        receive_buffers: ReceiveBuffers::Dram,
-    };
-    let durability = Durability::Process;
     let backing = DirectoryBacking::create(&folder.path().join("pool")).expect("a folder");
     let options = LogOptions {
         capacity: GEOMETRY.pool_size(),
-        platform,
-        durability,
+        platform: PLATFORM,
+        durability: Durability::Process,
     };
     let region = backing.open_log(options).expect("a log");
     let whole = stonecast_base::Span::new(0, GEOMETRY.pool_size());
     while backing.prepare(whole).expect("there is space") == stonecast_media::Prepared::Pending {
         std::thread::yield_now();
     }
-    let medium = Medium::new(region.clone(), (platform, durability), LogKey(77), 5);
-    (Rc::new(medium.expect("a plan")), region)
+    (Rc::new(of_region(&region, 5)), region)
 }
 
 /// Serves a new pool in `medium`.
@@ -71,6 +77,7 @@ fn a_domain_grows_is_read_and_changes_its_writer_on_every_provider() {
         let second = BackEnd::connect(&other.port, &server.address)
             .await
             .unwrap();
+        first.introduce_as(FrontEndName::of("the first"));
         let domain = first.create_domain(1).await.expect("there is room");
         let mut writer = first.writer(domain).await.expect("the domain is free");
         let tree = create(&mut writer, StructureKind::BTree).await;
@@ -82,10 +89,8 @@ fn a_domain_grows_is_read_and_changes_its_writer_on_every_provider() {
         }
         assert_eq!(keys(&second, domain, tree, 4_100).await.len(), 4_000);
         let held = second.writer(domain).await.err().expect("it has a writer");
-        assert!(
-            matches!(held, FrontEndError::Held { tenure: 1, .. }),
-            "{held}"
-        );
+        let words = format!("domain {domain} has a writer: tenure 1 of the first");
+        assert_eq!(held.to_string(), words);
         writer.release().await.expect("the tenure lasts");
         let mut successor = loop {
             match second.writer(domain).await {
@@ -97,6 +102,79 @@ fn a_domain_grows_is_read_and_changes_its_writer_on_every_provider() {
         insert(&mut successor, tree, 4_000).await;
         successor.publish().await.expect("the tenure lasts");
         assert_eq!(keys(&first, domain, tree, 4_100).await.len(), 4_001);
+    });
+}
+
+/// The number of words of a region that are `word`.
+fn count_of(region: &dyn PersistentRegion, word: u64) -> usize {
+    let words = (0..GEOMETRY.pool_size()).step_by(8);
+    words.filter(|offset| region.load(*offset) == word).count()
+}
+
+/// Needs the window at the mirror, for each tenure anew.
+#[test]
+fn a_ticket_ends_when_both_logs_have_its_record_on_every_provider() {
+    on_every_provider(|[server, mirror, other]| async move {
+        let folders = [0, 1].map(|_| tempfile::tempdir().expect("a folder"));
+        let [(first, here), (_, there)] = folders.each_ref().map(medium);
+        drop(
+            StructurePool::create(first, GEOMETRY)
+                .await
+                .expect("a pool"),
+        );
+        let copy = Rc::new(of_region(&there, 6));
+        let (port, runtime) = (mirror.port.clone(), mirror.runtime.clone());
+        let copying = MirrorServer::start(port, runtime, copy, &mirror.address);
+        let mut copying = copying.expect("the medium is sound");
+        mirror.runtime.spawn(Box::pin(async move {
+            let promoted = copying.run().await;
+            unreachable!("nobody promotes the mirror: {promoted:?}");
+        }));
+        let (port, runtime) = (server.port.clone(), server.runtime.clone());
+        let of = (&*mirror.address, LEASE_NS);
+        let attached = MirrorLink::attach(&port, runtime.clone(), of_region(&here, 5), of).await;
+        let (medium, link) = attached.expect("the mirror is empty");
+        let of = (&*server.address, LEASE_NS);
+        let service = Service::start(port, runtime.clone(), medium, of).await;
+        let mut service = service.expect("the pool opens").with_mirror(link);
+        runtime.spawn(Box::pin(async move {
+            service.run().await.expect("the back-end serves");
+        }));
+        let back_end = BackEnd::connect(&other.port, &server.address).await;
+        let back_end = back_end.expect("it accepts");
+        while !back_end.counts().await.expect("it serves").mirror.is_bound {
+            server.runtime.sleep(1_000_000).await;
+        }
+        server.runtime.sleep(10_000_000).await;
+        let domain = back_end.create_domain(2).await.expect("there is room");
+        for tenure in 1..4_u64 {
+            let mut writer = loop {
+                match back_end.writer(domain).await {
+                    Ok(writer) => break writer,
+                    Err(FrontEndError::Held { .. }) => server.runtime.sleep(100_000).await,
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            writer.mirror_log().expect("the mirror is whole");
+            let tree = match writer.roots().named("BTree") {
+                Some(named) => named.number,
+                None => create(&mut writer, StructureKind::BTree).await,
+            };
+            let value = 0x5ca1_ab1e_0000_0000 + tenure;
+            let (key, bytes) = (tenure.encoded(), value.to_le_bytes());
+            let insertion = operation(tree, Verb::Insert, &key, &bytes);
+            let (_, ticket) = writer.stage(&insertion).await.expect("there is room");
+            assert_eq!(
+                [&here, &there].map(|region| count_of(&**region, value)),
+                [0, 0]
+            );
+            ticket.await.expect("the tenure lasts");
+            assert_eq!(
+                [&here, &there].map(|region| count_of(&**region, value)),
+                [1, 1]
+            );
+            writer.release().await.expect("the tenure lasts");
+        }
     });
 }
 

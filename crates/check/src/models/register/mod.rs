@@ -168,7 +168,7 @@ pub fn check<'a>(
     linearizability::check_steps(&Register, steps, states_max)
 }
 
-/// The facts that all answers together tell.
+/// The facts that follow from all answers together.
 struct Told {
     /// The value of each version.
     versions: HashMap<u64, ValueId>,

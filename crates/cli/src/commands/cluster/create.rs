@@ -15,6 +15,9 @@ use crate::flags::OutputFlags;
 use crate::output;
 use crate::values::Period;
 
+/// Shards of a cluster unless their number is given.
+pub(super) const SHARDS: u32 = 32;
+
 /// Creates a cluster: writes its first configuration, without any node.
 ///
 /// A store that holds a cluster is left as it is. Of several creations at once in one store, one succeeds.
@@ -29,8 +32,9 @@ pub struct Create {
     /// Copies of each shard, the primary's included: 1 to 5.
     #[arg(long, value_name = "COPIES", default_value_t = 3, value_parser = RangedU64ValueParser::<u8>::new().range(1..=u64::from(Policy::REPLICAS_MAX)))]
     pub replicas: u8,
-    /// Ranges into which the hashes of the keys are split: 1 to 32.
-    #[arg(long, value_name = "NUMBER", default_value_t = SHARDS_MAX, value_parser = RangedU64ValueParser::<u32>::new().range(1..=u64::from(SHARDS_MAX)))]
+    /// Ranges into which the hashes of the keys are split: 1 to 64, and at least one for each node that is to
+    /// lead keys.
+    #[arg(long, value_name = "NUMBER", default_value_t = SHARDS, value_parser = RangedU64ValueParser::<u32>::new().range(1..=u64::from(SHARDS_MAX)))]
     pub shards: u32,
     /// Fewest copies in sync with which a shard takes writes [default: 2 of three or more copies, otherwise 1].
     #[arg(long, value_name = "COPIES")]

@@ -17,9 +17,8 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use rustix::process::{Pid, Signal, kill_process};
 use stonecast_cluster::{HashSeed, Policy};
-use stonecast_media::SHARDS_MAX;
 
-use super::create::create_in;
+use super::create::{SHARDS, create_in};
 use super::store::{OpenStore, StoreFlags, entropy};
 use crate::failure::Failure;
 use crate::flags::DurabilityArgument;
@@ -106,7 +105,7 @@ fn cluster_in(flags: &Dev) -> Result<(String, Vec<String>), Failure> {
         let replicas = flags.replicas.unwrap_or(flags.nodes.min(3));
         let policy = Policy {
             hash_seed: Some(HashSeed(u64::from_ne_bytes(entropy()?))),
-            ..Policy::new(replicas, SHARDS_MAX)
+            ..Policy::new(replicas, SHARDS)
         };
         if replicas > flags.nodes {
             let nodes = flags.nodes;

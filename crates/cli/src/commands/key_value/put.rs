@@ -28,7 +28,7 @@ Example: a value from the command line, one from a file, one only if the key is 
 pub struct Put {
     /// The key: 1 to 1024 bytes, used as typed.
     pub key: OsString,
-    /// The value: at most 1 MiB. Read from stdin if VALUE is missing or `-`; a value that begins with a dash comes
+    /// The value: at most 16 MiB. Read from stdin if VALUE is missing or `-`; a value that begins with a dash comes
     /// after `--`.
     pub value: Option<OsString>,
     /// Stores only if the key is at this version.

@@ -32,6 +32,9 @@ Data structures with a mirror: the mirror, and the back-end
   stonecast serve --structures /srv/copy --structures-role mirror --listen verbs:10.0.0.2:7171 --keys keys
   stonecast serve --structures /srv/structures --structures-mirror verbs:10.0.0.2:7171 --listen verbs:10.0.0.1:7171 --keys keys
 
+The same, with a mirror that promotes itself: both have the flag
+  stonecast serve --structures /srv/structures ... --structures-cluster etcd://10.0.0.3:2379/structures
+
 A node of a cluster, which keeps copies on the other nodes
   stonecast serve --data /srv/stonecast --cluster etcd://10.0.0.1:2379/stonecast --node a
 
@@ -98,6 +101,16 @@ pub struct Serve {
         default_value = "5s"
     )]
     pub structures_mirror_lease: Period,
+    /// Store of the standing record that a back-end of data structures shares with its mirror, the same at both:
+    /// file:PATH, etcd://HOST:PORT/NAME, or etcds://HOST:PORT/NAME?cacert=FILE. With it, a mirror whose back-end is
+    /// silent promotes itself [default: none].
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "STONECAST_STRUCTURES_CLUSTER",
+        requires = "structures"
+    )]
+    pub structures_cluster: Option<String>,
     /// Address to listen at, shm:PATH or verbs:HOST:PORT; may be given more than once, with addresses of one kind
     /// [default: shm:DIR/socket].
     #[arg(long, value_name = "URL", env = "STONECAST_LISTEN", value_parser = values::address)]
@@ -116,7 +129,7 @@ pub struct Serve {
     /// down].
     #[arg(long, value_name = "SIZE", env = "STONECAST_SEGMENT_SIZE")]
     pub segment_size: Option<Size>,
-    /// Number of shards of a new pool, 1 to 32: even ranges of key hashes, each with an index of its own [default: 1].
+    /// Number of shards of a new pool, 1 to 64: even ranges of key hashes, each with an index of its own [default: 1].
     #[arg(long, value_name = "NUMBER", env = "STONECAST_SHARDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
     pub shards: Option<u32>,
     /// Store of the configuration of a cluster, which the server joins as a node: file:PATH, etcd://HOST:PORT/NAME, or
@@ -126,6 +139,10 @@ pub struct Serve {
     /// Name of the node in its cluster; it stays with the pool.
     #[arg(long, value_name = "NAME", env = "STONECAST_NODE")]
     pub node: Option<String>,
+    /// Power zone of the node, such as its host or rack: the copies of a shard are placed in different zones as far as
+    /// there are enough.
+    #[arg(long, value_name = "NAME", env = "STONECAST_ZONE")]
+    pub zone: Option<String>,
     /// Accepts a pool that was copied while a server ran on it: records written or moved during the copy may be
     /// missing.
     #[arg(long)]

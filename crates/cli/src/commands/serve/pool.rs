@@ -52,6 +52,9 @@ pub fn builder(serving: &Serving, accepts_copy: bool) -> Builder {
     if let Some(node) = &serving.node {
         builder = builder.node(node);
     }
+    if let Some(zone) = &serving.zone {
+        builder = builder.zone(zone);
+    }
     if accepts_copy {
         builder = builder.accept_copy();
     }

@@ -33,6 +33,8 @@ pub struct Serving {
     /// are set.
     pub cluster: Option<String>,
     pub node: Option<String>,
+    /// The power zone of the node.
+    pub zone: Option<String>,
     /// The rights of clients to write into the log.
     pub clients: ClientsArgument,
     /// The limits on the number of clients.
@@ -94,6 +96,7 @@ impl Serving {
             shards: flags.shards,
             cluster: flags.cluster.clone(),
             node: flags.node.clone(),
+            zone: flags.zone.clone(),
             clients: flags.clients,
             places: flags.sharing.places()?,
             sharing: flags.sharing.clone(),

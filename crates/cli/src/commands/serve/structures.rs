@@ -1,12 +1,13 @@
 //! A pool of data structures, served alone or beside a pool of keys and values.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use stonecast::structures::{Builder, Server};
+use stonecast::structures::{Builder, Server, StandingNotes};
 use stonecast::{Address, Durability, PersistenceDomain};
 use stonecast_console::child::{end_with, write_ready_file};
 use stonecast_fabric_shm::{Log, ShmOptions};
@@ -48,6 +49,9 @@ fn builder(flags: &Serve, data: &Path) -> Builder {
     builder = builder.mirror_lease(flags.structures_mirror_lease.0);
     if let Some(mirror) = &flags.structures_mirror {
         builder = builder.mirror(mirror.clone());
+    }
+    if let Some(store) = &flags.structures_cluster {
+        builder = builder.cluster(store);
     }
     match flags.structures_role {
         RoleArgument::BackEnd => builder,
@@ -113,9 +117,16 @@ pub fn run_alone(flags: &Serve) -> Result<(), Failure> {
         write_ready_file(path)?;
     }
     let gateway_of = gateway.as_ref();
-    let opened = |server: &Server| requests.ready(&tell_ready(server, gateway_of));
+    let standing = Standing::default();
+    let opened = |server: &Server| {
+        standing.of(server);
+        requests.ready(&tell_ready(server, gateway_of));
+    };
     opened(&server);
-    let stop = || requests.attend(false, gateway_of);
+    let stop = || {
+        standing.tell();
+        requests.attend(false, gateway_of)
+    };
     server.serve(&stop, || open().inspect(opened))?;
     gateway.map_or(Ok(()), GatewayHandle::stop)?;
     info!("ended in order: {} is closed", data.display());
@@ -162,6 +173,23 @@ fn tell_ready(server: &Server, gateway: Option<&GatewayHandle>) -> String {
     status
 }
 
+/// Tells what the server that is open says of its standing record.
+#[derive(Default)]
+struct Standing(RefCell<Option<StandingNotes>>);
+
+impl Standing {
+    fn of(&self, server: &Server) {
+        self.0.replace(server.standing_notes());
+    }
+
+    fn tell(&self) {
+        let notes = self.0.borrow();
+        if let Some(words) = notes.as_ref().and_then(StandingNotes::take) {
+            warn!("data structures: {words}");
+        }
+    }
+}
+
 /// A back-end in a thread beside the server of keys and values.
 pub struct Beside {
     data: PathBuf,
@@ -192,8 +220,16 @@ impl Beside {
             let server = open()?;
             // The caller waits for this.
             let _ = opened.send(server.is_mirror());
-            let promoted = |_: &Server| info!("data structures: the mirror was promoted");
-            let stop = || theirs.load(Ordering::Relaxed);
+            let standing = Standing::default();
+            standing.of(&server);
+            let promoted = |server: &Server| {
+                standing.of(server);
+                info!("data structures: the mirror was promoted");
+            };
+            let stop = || {
+                standing.tell();
+                theirs.load(Ordering::Relaxed)
+            };
             server.serve(&stop, || open().inspect(promoted))
         };
         let thread = thread::Builder::new()

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 use stonecast::Connector;
-use stonecast::structures::{self, MirrorStat};
+use stonecast::structures::{self, MirrorStat, StoreStat};
 use stonecast_fabric_shm::ShmOptions;
 
 use crate::fabric::DeviceSettings;
@@ -37,19 +37,27 @@ pub struct Promote {
 
 /// Lets a pool that nobody serves go on without its mirror.
 ///
-/// A detachment states that the mirror was not promoted and never will be, because its memory is destroyed.
-/// Nothing can check that. If the statement is false, there are two back-ends, and each lacks what the other
+/// With the store of a standing record (`serve --structures-cluster`), the record decides: a detachment is refused if
+/// the mirror was promoted, and otherwise the mirror never is.
+///
+/// Without one, a detachment states that the mirror was not promoted and never will be, because its memory is
+/// destroyed. Nothing can check that. If the statement is false, there are two back-ends, and each lacks what the other
 /// acknowledges. If the mirror is only stopped or unreachable, bring it back, or promote it instead.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example: the machine of the mirror has burned
-  stonecast structures detach /srv/structures --mirror-is-destroyed")]
+Example: the machine of the mirror has burned; the same with a standing record
+  stonecast structures detach /srv/structures --mirror-is-destroyed
+  stonecast structures detach /srv/structures --structures-cluster etcd://10.0.0.3:2379/structures")]
 pub struct Detach {
     /// Folder of the pool, or device of persistent memory.
     data: PathBuf,
-    /// States that the memory of the mirror is destroyed, and that the mirror was not promoted.
-    #[arg(long, required = true)]
+    /// States that the memory of the mirror is destroyed, and that the mirror was not promoted. A standing record needs
+    /// the statement only if it is lost itself.
+    #[arg(long, required_unless_present = "structures_cluster")]
     mirror_is_destroyed: bool,
+    /// Store of the standing record, as for `serve`.
+    #[arg(long, value_name = "URL", env = "STONECAST_STRUCTURES_CLUSTER")]
+    structures_cluster: Option<String>,
     /// Prints {"generation":..}.
     #[arg(long)]
     json: bool,
@@ -73,7 +81,10 @@ pub fn promote(flags: &Promote) -> Result<(), Failure> {
 }
 
 pub fn detach(flags: &Detach) -> Result<(), Failure> {
-    let generation = structures::detach(&flags.data)?;
+    let generation = match &flags.structures_cluster {
+        Some(store) => structures::detach_recorded(&flags.data, store, flags.mirror_is_destroyed)?,
+        None => structures::detach(&flags.data)?,
+    };
     let data = flags.data.display();
     tell(
         flags.json,
@@ -95,7 +106,8 @@ fn tell(json: bool, generation: u64, words: &str) -> Result<(), Failure> {
 /// Whether the mirror of a back-end has everything; `None`: the back-end has no mirror.
 pub fn state_of(mirror: &MirrorStat) -> Option<&'static str> {
     mirror.exists().then_some(match mirror.bytes_to_copy {
-        0 => "whole",
+        0 if mirror.is_bound => "whole",
+        0 => "unbound",
         _ => "copying",
     })
 }
@@ -108,6 +120,16 @@ pub struct MirrorReport {
     bytes_to_copy: u64,
     batches_under_way: u64,
     silent_ns: u64,
+    store: &'static str,
+}
+
+/// The store of the standing record in a word.
+fn store_of(mirror: &MirrorStat) -> &'static str {
+    match mirror.store {
+        StoreStat::None => "none",
+        StoreStat::Reached => "reached",
+        StoreStat::Waiting => "waiting",
+    }
 }
 
 impl MirrorReport {
@@ -119,6 +141,7 @@ impl MirrorReport {
             bytes_to_copy: mirror.bytes_to_copy,
             batches_under_way: mirror.batches_under_way,
             silent_ns: mirror.silent_ns,
+            store: store_of(mirror),
         })
     }
 
@@ -130,17 +153,28 @@ impl MirrorReport {
             bytes_to_copy: number("bytes_to_copy"),
             batches_under_way: number("batches_under_way"),
             silent_ns: number("silent_ns"),
+            is_bound: mirror["is_bound"].as_bool().unwrap_or(false),
+            store: match mirror["store"].as_str() {
+                Some("reached") => StoreStat::Reached,
+                Some("waiting") => StoreStat::Waiting,
+                _ => StoreStat::None,
+            },
         })
     }
 
-    /// The same for human readers.
+    /// The state of the mirror for human readers.
     pub fn in_words(&self) -> String {
         let state = match self.bytes_to_copy {
-            0 => "whole".to_owned(),
+            0 => self.state.to_owned(),
             bytes => format!("{} to copy", output::size(bytes)),
         };
+        let store = match self.store {
+            "none" => "",
+            "reached" => ", promotes itself",
+            _ => ", waits for the store of the standing record",
+        };
         format!(
-            "{state}, generation {}, {} batches under way, heard {} ms ago",
+            "{state}, generation {}, {} batches under way, heard {} ms ago{store}",
             self.generation,
             self.batches_under_way,
             self.silent_ns / 1_000_000

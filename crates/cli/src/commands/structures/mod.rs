@@ -15,6 +15,7 @@ use crate::fabric::DeviceSettings;
 use crate::failure::Failure;
 use crate::flags::Connection;
 use crate::output;
+use crate::progress::Progress;
 pub use mirrors::MirrorReport;
 
 /// The commands for data structures.
@@ -43,7 +44,8 @@ pub struct List {
     connection: Connection,
 }
 
-/// Shows a structure: its kind, and how many entries of how many bytes it holds. Reads all of it.
+/// Shows a structure: its kind, and how many entries of how many bytes it holds. Reads all of it, unless the number of
+/// entries is enough.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -51,6 +53,9 @@ Example:
 pub struct Show {
     /// The name.
     name: String,
+    /// Leaves the bytes out: the structure counts its entries, so that one READ is enough.
+    #[arg(long)]
+    count: bool,
     /// Prints {"name":..,"kind":..,"domain":..,"entries":..,"bytes":..}.
     #[arg(long)]
     json: bool,
@@ -169,10 +174,18 @@ fn show(flags: &Show) -> Result<(), Failure> {
     let session = session(&flags.connection)?;
     let shown = session.run(async |session| {
         let all = session.list().await?;
-        let contents = session.contents(&flags.name).await?;
-        Ok::<_, stonecast::structures::Error>((all, contents))
+        if flags.count {
+            let entries = session.length(&flags.name).await?;
+            return Ok((all, entries, None));
+        }
+        let progress = Progress::of_bytes("reading", None);
+        let watch = |bytes| progress.advance(bytes);
+        let contents = session.contents_watched(&flags.name, &watch).await?;
+        let sizes = contents.iter().map(|(key, value)| key.len() + value.len());
+        let bytes = sizes.sum::<usize>() as u64;
+        Ok::<_, stonecast::structures::Error>((all, contents.len() as u64, Some(bytes)))
     });
-    let (all, contents) = shown.map_err(failure)?;
+    let (all, entries, bytes) = shown.map_err(failure)?;
     let listed = all.iter().find(|listed| listed.name == flags.name);
     let Some(listed) = listed else {
         return Err(Failure::operation(format!(
@@ -180,24 +193,22 @@ fn show(flags: &Show) -> Result<(), Failure> {
             flags.name
         )));
     };
-    let bytes = contents
-        .iter()
-        .map(|(key, value)| (key.len() + value.len()) as u64);
     let row = Row {
-        entries: Some(contents.len() as u64),
-        bytes: Some(bytes.sum()),
+        entries: Some(entries),
+        bytes,
         ..Row::of(listed)
     };
     if flags.json {
         return output::json(&row);
     }
-    output::table(&[
+    let mut rows = vec![
         ("kind", row.kind.to_owned()),
         ("domain", row.domain.to_string()),
-        ("entries", contents.len().to_string()),
-        ("bytes", output::size(row.bytes.unwrap_or(0))),
-        ("longest key", format!("{} bytes", listed.key_size_max)),
-    ])
+        ("entries", entries.to_string()),
+    ];
+    rows.extend(bytes.map(|bytes| ("bytes", output::size(bytes))));
+    rows.push(("longest key", format!("{} bytes", listed.key_size_max)));
+    output::table(&rows)
 }
 
 #[derive(Serialize)]

@@ -1,13 +1,14 @@
 //! `structures verify`: a look at everything in a pool of data structures.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use stonecast::structures::{self, DomainName, SurveyedDomain};
+use stonecast::structures::{self, DomainName, SurveyedDomain, Verified};
 
 use crate::failure::{Failure, Status};
 use crate::output;
+use crate::progress::Progress;
 
 /// Checks a pool of data structures that nobody serves: every structure is whole, and every block belongs to one place.
 /// The pool is not changed: a copy of it is checked, and removed.
@@ -49,7 +50,7 @@ pub fn run(flags: &Verify) -> Result<(), Failure> {
     let scratch = scratch.map_err(|error| {
         Failure::operation(format!("cannot make a folder for the copy: {error}"))
     })?;
-    let found = structures::verify(&flags.data, &scratch.path().join("copy"))?;
+    let found = checked(&flags.data, &scratch.path().join("copy"))?;
     for domain in &found {
         report(flags.json, domain)?;
     }
@@ -68,6 +69,23 @@ pub fn run(flags: &Verify) -> Result<(), Failure> {
             found.len()
         ),
     ))
+}
+
+/// Checks a copy in `folder`, and shows the progress.
+fn checked(data: &Path, folder: &Path) -> Result<Vec<SurveyedDomain>, Failure> {
+    let (mut copying, mut checking) = (None, None);
+    let found = structures::verify_watched(data, folder, &mut |step| match step {
+        Verified::Copied { bytes, of } => {
+            let bar = copying.get_or_insert_with(|| Progress::of_bytes("copying", Some(of)));
+            bar.set(bytes);
+        }
+        Verified::Read { bytes } => {
+            copying = None;
+            let bar = checking.get_or_insert_with(|| Progress::of_bytes("checking", None));
+            bar.set(bytes);
+        }
+    });
+    Ok(found?)
 }
 
 fn report(json: bool, domain: &SurveyedDomain) -> Result<(), Failure> {

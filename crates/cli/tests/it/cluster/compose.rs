@@ -27,6 +27,12 @@ fn the_services_of_the_compose_file_form_a_cluster_that_serves_redis_clients() {
     };
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/compose/compose.yaml");
     let file = fs::read_to_string(file).expect("the file is there");
+    let (_, create) = file.split_once("\n  create:\n").expect("it is there");
+    let (create, _) = create.split_once("\n\n").expect("others follow");
+    assert!(
+        create.contains("condition: service_healthy"),
+        "no second attempt follows one without etcd"
+    );
     let place = Place::in_volatile_memory();
     let password = secret(place.path(), "password", "open sesame\n");
     let here = |service: &str, word: String| {

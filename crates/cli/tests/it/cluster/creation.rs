@@ -89,8 +89,8 @@ fn impossible_numbers_are_wrong_usage_and_say_what_is_missing() {
     for (flags, part) in [
         (&["--replicas", "0"][..], "0 is not in 1..=5"),
         (&["--replicas", "6"], "6 is not in 1..=5"),
-        (&["--shards", "0"], "0 is not in 1..=32"),
-        (&["--shards", "33"], "33 is not in 1..=32"),
+        (&["--shards", "0"], "0 is not in 1..=64"),
+        (&["--shards", "65"], "65 is not in 1..=64"),
         (
             &["--min-copies", "4"],
             "--min-copies 4 needs 4 copies, and there are 3 of each shard: ask for --replicas 4 or more",

@@ -3,8 +3,9 @@
 mod compose;
 mod creation;
 mod gateways;
-mod nodes;
+pub mod nodes;
 mod page;
+mod rdma;
 mod requests;
 mod status;
 mod using;

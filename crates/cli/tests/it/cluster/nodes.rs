@@ -240,16 +240,49 @@ pub struct Servers {
     /// The store of the configuration.
     store: String,
     processes: BTreeMap<&'static str, Server>,
+    shards: u64,
+    /// The nodes whose pools survive a power cut.
+    on_disks: &'static [&'static str],
     _etcd: Option<Etcd>,
 }
 
 pub const NODES: [&str; 3] = ["a", "b", "c"];
-const SHARDS: u64 = 6;
+pub const SHARDS: u64 = 6;
+/// Leases that outlast the waits of a process on a busy host.
+const UNDISTURBED: [&str; 4] = ["--lease", "10s", "--remove-after", "20s"];
 
 impl Servers {
     /// Three nodes, whose configuration is in files or in an etcd.
     pub fn start(etcd: Option<Etcd>) -> Self {
-        let cluster = Cluster::absent();
+        Self::created(&[], SHARDS, etcd)
+    }
+
+    /// Three nodes with so many shards.
+    pub fn of_shards(shards: u64) -> Self {
+        Self::created(&[], shards, None)
+    }
+
+    /// Three nodes for a story in which none of them fails. Their leases outlast the waits of a process on a busy host,
+    /// so that no primary is replaced.
+    pub fn undisturbed(shards: u64) -> Self {
+        Self::created(&UNDISTURBED, shards, None)
+    }
+
+    /// Three nodes with one shard for a story in which none of them fails. The pools of `on_disks` survive a power cut.
+    pub fn undisturbed_on_disks(on_disks: &'static [&'static str]) -> Self {
+        let place = Place::on_disk();
+        Self::created_at(Cluster { place }, on_disks, (&UNDISTURBED, 1, None))
+    }
+
+    fn created(flags: &[&str], shards: u64, etcd: Option<Etcd>) -> Self {
+        Self::created_at(Cluster::absent(), &[], (flags, shards, etcd))
+    }
+
+    fn created_at(
+        cluster: Cluster,
+        on_disks: &'static [&'static str],
+        (flags, shards, etcd): (&[&str], u64, Option<Etcd>),
+    ) -> Self {
         let store = match &etcd {
             Some(etcd) => etcd.address(),
             None => cluster.address(),
@@ -257,13 +290,16 @@ impl Servers {
         let mut create = command();
         create
             .args(["cluster", "create", "--config-store", &store])
-            .args(["--shards", &SHARDS.to_string()]);
+            .args(["--shards", &shards.to_string()])
+            .args(flags);
         run(create, b"").text();
         let processes = BTreeMap::new();
         let mut servers = Self {
             cluster,
             store,
             processes,
+            shards,
+            on_disks,
             _etcd: etcd,
         };
         NODES.iter().for_each(|node| servers.launch(node));
@@ -274,8 +310,12 @@ impl Servers {
     }
 
     fn launch(&mut self, node: &'static str) {
+        let durability = match self.on_disks.contains(&node) {
+            true => "power",
+            false => "process",
+        };
         let arguments = [
-            ["--durability", "process"],
+            ["--durability", durability],
             ["--capacity", "64MiB"],
             ["--cluster", &self.store],
             ["--node", node],
@@ -332,14 +372,14 @@ impl Servers {
     /// Waits until every node has a copy of every shard.
     fn wait_until_complete(&self) {
         let end = Instant::now() + Duration::from_secs(30);
-        let has_all = |node: &serde_json::Value| node["in_sync"].as_u64() == Some(SHARDS);
+        let has_all = |node: &serde_json::Value| node["in_sync"].as_u64() == Some(self.shards);
         while !self.status().iter().all(has_all) {
             assert!(Instant::now() < end, "{:?}", self.status());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("cluster:{}", self.store)
     }
 }

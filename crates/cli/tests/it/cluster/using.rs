@@ -44,6 +44,53 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
+/// Runs the commands of the page, on two clusters of this test.
+#[test]
+fn the_keys_of_a_cluster_go_into_another_one_as_the_page_says() {
+    let (cluster, other) = (Cluster::start(), Cluster::start());
+    let place = Place::in_volatile_memory();
+    let long = "long".repeat(25_000);
+    on(&cluster.url(), &["put", "long"], long.as_bytes()).text();
+    on(
+        &cluster.url(),
+        &["put", "brief", "b", "--expire", "1h"],
+        b"",
+    )
+    .text();
+    for number in 0..50 {
+        on(
+            &cluster.url(),
+            &["put", &format!("key {number}"), "value"],
+            b"",
+        )
+        .text();
+    }
+    let file = place.path().join("all.backup");
+    let backup = ["backup", file.to_str().expect("a path of text")];
+    let refused = on(&cluster.url(), &backup, b"");
+    let message = refused.refusal(1);
+    assert!(message.contains("`stonecast export`"), "{message}");
+    assert!(!file.exists());
+    let page = include_str!("../../../../../docs/cluster.md");
+    let (_, rest) = page
+        .split_once("```sh keys-of-a-cluster\n")
+        .expect("the page has it");
+    let (script, _) = rest.split_once("```").expect("a block ends");
+    for line in script.lines() {
+        let line = line.replace("cluster:file:./cluster", &cluster.url());
+        let line = line.replace("cluster:file:./new-cluster", &other.url());
+        let mut command = command();
+        command
+            .args(line.split(' ').skip(1))
+            .current_dir(place.path());
+        run(command, b"").text();
+    }
+    let [all, restored] = [&cluster, &other].map(|it| on(&it.url(), &["export"], b""));
+    assert_eq!(all.text().lines().count(), 52);
+    assert!(all.text().contains("\"expires\":"));
+    assert_eq!(sorted(restored.text()), sorted(all.text()));
+}
+
 #[test]
 fn stat_shows_each_node_that_leads() {
     let cluster = Cluster::start();

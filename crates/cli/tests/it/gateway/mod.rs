@@ -129,7 +129,7 @@ fn after_sigterm_every_acknowledged_write_is_present_and_everything_ends() {
 }
 
 #[test]
-fn stat_shows_both_paths_and_repeats_with_watch() {
+fn stat_shows_both_paths_and_repeats_with_watch_what_has_happened_since() {
     let place = Place::in_volatile_memory();
     let mut server = Server::start(
         &place.pool(),
@@ -195,11 +195,25 @@ fn stat_shows_both_paths_and_repeats_with_watch() {
     let lines = std::io::BufRead::lines(std::io::BufReader::new(
         watch.stdout.take().expect("a pipe"),
     ));
-    for line in lines.take(3) {
-        let stat: serde_json::Value =
-            serde_json::from_str(&line.expect("a line")).expect("one object a line");
+    let mut stats = lines.map(|line| -> serde_json::Value {
+        serde_json::from_str(&line.expect("a line")).expect("one object a line")
+    });
+    let first = stats.next().expect("a line");
+    assert_eq!(
+        (&first["keys"], &first["interval"]),
+        (&2.into(), &serde_json::Value::Null)
+    );
+    assert!(client.call("SET a 6").is_ok());
+    // Intervals do not overlap, so the put is in one of them.
+    let mut puts = 0;
+    while puts == 0 {
+        let stat = stats.next().expect("a line");
+        let interval = &stat["interval"];
         assert_eq!(stat["keys"], 2);
+        assert!(interval["seconds"].as_f64() > Some(0.0), "{interval}");
+        puts = interval["gateway"]["puts"].as_u64().expect("a number");
     }
+    assert_eq!(puts, 1);
     rustix::process::kill_process(rustix::process::Pid::from_child(&watch), Signal::INT)
         .expect("it runs");
     // The command ends, because it was interrupted or has no reader.

@@ -19,7 +19,7 @@
 
 mod batches;
 pub mod model;
-mod notes;
+pub mod notes;
 pub mod work;
 
 use std::path::{Path, PathBuf};

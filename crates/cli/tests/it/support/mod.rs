@@ -6,7 +6,7 @@ mod process;
 mod resp;
 mod worker;
 
-pub use corpus::{debian_packages, generated_packages};
+pub use corpus::{debian_descriptions, debian_packages, entry_line, field_of, generated_packages};
 pub use place::{Mount, Place};
 pub use process::{Output, Server, command, run, stonecast};
 pub use resp::{Reply, RespClient, http_get};

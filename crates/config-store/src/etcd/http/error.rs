@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 /// A request without an answer, or with an answer that is not HTTP.
 #[derive(Debug)]
 pub enum HttpError {
-    /// There is no connection, so nothing was sent.
+    /// No connection was made, so nothing was sent.
     NotReached(String),
     /// One side does not trust the other, or does not speak TLS.
     Tls(rustls::Error),

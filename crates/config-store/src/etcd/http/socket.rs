@@ -108,7 +108,7 @@ fn resolve(endpoint: &str, end: Instant) -> io::Result<Vec<SocketAddr>> {
         .unwrap_or_else(|_| Err(timeout()))
 }
 
-/// The time until `end`; an error if there is none.
+/// The time until `end`; an error if `end` has passed.
 fn time_until(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     match left.is_zero() {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, TlsConfig};
@@ -181,8 +182,21 @@ impl Member {
         fs::remove_dir_all(self.folder.join("data")).unwrap();
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.as_ref().expect("the server runs").id()
+    /// Stops the server like a machine that hangs. No thread of the server runs when the call returns.
+    pub fn pause(&self) {
+        let process = self.process();
+        kill_process(process, Signal::STOP).unwrap();
+        // The signal is sent before the last thread has stopped.
+        waitpid(Some(process), WaitOptions::UNTRACED).unwrap();
+    }
+
+    /// Lets a server that was stopped go on.
+    pub fn go_on(&self) {
+        kill_process(self.process(), Signal::CONT).unwrap();
+    }
+
+    fn process(&self) -> Pid {
+        Pid::from_child(self.child.as_ref().expect("the server runs"))
     }
 
     /// The answer to a request, if it succeeds.

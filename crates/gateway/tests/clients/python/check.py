@@ -76,6 +76,28 @@ with client.pipeline() as pipe:
 assert client.transaction(lambda pipe: (pipe.multi(), pipe.incr("whole")), "whole") == [8]
 assert client.msetnx({"whole": 1, "new": 1}) is False and client.delete("whole") == 1
 
+
+def pipelined(count):
+    with client.pipeline() as pipe:
+        for number in range(count):
+            pipe.set(f"many:{number}", number).get(f"many:{number}")
+        return pipe.execute()
+
+
+keys = client.dbsize()
+try:
+    pipelined(5000)
+    raise SystemExit("a transaction was longer than a batch")
+except redis.ResponseError as error:
+    assert "5000 keys" in str(error), error
+assert client.dbsize() == keys
+with client.pipeline() as pipe:
+    for number in range(5000):
+        pipe.get(f"none:{number}")
+    assert pipe.execute() == [None] * 5000
+assert pipelined(4000)[1::2] == [str(number) for number in range(4000)]
+assert client.delete(*(f"many:{number}" for number in range(4000))) == 4000
+
 assert client.wait(0, 10) == 0
 assert client.waitaof(0, 0, 10) in ([0, 0], [1, 0])
 info = client.info()

@@ -9,12 +9,11 @@ use crate::support::World;
 /// The version whose tests are run, as the files of the folder `redis-py` pin it.
 const VERSION: &str = "8.1.0";
 
+/// Folders with tests of the blocking and of the asynchronous client, and how many of them pass in each protocol, at
+/// least. Most of the latter run twice, with one connection and with a pool of connections.
+const SUITES: [(&str, usize); 2] = [("tests", 217), ("tests/test_asyncio", 319)];
 /// The files with tests of commands, pipelines and encodings. The others are of the client alone, or of other servers.
-const TESTS: [&str; 3] = [
-    "tests/test_commands.py",
-    "tests/test_pipeline.py",
-    "tests/test_encoding.py",
-];
+const TESTS: [&str; 3] = ["test_commands.py", "test_pipeline.py", "test_encoding.py"];
 
 #[test]
 #[ignore = "installs redis-py from PyPI; see conformance"]
@@ -75,7 +74,9 @@ fn redis_py_passes_its_own_tests() {
     };
     let world = World::start();
     let address = world.gateway().resp_address().unwrap();
-    for protocol in ["2", "3"] {
+    let protocols = ["2", "3"].into_iter();
+    for (protocol, (suite, passed_min)) in protocols.flat_map(|it| SUITES.map(|suite| (it, suite)))
+    {
         let mut python = python_of(&folder);
         python
             .current_dir(folder.join(format!("redis-{VERSION}")))
@@ -87,13 +88,29 @@ fn redis_py_passes_its_own_tests() {
                 "--protocol",
                 protocol,
             ])
-            .args(TESTS);
+            .args(TESTS.map(|file| format!("{suite}/{file}")));
         let printed = succeed(&mut python);
-        println!(
-            "protocol {protocol}: {}",
-            printed.lines().next_back().unwrap_or("")
-        );
+        let summary = printed.lines().next_back().unwrap_or("");
+        println!("{suite}, protocol {protocol}: {summary}");
+        assert!(passed(summary) >= passed_min, "{suite}: {summary}");
     }
+}
+
+/// The number of tests that have passed, by the last line of pytest.
+fn passed(summary: &str) -> usize {
+    let parts = summary.split(", ").map(|part| part.split_once(' '));
+    let passed = parts.flatten().find(|(_, what)| what.starts_with("passed"));
+    passed
+        .and_then(|(count, _)| count.parse().ok())
+        .unwrap_or(0)
+}
+
+#[test]
+fn the_last_line_of_pytest_says_how_many_tests_have_passed() {
+    let line = "217 passed, 381 skipped, 5 deselected in 31.42s";
+    assert_eq!(passed(line), 217);
+    assert_eq!(passed("1 failed, 20 passed in 1s"), 20);
+    assert_eq!(passed("381 skipped in 1s"), 0);
 }
 
 /// The folder of a client's program, with an environment of Python that has its requirements. The `further` steps

@@ -209,8 +209,8 @@ impl Extents {
         has(&mut self.current) || has(&mut self.next)
     }
 
-    /// Notes that extents are in use, before a record is placed. Returns the slots of extents that were unused for so
-    /// long that the server may take them back.
+    /// Notes that extents are in use, before a record is placed. Returns the slots of extents that have been unused
+    /// long enough for the server to take them back.
     pub fn use_at(&mut self, now: Nanoseconds) -> Vec<u8> {
         let since = std::mem::replace(&mut self.used_at, now);
         if now.saturating_sub(since) > LEASE_UNUSED_NS {

@@ -35,8 +35,8 @@ impl Leases {
         self.extents.borrow().copies()
     }
 
-    /// Whether a record of `size` bytes has a place without a further lease. Extents unused for so long that the server
-    /// may take them back are given back first.
+    /// Whether a record of `size` bytes has a place without a further lease. Extents that have been unused long enough
+    /// for the server to take them back are given back first.
     pub fn has_room(self: &Rc<Self>, size: u64) -> bool {
         let now = self.connection.runtime.now();
         let unused = self.extents.borrow_mut().use_at(now);
@@ -53,7 +53,7 @@ impl Leases {
             .expect("the caller has checked that there is room")
     }
 
-    /// Makes room for a record of `size` bytes. `Some`: there is no room, for the reason that the server gives.
+    /// Makes room for a record of `size` bytes. `Some`: the log has no room, for the reason that the server gives.
     pub async fn make_room(
         self: &Rc<Self>,
         size: u64,

@@ -17,13 +17,14 @@
 //! ```
 
 use std::cell::Cell;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::{Boxed, RemoteAddress, Rkey};
-use stonecast_lineage::{Epoch, Term};
+use stonecast_lineage::Term;
 
 use super::ServerMemory;
+use super::era::Era;
 use crate::error::StoreError;
 use crate::wire::limits::READ_RETRIES_MAX;
 use crate::wire::{Accesses, Answer, Request, Verdict};
@@ -48,26 +49,6 @@ pub(in crate::client) struct OpenIndex {
 
 pub(super) struct Indexes {
     of_shards: Box<[Cell<Option<OpenIndex>>]>,
-}
-
-/// The time between two changes of indexes. Posted READs hold their era. The call that gives an
-/// index back also holds the era, until none of these READs is left. The end of an era is therefore
-/// the end of all earlier eras, too.
-#[derive(Default)]
-pub(super) struct Era {
-    earlier: Weak<Era>,
-}
-
-impl Era {
-    fn next(self: &Rc<Self>) -> Rc<Self> {
-        let earlier = Rc::downgrade(self);
-        Rc::new(Self { earlier })
-    }
-
-    /// Whether no READ of this era or of an earlier one is in flight. The caller holds the era, which has ended.
-    fn is_over(self: &Rc<Self>) -> bool {
-        Rc::strong_count(self) == 1 && self.earlier.strong_count() == 0
-    }
 }
 
 impl Indexes {
@@ -162,7 +143,7 @@ impl ServerMemory {
         })
     }
 
-    /// Begins the next era, and returns the one that has ended.
+    /// Begins the next era, and returns the ended era.
     fn begin_era(&self) -> Rc<Era> {
         let mut era = self.era.borrow_mut();
         let next = era.next();
@@ -221,7 +202,10 @@ impl super::Connection {
             self.terms.leave(shard);
         }
         for _ in 0..READ_RETRIES_MAX {
-            match self.request(Request::Access { shard, term }).await? {
+            match self
+                .request_of_primary(Request::Access { shard, term })
+                .await?
+            {
                 Answer::Access(accesses) => {
                     let log_size = self.format.segment_size * u64::from(self.format.segment_count);
                     let staging_size = self.welcome.staging_size.get().into();
@@ -237,40 +221,11 @@ impl super::Connection {
                     verdict: Verdict::Busy,
                     ..
                 } => self.runtime.sleep(BUSY_PAUSE_NS).await,
-                Answer::Verdict {
-                    verdict: Verdict::NotPrimary,
-                    version,
-                } => {
-                    let epoch = Epoch(version);
-                    return Err(StoreError::NotPrimary { epoch });
-                }
                 _ => break,
             }
         }
         Err(StoreError::Protocol {
             what: "the server gives no access",
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Fails if an index is given back when the reads of the last era alone have ended: a READ of this index may be
-    /// older.
-    #[test]
-    fn an_era_is_over_when_no_read_of_it_or_of_an_earlier_one_is_in_flight() {
-        let first = Rc::<Era>::default();
-        let read = Rc::clone(&first);
-        let second = first.next();
-        assert!(!first.is_over());
-        drop(first);
-        assert!(!second.is_over());
-        let later = Rc::clone(&second);
-        drop(read);
-        assert!(!second.is_over());
-        drop(later);
-        assert!(second.is_over());
     }
 }

@@ -3,14 +3,17 @@
 //! A READ is executed in one of three ways ([`Execution`]): *in the call*, by the provider; *soon*, posted and waited
 //! for in the call ([`soon`]); or *posted*, with a future that waits ([`read_room`], [`scratch`]).
 
+mod era;
 mod indexes;
 mod read_room;
 mod scratch;
 mod soon;
 
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 
+use futures_util::stream::{self, StreamExt as _};
 use stonecast_base::{Corruption, LINE_SIZE};
 use stonecast_fabric::{DeviceError, ReadInto, RemoteAddress, Rkey, Status};
 use stonecast_lineage::Term;
@@ -21,8 +24,9 @@ use crate::error::StoreError;
 use crate::index::{LookUp, LookUpStep, Wanted, first_read_size};
 use crate::wire::{Accesses, Word};
 
+use era::Era;
+use indexes::Indexes;
 pub(super) use indexes::OpenIndex;
-use indexes::{Era, Indexes};
 use read_room::{POSTED_READS_MAX, ReadRoom};
 use scratch::Scratch;
 
@@ -31,6 +35,10 @@ use soon::SoonReads;
 
 /// The most READs of one batch that are posted together, so that other batches have room too.
 const POSTED_TOGETHER_MAX: usize = POSTED_READS_MAX as usize / 4;
+
+/// Parts of one long record that are read together. With four chunks of a value at a time, they take a megabyte of
+/// scratch memory.
+const PARTS_TOGETHER: usize = 4;
 
 /// The execution of a client's READs while the client waits for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +143,7 @@ impl ServerMemory {
         loop {
             step = match step {
                 LookUpStep::Bucket(bucket) => {
-                    // The index may have changed during the READ before, or during this one.
+                    // The index may have changed during the previous READ, or during this one.
                     if !self.reads(index) {
                         return Ok(LookUpStep::Moved);
                     }
@@ -163,18 +171,24 @@ impl ServerMemory {
         }
     }
 
-    /// Reads a long piece of the log.
-    pub async fn read_long(&self, mut position: u64, into: &mut [u8]) -> Result<(), StoreError> {
-        for piece in into.chunks_mut(SCRATCH_SIZE as usize) {
+    /// Reads a long piece of the log, in parts of which some are in flight together.
+    pub async fn read_long(&self, position: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        if (1..=SCRATCH_SIZE).contains(&(into.len() as u64)) {
             let remote = self.log_address(position);
-            position += piece.len() as u64;
-            self.read(&mut [ReadInto {
-                remote,
-                into: piece,
-            }])
-            .await?;
+            return self.read(&mut [ReadInto { remote, into }]).await;
+        }
+        let positions = (position..).step_by(SCRATCH_SIZE as usize);
+        let parts = positions.zip(into.chunks_mut(SCRATCH_SIZE as usize));
+        let reads = parts.map(|(position, part)| self.read_part(self.log_address(position), part));
+        let mut reads = pin!(stream::iter(reads).buffered(PARTS_TOGETHER));
+        while let Some(read) = reads.next().await {
+            read?;
         }
         Ok(())
+    }
+
+    async fn read_part(&self, remote: RemoteAddress, into: &mut [u8]) -> Result<(), StoreError> {
+        self.read(&mut [ReadInto { remote, into }]).await
     }
 
     /// Executes READs in the call, if the provider can at the moment.

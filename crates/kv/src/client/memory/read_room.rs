@@ -23,9 +23,8 @@ use crate::wire::limits::IN_FLIGHT_MAX;
 pub(super) const POSTED_READS_MAX: u64 = IN_FLIGHT_MAX as u64;
 /// Pause between two looks for room.
 const LOOK_NS: Nanoseconds = 2_000;
-/// A READ that has waited for this long without any completion goes ahead. The other READs wait
-/// anew, since the completion of that
-/// READ implies the completion of all earlier ones.
+/// A READ that has waited for this long without any completion goes ahead. The other READs begin a new wait, since the
+/// completion of that READ implies the completion of all earlier ones.
 const PATIENCE_NS: Nanoseconds = 10_000_000;
 /// Checks for room that a READ must have made before it goes ahead. The clock alone does not suffice: time passes while
 /// this thread does not run and no completion is noticed.
@@ -145,8 +144,8 @@ mod tests {
         fn cancel(&self, _: Timer) {}
     }
 
-    /// Fails without `LOOKS_MIN`, and if the other READs do not wait anew when one goes ahead: the send queue would
-    /// overflow on a machine on which a thread does not run for a while.
+    /// Fails without `LOOKS_MIN`, and if the other READs do not begin a new wait when one goes ahead: the send queue
+    /// would overflow on a machine on which a thread does not run for a while.
     #[test]
     fn a_read_that_waits_in_vain_goes_ahead_alone_and_not_because_the_clock_jumped() {
         let clock = Rc::new(Clock::default());

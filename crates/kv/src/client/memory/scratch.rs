@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use stonecast_fabric::{DeviceError, LocalSpan, MemoryRegion};
 
-use super::indexes::Era;
+use super::era::Era;
 use crate::client::resources::Resources;
 
 /// Bytes of a piece, and of the longest READ into a piece.

@@ -20,7 +20,7 @@ use stonecast_fabric::{LocalSpan, MemoryRegion, ReadInto, RemoteAddress, Rkey, S
 use stonecast_media::Region;
 
 use super::ServerMemory;
-use super::indexes::Era;
+use super::era::Era;
 use super::read_room::{PostedReads, ReadRoom};
 use crate::wire::FIRST_READ_SIZE_MAX;
 

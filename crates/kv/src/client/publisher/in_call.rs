@@ -29,9 +29,8 @@ use crate::wire::intent::SEQUENCE_MAX;
 use crate::wire::limits::check_key;
 use crate::wire::{Bucket, KeyHash};
 
-/// One put in this many notes the time of use. Reading the clock takes a while, and a time that
-/// lags behind only makes the client
-/// ask for the rights anew.
+/// One put in this many notes the time of use. Reading the clock is slow, and a time that lags behind only makes the
+/// client request the rights again.
 const USED_EVERY: u64 = 64;
 /// Bytes fetched ahead from the start of an old record: the header and most keys.
 const FETCHED_SIZE: usize = 2 * LINE_SIZE;

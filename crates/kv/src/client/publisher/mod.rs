@@ -27,7 +27,7 @@ use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::{ChangeNow, DeviceError, RemoteAddress, Status};
-use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, record_size};
+use stonecast_log::{Condition, Draft, Form, KEY_SIZE_MAX, Kind, record_size};
 
 use super::connection::Connection;
 use super::leases::Leases;
@@ -55,6 +55,7 @@ const START_SIZE_MAX: usize = start_size(KEY_SIZE_MAX);
 pub(super) fn plain_put<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
     Draft {
         kind: Kind::Put,
+        form: Form::Whole,
         condition: Condition::None,
         token: 0,
         expires: None,

@@ -198,8 +198,8 @@ impl Rights {
             .is_some_and(|extent| u64::from(extent.unit) * UNIT_SIZE + size <= segment_size)
     }
 
-    /// Whether there is room for both intents that one put may write: the announcement of the put, and the announcement
-    /// that the put was taken back.
+    /// Whether the ring has room for both intents that one put may write: the announcement of the put, and the
+    /// announcement that the put was taken back.
     pub(super) fn has_room_for_intents(&self) -> bool {
         self.announced + 2 - self.taken <= INTENTS
     }

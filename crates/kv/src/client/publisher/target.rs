@@ -1,7 +1,7 @@
 //! The word of a key that a client overwrites. The look-up reads only the start of the record, up to the end of the
 //! key.
 
-use stonecast_log::{LogFormat, RECORD_START_SIZE, RecordHeader, record_size};
+use stonecast_log::{Form, LogFormat, RECORD_START_SIZE, RecordHeader, record_size};
 
 use crate::index::{GENERATIONS, Judged, LookUp, Wanted, first_read_size};
 use crate::wire::Word;
@@ -65,7 +65,10 @@ impl Wanted for Overwritable<'_> {
             return Judged::OtherKey;
         }
         // A word of another class is claimed. After generations have wrapped around, an old word may be stored again.
-        let is_plain = word == word.natural(header.size()) && header.generation() < GENERATIONS;
+        // The server drops the chunks that a record names.
+        let is_plain = header.form() == Form::Whole
+            && word == word.natural(header.size())
+            && header.generation() < GENERATIONS;
         Judged::Found(is_plain.then(|| header.size()))
     }
 }

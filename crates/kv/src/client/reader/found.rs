@@ -10,3 +10,13 @@ pub struct FoundKey {
     /// The moment from which on the key is absent; `None`: the key does not expire.
     pub expires: Option<Expiry>,
 }
+
+/// The end of a search for a key.
+pub(super) enum Sought {
+    /// The key is absent.
+    Absent,
+    /// The key was found.
+    Found(FoundKey),
+    /// The key is there, and its value is in chunks and longer than the caller has room for. No chunk was read.
+    TooLong,
+}

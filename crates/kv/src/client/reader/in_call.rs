@@ -24,6 +24,7 @@
 
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
+use stonecast_log::Form;
 
 use super::{FoundKey, Reader};
 use crate::client::memory::Execution;
@@ -167,7 +168,7 @@ impl Reader {
                     }
                 }
             }
-            LookUpStep::Found(found) if SOON && found.expires.is_some() => {
+            LookUpStep::Found(found) if SOON && !found.is_plain() => {
                 let found = (look_up.word(), look_up.is_recalled());
                 return self.find_expiring(key, found, &record[..], value);
             }
@@ -210,7 +211,11 @@ impl Reader {
             version,
             value: at,
             expires,
+            form,
         } = self.whole_record(key).whole(word, record)?;
+        if form != Form::Whole {
+            return None;
+        }
         let connection = &self.connection;
         let shard = connection.welcome.keys().route(key).shard;
         let presence = connection.presence(shard, expires?);

@@ -6,14 +6,15 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
-use stonecast_log::Expiry;
+use stonecast_log::{Expiry, Form};
 
+use super::found::Sought;
 use super::{FoundKey, Reader};
 use crate::client::memory::OpenIndex;
 use crate::client::time::Presence;
 use crate::error::StoreError;
 use crate::index::{FoundRecord, Location, LookUp, LookUpStep, Wanted as _};
-use crate::wire::limits::{VALUE_SIZE_MAX, check_key};
+use crate::wire::limits::{WHOLE_VALUE_SIZE_MAX, check_key};
 use crate::wire::{KeyHash, Route, Word};
 
 /// Values of [`Client::multi_get`](crate::Client::multi_get). Reuse one to save allocations.
@@ -104,8 +105,8 @@ fn grow(bytes: &mut Vec<u8>, size: usize) {
     }
 }
 
-/// A key whose look-up is in progress. The look-up is made anew for each batch of READs: keeping the look-up of every
-/// key in memory would cost more than keeping these few facts.
+/// A key whose look-up is in progress. The look-up is rebuilt for each batch of READs: keeping the look-up of every key
+/// in memory would cost more than keeping these few facts.
 struct Asked {
     hash: KeyHash,
     /// The index of the key's shard when the look-up began.
@@ -117,6 +118,9 @@ struct Asked {
 }
 
 type Many<T> = SmallVec<[T; 32]>;
+
+/// Keys whose look-ups go on one by one, each with the answer to whether its record is known to be long.
+type Alone = SmallVec<[(usize, bool); 4]>;
 
 /// Bytes of the longest record that is read together with others.
 const SHORT_SIZE_MAX: usize = 4 << 10;
@@ -150,7 +154,12 @@ impl Reader {
         values.clear();
         let mut value = Vec::new();
         for (index, key) in keys.iter().enumerate() {
-            let found = self.find(key, &mut value).await?;
+            let most = size_max.saturating_sub(values.end) as u64;
+            let found = match self.find_within(key, most, &mut value).await? {
+                Sought::Absent => None,
+                Sought::Found(found) => Some(found),
+                Sought::TooLong => return Ok(index),
+            };
             if found.is_some() && !has_room(values, value.len(), size_max) {
                 return Ok(index);
             }
@@ -177,9 +186,7 @@ impl Reader {
         let mut asked = Many::new();
         // Nothing waits between the last look at the indexes and the READs, so the READs are of the present indexes.
         self.ask_all(keys, &mut asked).await?;
-        // Each key, and whether its record is known to be long.
-        let mut alone: SmallVec<[(usize, bool); 4]> = SmallVec::new();
-
+        let mut alone = Alone::new();
         values.buckets.resize(keys.len() * LINE_SIZE, 0);
         {
             let mut reads = Many::new();
@@ -192,6 +199,82 @@ impl Reader {
             }));
             memory.read(&mut reads).await?;
         }
+        self.take_buckets(keys, &mut asked, values, &mut alone);
+        {
+            let mut reads = Many::new();
+            self.reads_of_records(&mut asked, &mut values.bytes, &mut values.end, &mut reads);
+            if !reads.is_empty() {
+                memory.read(&mut reads).await?;
+            }
+        }
+        self.take_records(keys, &asked, values, &mut alone);
+        alone.sort_unstable();
+        for (index, is_long) in alone {
+            let mut value = Vec::new();
+            if is_long && !has_room(values, WHOLE_VALUE_SIZE_MAX, size_max) {
+                return Ok(index);
+            }
+            let most = size_max.saturating_sub(values.end) as u64;
+            match self.find_within(keys[index], most, &mut value).await? {
+                Sought::Absent => {}
+                Sought::TooLong => return Ok(index),
+                Sought::Found(_) if !has_room(values, value.len(), size_max) => return Ok(index),
+                Sought::Found(found) => {
+                    let at = values.add(&value);
+                    values.found[index] = Some(Place { at, found });
+                }
+            }
+        }
+        Ok(keys.len())
+    }
+}
+
+/// Whether a value of `size` bytes may be added to `values`.
+fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
+    size <= SHORT_SIZE_MAX || values.end.saturating_add(size) <= size_max
+}
+
+impl Reader {
+    /// The value of a found record; `Some(None)`: its key has expired. `None`: the server has to be asked for its time,
+    /// or the record names chunks.
+    #[inline(always)]
+    fn place(&self, key: &[u8], asked: &Asked, found: FoundRecord) -> Option<Option<Place>> {
+        if found.form != Form::Whole {
+            return None;
+        }
+        let presence = |expires| {
+            let shard = self.connection.welcome.keys().route(key).shard;
+            self.connection.presence(shard, expires)
+        };
+        match found.expires.map_or(Presence::Present, presence) {
+            Presence::Unsure => None,
+            Presence::Absent => Some(None),
+            Presence::Present => Some(Some(asked.found(found))),
+        }
+    }
+
+    /// The value of `key`, whose record, behind `word`, may have an expiry; `Some(None)`: it has expired. `None`: the
+    /// key has to be looked up alone.
+    #[cold]
+    fn expiring(
+        &self,
+        key: &[u8],
+        asked: &Asked,
+        word: Word,
+        record: &[u8],
+    ) -> Option<Option<Place>> {
+        self.place(key, asked, self.whole_record(key).whole(word, record)?)
+    }
+
+    /// Looks at the buckets that were read, and at the records of remembered places. A record whose word a bucket has
+    /// shown is the next one of its key.
+    fn take_buckets(
+        &self,
+        keys: &[&[u8]],
+        asked: &mut [Asked],
+        values: &mut Values,
+        alone: &mut Alone,
+    ) {
         let (buckets, _) = values.buckets.as_chunks::<LINE_SIZE>();
         for (index, (asked, bucket)) in asked.iter_mut().zip(buckets).enumerate() {
             let mut look_up =
@@ -223,14 +306,16 @@ impl Reader {
                 step => alone.push((index, matches!(step, LookUpStep::Record { .. }))),
             }
         }
+    }
 
-        {
-            let mut reads = Many::new();
-            self.reads_of_records(&mut asked, &mut values.bytes, &mut values.end, &mut reads);
-            if !reads.is_empty() {
-                memory.read(&mut reads).await?;
-            }
-        }
+    /// Looks at the records that the buckets have named.
+    fn take_records(
+        &self,
+        keys: &[&[u8]],
+        asked: &[Asked],
+        values: &mut Values,
+        alone: &mut Alone,
+    ) {
         for (index, asked) in asked.iter().enumerate() {
             let Some(word) = asked.next else {
                 continue;
@@ -249,55 +334,6 @@ impl Reader {
             self.locations
                 .learn(asked.hash, Location { word, distance: 0 });
         }
-        alone.sort_unstable();
-        for (index, is_long) in alone {
-            let mut value = Vec::new();
-            if is_long && !has_room(values, VALUE_SIZE_MAX, size_max) {
-                return Ok(index);
-            }
-            if let Some(found) = self.find(keys[index], &mut value).await? {
-                if !has_room(values, value.len(), size_max) {
-                    return Ok(index);
-                }
-                let at = values.add(&value);
-                values.found[index] = Some(Place { at, found });
-            }
-        }
-        Ok(keys.len())
-    }
-}
-
-/// Whether a value of `size` bytes may be added to `values`.
-fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
-    size <= SHORT_SIZE_MAX || values.end.saturating_add(size) <= size_max
-}
-
-impl Reader {
-    /// The value of a found record; `Some(None)`: its key has expired. `None`: the server has to be asked for its time.
-    #[inline(always)]
-    fn place(&self, key: &[u8], asked: &Asked, found: FoundRecord) -> Option<Option<Place>> {
-        let presence = |expires| {
-            let shard = self.connection.welcome.keys().route(key).shard;
-            self.connection.presence(shard, expires)
-        };
-        match found.expires.map_or(Presence::Present, presence) {
-            Presence::Unsure => None,
-            Presence::Absent => Some(None),
-            Presence::Present => Some(Some(asked.found(found))),
-        }
-    }
-
-    /// The value of `key`, whose record, behind `word`, may have an expiry; `Some(None)`: it has expired. `None`: the
-    /// key has to be looked up alone.
-    #[cold]
-    fn expiring(
-        &self,
-        key: &[u8],
-        asked: &Asked,
-        word: Word,
-        record: &[u8],
-    ) -> Option<Option<Place>> {
-        self.place(key, asked, self.whole_record(key).whole(word, record)?)
     }
 
     /// All keys, asked of the indexes of one moment. Opens the indexes that are not open yet.
@@ -308,7 +344,7 @@ impl Reader {
         Ok(())
     }
 
-    /// All keys; or a shard that one of them belongs to, if its index is not open.
+    /// All keys; or a shard of one of these keys, if the index of the shard is not open.
     fn ask_open(&self, keys: &[&[u8]], asked: &mut Many<Asked>) -> Option<u32> {
         let map = self.connection.welcome.keys();
         asked.clear();
@@ -377,6 +413,7 @@ impl Asked {
             version,
             value,
             expires,
+            form: _,
         } = found;
         let start = self.record.start;
         Place {

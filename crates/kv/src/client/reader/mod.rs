@@ -14,6 +14,7 @@
 //! the same batch, decides whether the record is the key's. `docs/design/0017` explains why this is linearizable in
 //! whatever order the two are read.
 
+mod chunks;
 mod found;
 mod get;
 mod in_call;
@@ -24,17 +25,21 @@ use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::ReadInto;
-use stonecast_log::{Condition, Expiry};
+use stonecast_log::{Condition, Expiry, Form};
 
 use super::connection::Connection;
 use super::locations::{DISTANCE_MAX, Locations};
 use super::memory::{OpenIndex, ServerMemory};
 use crate::error::StoreError;
-use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, Recall, Wanted, WholeRecord};
+use crate::index::{
+    FoundRecord, Generations, Location, LookUp, LookUpStep, Recall, Wanted, WholeRecord,
+};
 use crate::wire::limits::{READ_RETRIES_MAX, check_key};
-use crate::wire::{KeyHash, Request, Route, Word};
+use crate::wire::{Head, KeyHash, Request, Route, Word};
 
+pub(super) use chunks::take_chunks;
 pub use found::FoundKey;
+use found::Sought;
 pub(super) use get::Get;
 use in_call::Buffers;
 pub use many::Values;
@@ -72,11 +77,59 @@ impl Reader {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<Option<FoundKey>, StoreError> {
+        match self.find_within(key, u64::MAX, value).await? {
+            Sought::Absent => Ok(None),
+            Sought::Found(found) => Ok(Some(found)),
+            Sought::TooLong => Err(StoreError::Protocol {
+                what: "no value is that long",
+            }),
+        }
+    }
+
+    /// Like [`Reader::find`], but reads no chunks of a value of more than `most` bytes.
+    async fn find_within(
+        &self,
+        key: &[u8],
+        most: u64,
+        value: &mut Vec<u8>,
+    ) -> Result<Sought, StoreError> {
         check_key(key)?;
+        self.believed(async || self.find_once(key, most, value).await)
+            .await
+    }
+
+    /// The version of `key`; `None` if the key is absent. The chunks of its value are not read.
+    pub async fn version_of(&self, key: &[u8]) -> Result<Option<u64>, StoreError> {
+        check_key(key)?;
+        let mut record = Vec::new();
+        self.believed(async || self.version_once(key, &mut record).await)
+            .await
+    }
+
+    async fn version_once(
+        &self,
+        key: &[u8],
+        record: &mut Vec<u8>,
+    ) -> Result<Option<u64>, StoreError> {
+        self.connection.check_open()?;
+        let route = self.connection.welcome.keys().route(key);
+        let wanted = (self.whole_record(key), key);
+        let Some((found, _)) = self.find_record(wanted, route, None, record).await? else {
+            return Ok(None);
+        };
+        let is_present = self.connection.is_present(route.shard, found.expires);
+        Ok(is_present.await?.then_some(found.version))
+    }
+
+    /// The result of `read`, which is repeated until no lease has lapsed during it.
+    async fn believed<T>(
+        &self,
+        mut read: impl AsyncFnMut() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let runtime = &*self.connection.runtime;
         for _ in 0..READ_RETRIES_MAX {
             let begun = self.generations.begin(runtime);
-            let found = self.find_once(key, value).await?;
+            let found = read().await?;
             if self.generations.believes(runtime, begun) {
                 return Ok(found);
             }
@@ -89,12 +142,62 @@ impl Reader {
     async fn find_once(
         &self,
         key: &[u8],
+        most: u64,
         value: &mut Vec<u8>,
-    ) -> Result<Option<FoundKey>, StoreError> {
+    ) -> Result<Sought, StoreError> {
         self.connection.check_open()?;
-        let Route { shard, hash } = self.connection.welcome.keys().route(key);
-        let wanted = self.whole_record(key);
-        let mut remembered = self.locations.find(hash);
+        let route = self.connection.welcome.keys().route(key);
+        let mut incomplete = None;
+        for _ in 0..READ_RETRIES_MAX {
+            let remembered = self.locations.find(route.hash);
+            let wanted = self.whole_record(key);
+            let found = self.find_record((wanted, key), route, remembered, value);
+            let Some((found, place)) = found.await? else {
+                self.connection.meter.note_location(false);
+                self.locations.forget(route.hash);
+                return Ok(Sought::Absent);
+            };
+            self.connection.meter.note_location(place.is_none());
+            if let Some(place) = place {
+                self.locations.learn(route.hash, place);
+            }
+            let FoundRecord {
+                version,
+                expires,
+                form,
+                ..
+            } = found;
+            if !self.connection.is_present(route.shard, expires).await? {
+                return Ok(Sought::Absent);
+            }
+            if form == Form::Head && Head::read(value).is_some_and(|head| head.size > most) {
+                return Ok(Sought::TooLong);
+            }
+            if form != Form::Head || take_chunks(self, key, value).await? {
+                return Ok(Sought::Found(FoundKey { version, expires }));
+            }
+            // A later write of the key has taken the chunks away: its record is found next.
+            if incomplete == Some(version) {
+                return Err(StoreError::Protocol {
+                    what: "chunks of a value are missing while a record names them",
+                });
+            }
+            incomplete = Some(version);
+        }
+        Err(StoreError::Protocol {
+            what: "the chunks of a value keep changing while they are read",
+        })
+    }
+
+    /// The record that is `wanted`, and to whose key `route` leads, with its place unless that is the remembered one.
+    /// The value of the record is left in `value`.
+    async fn find_record<W: Wanted<Found = FoundRecord> + Copy>(
+        &self,
+        (wanted, key): (W, &[u8]),
+        Route { shard, hash }: Route,
+        mut remembered: Option<Location>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<(FoundRecord, Option<Location>)>, StoreError> {
         let mut last_fault = None;
         for _ in 0..READ_RETRIES_MAX {
             let index = self.memory.open_index(shard).await?;
@@ -105,22 +208,13 @@ impl Reader {
             };
             let end = self.memory.drive(&index, &mut look_up, first, value);
             match end.await? {
-                LookUpStep::Found(FoundRecord {
-                    version,
-                    value: at,
-                    expires,
-                }) => {
-                    value.truncate(at.end);
-                    value.drain(..at.start);
-                    self.learn(hash, &look_up);
-                    let is_present = self.connection.is_present(shard, expires).await?;
-                    return Ok(is_present.then_some(FoundKey { version, expires }));
+                LookUpStep::Found(found) => {
+                    value.truncate(found.value.end);
+                    value.drain(..found.value.start);
+                    let place = (!look_up.is_recalled()).then(|| look_up.location());
+                    return Ok(Some((found, place)));
                 }
-                LookUpStep::Absent => {
-                    self.connection.meter.note_location(false);
-                    self.locations.forget(hash);
-                    return Ok(None);
-                }
+                LookUpStep::Absent => return Ok(None),
                 LookUpStep::Fault(found) => {
                     let word = look_up.word();
                     self.judge_fault(word, found, last_fault, key).await?;

@@ -12,13 +12,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use stonecast_fabric::Boxed;
-use stonecast_log::{
-    Condition, Draft, Expiry, Kind, SEGMENT_HEADER_UNITS, UNIT_SIZE, record_size_until,
-};
+use stonecast_log::{Condition, Draft, Expiry, Form, Kind, record_size, record_size_until};
 
 use super::{BUSY_PAUSE_NS, BUSY_RETRIES_MAX, Cargo, Writer};
 use crate::error::StoreError;
-use crate::wire::limits::{BATCH_KEYS_MAX, BATCH_SIZE_MAX, VALUE_SIZE_MAX, check_key};
+use crate::wire::limits::{BATCH_KEYS_MAX, BATCH_NAMES_MAX, BATCH_SIZE_MAX, check_key};
 use crate::wire::{BatchEntry, EntryChange, Expectation, Verdict, push_entry};
 
 /// Changes of several keys, and expectations of several keys: done together or not at all.
@@ -69,12 +67,12 @@ impl Batch {
         self.change(key, Change::Put(value.to_vec(), None))
     }
 
-    /// Gives `key` this value until `expires`; `None`: for good.
+    /// Gives `key` this value until `expires`; `None`: the key does not expire.
     pub fn put_until(&mut self, key: &[u8], value: &[u8], expires: Option<Expiry>) -> &mut Self {
         self.change(key, Change::Put(value.to_vec(), expires))
     }
 
-    /// Removes `key`. If the key is absent it stays so; expect [`Expectation::Present`] where that is wrong.
+    /// Removes `key`. An absent key remains absent; expect [`Expectation::Present`] where that is wrong.
     pub fn delete(&mut self, key: &[u8]) -> &mut Self {
         self.change(key, Change::Delete)
     }
@@ -106,13 +104,18 @@ impl Batch {
         changed.map(|entry| &entry.key[..])
     }
 
-    /// The first of these keys.
+    /// The keys that the batch names, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.entries.iter().map(|entry| &entry.key[..])
+    }
+
+    /// The first of the keys that the batch changes.
     pub(in crate::client) fn first_changed(&self) -> Option<&[u8]> {
         self.changed().next()
     }
 
     /// The outcome if the first change has the version `first`.
-    pub(in crate::client) fn done(&self, first: u64) -> Applied {
+    pub(crate) fn done(&self, first: u64) -> Applied {
         Applied::Done(first..first + self.changed().count() as u64)
     }
 
@@ -188,27 +191,27 @@ impl Entry {
 
 /// Whether `batch` can be applied at all.
 pub(in crate::client) fn check_batch(writer: &Writer, batch: &Batch) -> Result<(), StoreError> {
-    if batch.len() > BATCH_KEYS_MAX {
+    let (names, changes) = (batch.len(), batch.changed().count());
+    if names > BATCH_NAMES_MAX {
+        return Err(StoreError::BatchNames {
+            count: names,
+            max: BATCH_NAMES_MAX,
+        });
+    }
+    if changes > BATCH_KEYS_MAX {
         return Err(StoreError::BatchKeys {
-            count: batch.len(),
+            count: changes,
             max: BATCH_KEYS_MAX,
         });
     }
     for entry in &batch.entries {
         check_key(&entry.key)?;
-        if entry.value_size() > VALUE_SIZE_MAX {
-            return Err(StoreError::ValueSize {
-                size: entry.value_size(),
-                max: VALUE_SIZE_MAX,
-            });
-        }
     }
     let sent = batch.size();
     let logged: u64 = batch.entries.iter().map(Entry::record_size).sum();
     let key_size = batch.entries.first().map_or(1, |entry| entry.key.len());
-    let sent_max = BATCH_SIZE_MAX.min(writer.value_size_max(key_size));
-    let units = writer.connection.format.segment_units() - SEGMENT_HEADER_UNITS;
-    let logged_max = u64::from(units) * UNIT_SIZE;
+    let logged_max = writer.segment_room();
+    let sent_max = BATCH_SIZE_MAX.min((logged_max - record_size(key_size, 0)) as usize);
     match (sent > sent_max, logged > logged_max) {
         (false, false) => Ok(()),
         (true, _) => Err(StoreError::BatchSize {
@@ -236,6 +239,7 @@ pub(in crate::client) fn apply<'a>(
         let bytes = batch.encode();
         let draft = Draft {
             kind: Kind::Put,
+            form: Form::Whole,
             condition: Condition::None,
             token,
             expires: None,
@@ -255,7 +259,18 @@ pub(in crate::client) fn apply<'a>(
                     let key = entry.key.to_vec();
                     return Ok(Applied::Contradicted { key });
                 }
-                (Verdict::Busy, _) => writer.connection.runtime.sleep(BUSY_PAUSE_NS).await,
+                (Verdict::NoBatch, place) if place > 0 => {
+                    let other = batch.entries.get(place as usize);
+                    let other = other.ok_or(StoreError::Protocol {
+                        what: "the server names a key that the batch does not have",
+                    })?;
+                    return Err(StoreError::BatchShards {
+                        keys: Box::new([first.key.to_vec(), other.key.to_vec()]),
+                    });
+                }
+                (Verdict::Busy | Verdict::NoTime, _) => {
+                    writer.connection.runtime.sleep(BUSY_PAUSE_NS).await;
+                }
                 (verdict, number) => return Err(writer.failure(verdict, number)),
             }
         }

@@ -21,7 +21,7 @@ use stonecast_fabric::Boxed;
 
 use super::Writer;
 use crate::client::meter::TimedCall;
-use crate::client::publisher::TOGETHER;
+use crate::client::publisher::{TOGETHER, plain_put};
 use crate::error::StoreError;
 
 /// A key and its value.
@@ -56,6 +56,14 @@ impl Writer {
                         outcomes.push(Ok(version));
                         continue;
                     }
+                    if !self.fits_record(&plain_put(key, value)) {
+                        // Later pairs may name the same key, and this put is not sent at once.
+                        finish(&mut underway, outcomes).await;
+                        let outcome = self.put(key, value).await;
+                        self.connection.end_call(TimedCall::Write, start);
+                        outcomes.push(outcome);
+                        continue;
+                    }
                     let mut put: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(async move {
                         let outcome = self.put(key, value).await;
                         self.connection.end_call(TimedCall::Write, start);
@@ -73,21 +81,25 @@ impl Writer {
                 }
             }
             self.connection.port.take_turn().await;
-            poll_fn(|context| {
-                underway.retain(|(place, put)| match put.as_mut().poll(context) {
-                    Poll::Ready(outcome) => {
-                        outcomes[*place] = outcome;
-                        false
-                    }
-                    Poll::Pending => true,
-                });
-                if underway.is_empty() {
-                    Poll::Ready(())
-                } else {
-                    Poll::Pending
-                }
-            })
-            .await;
+            finish(&mut underway, outcomes).await;
         })
     }
+}
+
+/// Waits for the ends of all puts that are under way, and leaves their outcomes in `outcomes`.
+async fn finish(underway: &mut Underway<'_>, outcomes: &mut [Result<u64, StoreError>]) {
+    poll_fn(|context| {
+        underway.retain(|(place, put)| match put.as_mut().poll(context) {
+            Poll::Ready(outcome) => {
+                outcomes[*place] = outcome;
+                false
+            }
+            Poll::Pending => true,
+        });
+        match underway.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
 }

@@ -1,11 +1,12 @@
 //! Writing: a put is one WRITE_WITH_IMM of the record to its final place, a delete one SEND. The answer comes after the
 //! write is durable and visible.
 //!
-//! If this client publishes its overwrites itself, the [`Publisher`] tries first: in the call if no write is before
-//! this one ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves alone go through the
+//! If this client publishes its overwrites itself, the [`Publisher`] tries first: in the call if no write precedes this
+//! one ([`Writer::put_in_call`]), else in the turn of the put. Puts that the publisher leaves alone go through the
 //! server.
 
 mod batch;
+mod chunks;
 mod many;
 mod rules;
 mod token;
@@ -15,9 +16,7 @@ use std::rc::Rc;
 
 use stonecast_fabric::{Boxed, Operation};
 use stonecast_lineage::Epoch;
-use stonecast_log::{
-    Condition, Draft, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE, VALUE_SIZE_MAX, record_size,
-};
+use stonecast_log::{Condition, Draft, Form, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE};
 
 use super::connection::{BUSY_PAUSE_NS, BUSY_RETRIES_MAX, Connection};
 use super::fair_lock::{FairGuard, FairLock};
@@ -25,7 +24,7 @@ use super::leases::{Leases, Spot};
 use super::locations::Locations;
 use super::publisher::{Publisher, plain_put};
 use crate::error::StoreError;
-use crate::wire::limits::check_key;
+use crate::wire::limits::{VALUE_SIZE_MAX, WHOLE_VALUE_SIZE_MAX, check_key};
 use crate::wire::{Answer, Request, Verdict, Word, immediate, immediate_of_batch};
 
 pub use batch::{Applied, Batch};
@@ -56,7 +55,7 @@ pub(super) enum Tried {
 enum Cargo {
     /// The record of a put.
     Record,
-    /// The value of the record is a batch, and the record itself is none of the log.
+    /// The value of the record is a batch, and the record itself does not belong to the log.
     Batch,
 }
 
@@ -70,7 +69,7 @@ pub(super) struct Writer {
     turns: FairLock,
     /// The record that is being sent. Its memory is used again for the next one.
     record: RefCell<Vec<u8>>,
-    tokens_made: Cell<u64>,
+    numbers_made: Cell<u64>,
 }
 
 impl Writer {
@@ -87,7 +86,7 @@ impl Writer {
             publisher,
             turns: FairLock::default(),
             record: RefCell::default(),
-            tokens_made: Cell::new(0),
+            numbers_made: Cell::new(0),
         }
     }
 
@@ -114,17 +113,19 @@ impl Writer {
         })
     }
 
-    /// Like [`Writer::put`], without retries: `None` if the server has no room for the record at the moment.
+    /// Like [`Writer::put`], without retries: `None` if the server has no room for the record at the moment, or if the
+    /// value fits no record.
     pub fn put_once<'a>(
         &'a self,
         key: &'a [u8],
         value: &'a [u8],
     ) -> Boxed<'a, Result<Option<u64>, StoreError>> {
         Box::pin(async move {
-            match self
-                .put_record(&plain_put(key, value), Tried::InCall)
-                .await?
-            {
+            let draft = plain_put(key, value);
+            if !self.fits_record(&draft) {
+                return Ok(None);
+            }
+            match self.put_record(&draft, Tried::InCall).await? {
                 (Verdict::Done, version) => Ok(Some(version)),
                 (Verdict::Busy | Verdict::NoTime, _) => Ok(None),
                 (verdict, number) => Err(self.failure(verdict, number)),
@@ -143,7 +144,14 @@ impl Writer {
 
     async fn put_draft(&self, draft: &Draft<'_>, tried: Tried) -> Result<Written, StoreError> {
         self.check_sizes(draft.key, draft.value)?;
-        self.check_expiry(draft)?;
+        match self.fits_record(draft) {
+            true => self.put_in_record(draft, tried).await,
+            false => chunks::put_in_chunks(self, draft).await,
+        }
+    }
+
+    /// Does a put that fits a record.
+    async fn put_in_record(&self, draft: &Draft<'_>, tried: Tried) -> Result<Written, StoreError> {
         for _ in 0..BUSY_RETRIES_MAX {
             match self.put_record(draft, tried).await? {
                 (Verdict::Done, version) => return Ok(Written::Done(version)),
@@ -208,10 +216,10 @@ impl Writer {
         slots
     }
 
-    /// Whether a record of `key` and `value` can be written at all.
+    /// Whether `value` can be stored under `key` at all.
     pub fn check_sizes(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_key(key)?;
-        let max = self.value_size_max(key.len());
+        let max = VALUE_SIZE_MAX;
         if value.len() > max {
             Err(StoreError::ValueSize {
                 size: value.len(),
@@ -222,25 +230,15 @@ impl Writer {
         }
     }
 
-    /// Whether the record of `draft` fits a segment with its expiry.
-    fn check_expiry(&self, draft: &Draft<'_>) -> Result<(), StoreError> {
-        let units = self.connection.format.segment_units() - SEGMENT_HEADER_UNITS;
-        let size = draft.value.len();
-        match draft.size() > u64::from(units) * UNIT_SIZE {
-            true => Err(StoreError::ValueSize {
-                size,
-                max: size.saturating_sub(UNIT_SIZE as usize),
-            }),
-            false => Ok(()),
-        }
+    /// Whether `draft` fits a record, which lies in one segment.
+    pub fn fits_record(&self, draft: &Draft<'_>) -> bool {
+        draft.value.len() <= WHOLE_VALUE_SIZE_MAX && draft.size() <= self.segment_room()
     }
 
-    /// Longest value for a key of `key_size` bytes: the store's limit, or less in a pool of small segments, because a
-    /// record lies in one segment.
-    fn value_size_max(&self, key_size: usize) -> usize {
+    /// Bytes of a segment that records may take.
+    fn segment_room(&self) -> u64 {
         let units = self.connection.format.segment_units() - SEGMENT_HEADER_UNITS;
-        let room = u64::from(units) * UNIT_SIZE - record_size(key_size, 0);
-        VALUE_SIZE_MAX.min(room as usize)
+        u64::from(units) * UNIT_SIZE
     }
 
     /// The error for the `verdict` of a write that was not done; `number` came with the verdict.
@@ -258,6 +256,7 @@ impl Writer {
             Verdict::NotPrimary => StoreError::NotPrimary {
                 epoch: Epoch(number),
             },
+            Verdict::ChunksGone => StoreError::ChunksGone,
             Verdict::TooFewCopies => StoreError::TooFewCopies { found: number },
             Verdict::NoBatch => StoreError::NoBatch,
             Verdict::TooLong => StoreError::EntrySize { max: number },
@@ -277,8 +276,10 @@ impl Writer {
         let may_do_in_call = tried == Tried::Nothing || self.turns.is_locked();
         let turn = self.turns.lock().await;
         self.connection.check_open()?;
-        let is_plain =
-            draft.condition == Condition::None && draft.token == 0 && draft.expires.is_none();
+        let is_plain = draft.form == Form::Whole
+            && draft.condition == Condition::None
+            && draft.token == 0
+            && draft.expires.is_none();
         if let Some(publisher) = self.publisher.as_ref().filter(|_| is_plain) {
             if may_do_in_call
                 && let Some(version) = publisher.overwrite_in_call(draft.key, draft.value)
@@ -314,7 +315,7 @@ impl Writer {
                 drop(turn);
                 self.leases.lease_ahead();
                 let answer = answered.await?;
-                return self.take_answer(answer, (draft.key, cargo), size, &spot);
+                return self.take_answer(answer, (draft, cargo), size, &spot);
             }
             // The place stays empty: the next record names its own place.
             if pauses == BUSY_RETRIES_MAX {
@@ -383,7 +384,7 @@ impl Writer {
     fn take_answer(
         &self,
         answer: Answer,
-        (key, cargo): (&[u8], Cargo),
+        (draft, cargo): (&Draft<'_>, Cargo),
         size: u64,
         spot: &Spot,
     ) -> Result<(Verdict, u64), StoreError> {
@@ -401,7 +402,8 @@ impl Writer {
             verdict = Verdict::Done;
         }
         if verdict == Verdict::Done && cargo == Cargo::Record && !self.leases.copies() {
-            let hash = self.connection.welcome.keys().route(key).hash;
+            let keys = self.connection.welcome.keys();
+            let hash = keys.route_of(draft.form, draft.key).hash;
             let word = Word::new(spot.position, spot.generation, hash, size);
             self.locations.learn_written(hash, word);
         }

@@ -14,10 +14,9 @@
 //! the latest of its part. A write that may be older than these is *forgotten*, never done twice.
 //!
 //! Only effects are remembered. A conditional write whose condition did not hold, or a write for which there was no
-//! space, has done nothing, and its next attempt is decided anew.
+//! space, has done nothing, and its next attempt gets a new decision.
 
 use stonecast_base::{hash, mutant};
-use stonecast_lineage::Epoch;
 
 use super::Writer;
 use crate::client::connection::Connection;
@@ -40,16 +39,21 @@ pub struct Token {
 impl Writer {
     /// A name for a write that has not been sent yet.
     pub fn token(&self) -> Token {
-        self.tokens_made.set(self.tokens_made.get() + 1);
-        let session = self.connection.welcome.session.get();
-        // Sessions cannot be guessed and do not repeat, so the same holds for these numbers. 0 means no token.
-        let number = hash::xxh3_64(session, &self.tokens_made.get().to_le_bytes()).max(1);
+        // 0 means no token.
         Token {
-            number,
+            number: self.unique_number().max(1),
             since: self.connection.latest(),
-            session,
+            session: self.connection.welcome.session.get(),
             may_be_done: false,
         }
+    }
+
+    /// A number that no client of the pool has used for anything.
+    pub(super) fn unique_number(&self) -> u64 {
+        self.numbers_made.set(self.numbers_made.get() + 1);
+        let session = self.connection.welcome.session.get();
+        // Sessions cannot be guessed and do not repeat, so the same holds for these numbers.
+        hash::xxh3_64(session, &self.numbers_made.get().to_le_bytes())
     }
 }
 
@@ -87,7 +91,7 @@ impl Token {
                 since: self.since,
                 session: self.session,
             };
-            match connection.request(request).await? {
+            match connection.request_of_primary(request).await? {
                 Answer::Verdict {
                     verdict: Verdict::Done,
                     version,
@@ -104,13 +108,6 @@ impl Token {
                     verdict: Verdict::Failed,
                     ..
                 } => return Err(StoreError::NotPersisted),
-                Answer::Verdict {
-                    verdict: Verdict::NotPrimary,
-                    version,
-                } => {
-                    let epoch = Epoch(version);
-                    return Err(StoreError::NotPrimary { epoch });
-                }
                 _ => {
                     return Err(StoreError::Protocol {
                         what: "the answer to a question for an outcome is no outcome",

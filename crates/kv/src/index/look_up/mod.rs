@@ -22,7 +22,7 @@
 use std::ops::Range;
 
 use stonecast_base::{LINE_SIZE, mutant};
-use stonecast_log::{Expiry, LogFormat, RecordHeader, check_read, read_of_key};
+use stonecast_log::{Expiry, Form, LogFormat, Record, RecordHeader, check_read, read_of_key};
 
 use super::Generations;
 use crate::wire::{Bucket, Candidates, KeyHash, Word};
@@ -315,6 +315,16 @@ pub(crate) struct FoundRecord {
     pub value: Range<usize>,
     /// The moment from which on the key is absent. A look-up knows no time: its driver judges.
     pub expires: Option<Expiry>,
+    /// The part of a value that the record holds.
+    pub form: Form,
+}
+
+impl FoundRecord {
+    /// Whether the record is the whole value of a key that does not expire.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.expires.is_none() && self.form == Form::Whole
+    }
 }
 
 impl Wanted for WholeRecord<'_> {
@@ -329,7 +339,7 @@ impl Wanted for WholeRecord<'_> {
     fn judge(&self, word: Word, bytes: &[u8]) -> Judged<FoundRecord> {
         match self.found(word, bytes) {
             Some(found) => Judged::Found(found),
-            None => self.judge_other(word, bytes),
+            None => self.judge_other(word, bytes, false),
         }
     }
 
@@ -342,6 +352,7 @@ impl Wanted for WholeRecord<'_> {
             version: reading.sequence,
             value: reading.start..reading.start + reading.value.len(),
             expires: None,
+            form: Form::Whole,
         })
     }
 }
@@ -356,9 +367,18 @@ impl WholeRecord<'_> {
         }
     }
 
-    /// Judges bytes that are not the key's whole record, or one with an expiry.
+    /// Whether the record gives the key a value, and is left to the complete check: one with an expiry, a head, or a
+    /// chunk.
+    fn is_other(&self, record: &Record<'_>, wants_chunk: bool) -> bool {
+        let header = &record.header;
+        record.key == self.key
+            && (header.form() == Form::Chunk) == wants_chunk
+            && (header.expires().is_some() || header.form() != Form::Whole)
+    }
+
+    /// Judges bytes that are not the key's whole record, or one that is left to the complete check.
     #[cold]
-    fn judge_other(&self, word: Word, bytes: &[u8]) -> Judged<FoundRecord> {
+    fn judge_other(&self, word: Word, bytes: &[u8], wants_chunk: bool) -> Judged<FoundRecord> {
         // The first read of a record of any other class fetches the whole record.
         if word.is_long()
             && let Some(size) = whole_size(self.format, word, bytes)
@@ -371,7 +391,7 @@ impl WholeRecord<'_> {
             Ok(record) if record.header.sequence() == 0 => {
                 Judged::Fault("a record without a stamp".to_owned())
             }
-            Ok(record) if record.key == self.key && record.header.expires().is_some() => {
+            Ok(record) if self.is_other(&record, wants_chunk) => {
                 let header = record.header;
                 self.generations.note(header.generation());
                 let start = header.key_start() + record.key.len();
@@ -379,9 +399,14 @@ impl WholeRecord<'_> {
                     version: header.sequence(),
                     value: start..start + record.value.len(),
                     expires: header.expires(),
+                    form: header.form(),
                 })
             }
-            Ok(record) if record.key == self.key => {
+            Ok(record)
+                if record.key == self.key
+                    && record.header.form() == Form::Whole
+                    && !wants_chunk =>
+            {
                 Judged::Fault("a record that gives the key no value".to_owned())
             }
             Ok(record) => {
@@ -390,6 +415,22 @@ impl WholeRecord<'_> {
                 Judged::OtherKey
             }
         }
+    }
+}
+
+/// The search for a chunk of a value, by its name in the place of a key.
+#[derive(Clone, Copy)]
+pub(crate) struct WholeChunk<'a>(pub WholeRecord<'a>);
+
+impl Wanted for WholeChunk<'_> {
+    type Found = FoundRecord;
+
+    fn read_size(&self, word: Word) -> Option<usize> {
+        self.0.read_size(word)
+    }
+
+    fn judge(&self, word: Word, bytes: &[u8]) -> Judged<FoundRecord> {
+        self.0.judge_other(word, bytes, true)
     }
 }
 

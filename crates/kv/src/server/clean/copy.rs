@@ -1,7 +1,7 @@
 //! Copies the needed records of a segment to a segment of the cleaner's own.
 
 use stonecast_base::{Span, mutant};
-use stonecast_log::{Found, Heritage, Kind, Record, UNIT_SIZE, record_size, walk_some};
+use stonecast_log::{Form, Found, Heritage, Kind, Record, UNIT_SIZE, record_size, walk_some};
 
 use super::{Cleaner, Copied, Step, Victim};
 use crate::server::journal::{Journal, Placed};
@@ -19,7 +19,7 @@ pub(super) struct Needs<'a> {
     pub keeper: Option<&'a Keeper>,
     /// Tombstones below are not needed.
     pub horizon: u64,
-    /// The server's time: what has expired is a tombstone.
+    /// The server's time: a record that has expired is a tombstone.
     pub time: &'a ServerTime,
 }
 
@@ -91,7 +91,7 @@ impl Cleaner {
     fn end_victim(&mut self, journal: &mut Journal, victim: &mut Victim, step: &mut Step) {
         let whole = (victim.count, victim.xor) == (victim.state.count, victim.state.xor);
         if !whole || !victim.state.may_be_used_again() {
-            // A record, perhaps a tombstone, is damaged, and stays so that the damage is reported; or this was the last
+            // A record, perhaps a tombstone, is damaged, and stays in place to be reported; or this was the last
             // generation.
             journal.space.abandon(victim.state.number);
             self.counters.abandoned += 1;
@@ -121,7 +121,8 @@ impl Cleaner {
     ) -> Result<(), u32> {
         let mut routes = std::mem::take(&mut self.routes);
         routes.clear();
-        routes.extend(batch.iter().map(|found| shards.route(found.key)));
+        let route_of = |found: &Found<'_>| shards.route_of(found.header.form(), found.key);
+        routes.extend(batch.iter().map(route_of));
         routes
             .iter()
             .for_each(|&Route { shard, hash }| shards.of(shard).index().prefetch(hash));
@@ -233,7 +234,7 @@ fn units_of(bytes: u64) -> u32 {
     u32::try_from(bytes / UNIT_SIZE).unwrap_or(u32::MAX).max(1)
 }
 
-/// There is no room for a copy at the moment.
+/// No room is left for a copy at the moment.
 struct NoRoom;
 
 fn record_of<'f>(found: &Found<'f>) -> Record<'f> {
@@ -289,8 +290,10 @@ fn fate(shards: &mut Shards, route: Route, found: &Found<'_>, needs: Needs<'_>) 
             let now_ms = || needs.time.now_ms(route.shard);
             let has_expired = expires.is_some_and(|expires| expires.has_come(now_ms()));
             match shard.word_of_record(hash, found) {
-                // The record is removed from the index first, so that nothing names what is dropped.
+                // The key is removed from the index first, so that no word names a record that is dropped.
                 Some(word) => Fate::Needed(Some(word)),
+                // A chunk is written once: no older version of it can come back.
+                None if header.form() == Form::Chunk => Fate::Dead,
                 None if !has_expired || mutant!(ExpiredLeavesNoTombstone) => Fate::Dead,
                 None if is_dropped(shard, hash, found, needs) => Fate::DroppedTombstone,
                 None => Fate::Expired,

@@ -3,10 +3,10 @@
 use stonecast_log::SEGMENT_HEADER_UNITS;
 
 use super::Victim;
-use crate::server::State;
-use crate::server::clients::drain_intents;
+use crate::server::clients::returns::drain_intents;
 use crate::server::shortage::reclaim_unused;
 use crate::server::space::Need;
+use crate::server::state::State;
 use crate::wire::limits::LEASE_RECLAIM_NS;
 
 /// Bytes of a segment that a step examines, if the cost of a persist grows with its lines.
@@ -93,7 +93,7 @@ pub(super) fn due(state: &mut State, syncs_files: bool) -> Option<Due> {
     })
 }
 
-/// The segment to clean next. If there is none and one is needed, asks the holders of segments to give them back.
+/// The segment to clean next. If no segment is ready and one is needed, asks the holders of segments to give them back.
 fn choose(state: &mut State, next_sequence: u64) -> Option<u32> {
     let State {
         cleaner, journal, ..

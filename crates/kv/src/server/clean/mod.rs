@@ -83,7 +83,7 @@ struct Victim {
 struct Copied {
     /// Bytes of the victim that were examined.
     bytes: u64,
-    /// Whether nothing is left to copy, or there is no room for the next copy.
+    /// Whether nothing is left to copy, or the next copy has no room.
     is_last: bool,
 }
 

@@ -10,10 +10,10 @@ use super::copy::Needs;
 use super::due::Due;
 use super::{Step, due};
 use crate::error::StoreError;
-use crate::server::State;
-use crate::server::clients::drain_intents;
+use crate::server::clients::returns::drain_intents;
 use crate::server::commit::Committer;
-use crate::server::keeper::settle_if_due;
+use crate::server::settling::settle_if_due;
+use crate::server::state::State;
 
 /// Bytes of a segment examined between two checks for arrivals: a few records.
 const PIECE_SIZE: u64 = 2 << 10;

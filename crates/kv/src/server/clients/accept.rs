@@ -12,12 +12,14 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
 use super::answers::Answers;
 use super::receives::{OWN_RECEIVES, Receives};
-use super::{Session, Sessions, Terms, Windows};
+use super::sessions::{Session, Sessions, Staging};
+use super::terms::Terms;
+use super::windows::Windows;
 use crate::metrics::ClientPath;
 use crate::server::journal::Sequences;
 use crate::server::noted::Noted;
+use crate::server::options::{ClientPolicy, ServerOptions};
 use crate::server::recovery::survey::keys_of;
-use crate::server::{ClientPolicy, ServerOptions};
 use crate::wire::limits::{IN_FLIGHT_MAX, STAGING_SIZE};
 use crate::wire::{Hello, KeyMap, Welcome};
 
@@ -103,7 +105,7 @@ impl Admission {
         Ok(())
     }
 
-    /// The reason why there is no place for another client, if there is none.
+    /// The reason why the server has no place for another client; `None`: it has one.
     fn lack_of_place(&self, sessions: &Sessions, newcomer: &PeerIdentity) -> Option<String> {
         let here = sessions.iter().map(|session| &session.peer);
         let ServerOptions {
@@ -161,7 +163,10 @@ impl Admission {
             terms: Terms::default(),
             leases: Default::default(),
             rights: None,
-            staging,
+            staging: staging.map(|region| Staging {
+                region,
+                memory: self.port.device().memory(region),
+            }),
             receives,
             answers,
         };

@@ -10,10 +10,9 @@ use std::rc::Rc;
 use stonecast_fabric::{Port, QueuePair, Received, Rkey, Runtime};
 use stonecast_session::{Ended, Ending, Lease, Revocations};
 
-use super::leases::Extent;
-use super::rights::{PublishingRights, Returned, Ring, Stamper, drain_intents, take_over};
-use super::{Session, Sessions};
-use crate::server::State;
+use super::extent::Extent;
+use super::rights::PublishingRights;
+use super::sessions::{Session, Sessions};
 use crate::wire::limits::SERVER_RECEIVES;
 
 /// Rounds in which the arrivals of a queue pair are taken over before it is destroyed: enough for all shared receive
@@ -21,7 +20,7 @@ use crate::wire::limits::SERVER_RECEIVES;
 const PUMPS_MAX: u32 = SERVER_RECEIVES / 64 * 2;
 
 /// Memory that a client leases.
-enum Leased {
+pub(super) enum Leased {
     /// An extent to which the client writes records.
     Extent(Extent),
     /// Rights to publish, which end before the extents in which their client stamps records.
@@ -30,7 +29,7 @@ enum Leased {
 
 impl Leased {
     /// Whether a client that was stopped inside this memory may publish when it continues.
-    fn publishes(&self) -> bool {
+    pub(super) fn publishes(&self) -> bool {
         match self {
             Self::Extent(extent) => extent.publishes,
             Self::Rights(_) => true,
@@ -99,6 +98,16 @@ impl Departures {
         self.may_be_publishing
     }
 
+    /// Notes that a client was stopped inside a publication, and may finish that publication at any time.
+    pub(super) fn note_publishing(&mut self) {
+        self.may_be_publishing = true;
+    }
+
+    /// The leases that have ended since the last call.
+    pub(super) fn take_ended(&self) -> Vec<Ended<Leased>> {
+        self.revocations.take_ended()
+    }
+
     /// Messages that the server had not taken when their connection ended.
     pub fn take_untaken(&self) -> Vec<Received> {
         self.revocations.take_untaken()
@@ -121,7 +130,7 @@ impl Departures {
         let mut ending = ending(rights, leases.into_held());
         ending.connection = Some(qp);
         ending.windows = windows.into_read_windows();
-        ending.regions.extend(staging);
+        ending.regions.extend(staging.map(|staging| staging.region));
         ending
             .regions
             .extend(receives.map(|buffers| buffers.region));
@@ -169,54 +178,5 @@ impl Departures {
             windows: vec![rkey],
             ..Ending::default()
         });
-    }
-}
-
-/// Ends rights that clients do not use, and takes back memory that clients have lost and cannot reach.
-pub(in crate::server) fn settle_returned(state: &mut State) {
-    for qp in state.clients.publishing.take_unused() {
-        state.clients.end_rights(qp);
-    }
-    for ended in state.clients.departures.revocations.take_ended() {
-        settle(state, ended);
-    }
-}
-
-/// Gives segments back, and forgets rings that no client can write to.
-fn settle(state: &mut State, ended: Ended<Leased>) {
-    let Ended {
-        revoked,
-        unquiesced,
-    } = ended;
-    // A client that was stopped in the middle of a publication may finish at any time, so memory lent to that client
-    // stays untouched.
-    let may_publish = unquiesced.iter().any(|part| part.object().publishes());
-    state.clients.departures.may_be_publishing |= may_publish;
-    let (mut ended_ring, mut extents) = (None::<Rc<Ring>>, Vec::new());
-    for part in revoked {
-        match part.into_object() {
-            Leased::Rights(rights) => ended_ring = Some(rights.into_ring()),
-            Leased::Extent(extent) if extent.publishes && may_publish => {}
-            Leased::Extent(extent) => extents.push(extent),
-        }
-    }
-    if !extents.is_empty() {
-        state.cleaner.note_given_back();
-    }
-    for Extent {
-        segment, publishes, ..
-    } in extents
-    {
-        let stamper = match (publishes, &ended_ring) {
-            (false, _) => Stamper::Server,
-            (true, Some(_)) => Stamper::DeadClient,
-            (true, None) => Stamper::Client,
-        };
-        take_over(state, &Returned { segment, stamper });
-        state.journal.give_back(segment);
-    }
-    if let Some(ended) = ended_ring.filter(|_| !may_publish) {
-        drain_intents(state);
-        state.clients.publishing.forget(&ended);
     }
 }

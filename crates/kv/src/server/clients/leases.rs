@@ -8,36 +8,15 @@ use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{Access, MemoryRegion, Port, QueuePair, Runtime};
-use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
+use stonecast_log::{LogFormat, UNIT_SIZE};
 use stonecast_session::{Lease, Lessor, Opening};
 
-use super::{Departures, Session, Sessions};
-use crate::server::State;
-use crate::server::journal::NoSegment;
-use crate::server::shortage::refuse_space;
+use super::end::Departures;
+use super::extent::Extent;
+use super::sessions::{Session, Sessions};
 use crate::server::space::Space;
-use crate::wire::limits::{LEASE_RECLAIM_NS, LEASE_TURN_NS};
-use crate::wire::{Answer, Grant, Verdict};
-
-/// The rest of a segment, to which one client writes.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::server) struct Extent {
-    pub segment: u32,
-    /// Whether the client stamps the records that it writes there.
-    pub publishes: bool,
-    /// The segment's end when the client last advanced, and that time.
-    seen: (u32, Nanoseconds),
-}
-
-impl Extent {
-    /// Notes the segment's end. Returns whether the client has written there lately.
-    fn is_used(&mut self, end: u32, now: Nanoseconds) -> bool {
-        if end != self.seen.0 {
-            self.seen = (end, now);
-        }
-        now.saturating_sub(self.seen.1) < LEASE_RECLAIM_NS
-    }
-}
+use crate::wire::Verdict;
+use crate::wire::limits::LEASE_TURN_NS;
 
 impl Session {
     /// Takes the leases of a client that writes to none of its extents.
@@ -59,7 +38,7 @@ impl Session {
     }
 
     /// Whether the client may lease extents; with `publishes`, to stamp its own records there.
-    fn may_lease(&self, publishes: bool) -> bool {
+    pub(super) fn may_lease(&self, publishes: bool) -> bool {
         self.staging.is_none() && (!publishes || self.rights.is_some())
     }
 }
@@ -106,7 +85,7 @@ impl Lender {
     }
 
     /// Opens the unwritten part of a segment, from unit `end` on, and nothing below.
-    fn open(
+    pub(super) fn open(
         &self,
         qp: QueuePair,
         (segment, end): (u32, u32),
@@ -208,75 +187,4 @@ impl Sessions {
     pub fn give_back(&mut self, qp: QueuePair, slot: u8) -> Option<Lease<Extent>> {
         self.get_mut(qp)?.leases.give_back(slot.into())
     }
-}
-
-/// Gives a client an extent with room for `size` bytes.
-pub(in crate::server) fn grant_lease(
-    state: &mut State,
-    qp: QueuePair,
-    size: u32,
-    publishes: bool,
-) -> Answer {
-    let sessions = &state.clients.sessions;
-    let session = sessions.get(qp);
-    let Some(session) = session.filter(|session| session.may_lease(publishes)) else {
-        return Verdict::Invalid.into();
-    };
-    // The return of another extent may be on its way, behind this request.
-    let Some(slot) = session.leases.free_slot() else {
-        return Verdict::Busy.into();
-    };
-    let units = size.div_ceil(UNIT_SIZE as u32);
-    if units > state.journal.format().segment_units() - SEGMENT_HEADER_UNITS {
-        return Verdict::Invalid.into();
-    }
-    if size == 0 && state.journal.space.is_short() {
-        // The extent is leased ahead. If segments run short, each client has only the extent to which it writes.
-        return Verdict::Busy.into();
-    }
-    let segment = match state.journal.take_for_client(units) {
-        Ok(segment) => segment,
-        Err(NoSegment::Pending) => return Verdict::Busy.into(),
-        Err(NoSegment::Failed) => return Verdict::SpaceFailed.into(),
-        Err(NoSegment::NoSpace) => {
-            let verdict = refuse_space(state, units);
-            let version = state.shards.number_with(verdict);
-            return Answer::Verdict { verdict, version };
-        }
-    };
-    let (end, _) = state.journal.end(segment);
-    match state.clients.lender.open(qp, (segment, end), publishes) {
-        Ok(lease) => hold_lease(state, qp, slot, lease),
-        Err(part) => {
-            let extent = part.into_unopened();
-            let Extent { segment, .. } = extent.expect("its only window was refused");
-            state.journal.give_back(segment);
-            Verdict::Busy.into()
-        }
-    }
-}
-
-/// Notes the lease, and returns the answer for its client.
-fn hold_lease(state: &mut State, qp: QueuePair, slot: usize, lease: Lease<Extent>) -> Answer {
-    state.note_given();
-    let Extent {
-        segment, publishes, ..
-    } = *lease.object();
-    let space = &mut state.journal.space;
-    if publishes {
-        space.lend(segment);
-    }
-    let rkey = lease.windows()[0];
-    let session = state.clients.sessions.get_mut(qp).expect("it asks");
-    session.leases.hold(slot, lease);
-    let of = space.state(segment);
-    Answer::Lease(Grant {
-        slot: slot as u8,
-        segment,
-        generation: of.generation,
-        start: of.end,
-        last: of.last,
-        durable: of.durable,
-        rkey: rkey.0,
-    })
 }

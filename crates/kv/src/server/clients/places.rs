@@ -20,8 +20,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// `clients` places: a quarter of them for one user, half of them for one process. It takes four users, or two
-    /// programs that leak connections, to fill all places.
+    /// `clients` places: a quarter of them for one user, half of them for one process. Four users, or two programs that
+    /// leak connections, are needed to fill all places.
     pub fn of(clients: usize) -> Self {
         let clients = clients.clamp(1, CLIENTS_MAX);
         Self {

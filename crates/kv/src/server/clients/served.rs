@@ -2,7 +2,7 @@
 
 use stonecast_log::{Kind, record_size};
 
-use super::Sessions;
+use super::sessions::Sessions;
 use crate::metrics::{ClientPath, PathMetrics, Report};
 use crate::wire::Verdict;
 

@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use stonecast_fabric::{Access, Device, DeviceError, MemoryRegion, Port, QueuePair, Rkey};
 
-use super::Session;
 use crate::server::shard::SharedTable;
 use crate::wire::{Accesses, Answer, Verdict};
 
@@ -35,13 +34,12 @@ impl Doors {
     pub fn open(
         &self,
         qp: QueuePair,
-        session: &mut Session,
+        (windows, staging): (&mut Windows, Option<MemoryRegion>),
         table: &SharedTable,
         (bits, version): (u32, u64),
     ) -> Answer {
-        let staging = session.staging;
         let device = &**self.port.device();
-        let opened = session.windows.open(device, qp, table, self.log, staging);
+        let opened = windows.open(device, qp, table, self.log, staging);
         let Ok([index_rkey, log_rkey, staging_rkey]) = opened else {
             // The device has no window left. Other clients may give windows back.
             return Verdict::Busy.into();

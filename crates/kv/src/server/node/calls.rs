@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use stonecast_log::Kind;
+use stonecast_log::{Draft, Kind};
 use stonecast_persist::Persisted;
 
 use crate::server::shard::Change;
@@ -13,8 +13,37 @@ use crate::server::shard::Change;
 pub(in crate::server) struct Call {
     /// The slot of the call.
     pub slot: u64,
-    /// The write that is to be published; `None`: an answer that appends nothing.
-    pub write: Option<StampedWrite>,
+    pub work: Work,
+}
+
+/// The work that is left for a call when everything that it awaits is on all copies.
+pub(in crate::server) enum Work {
+    /// An answer that appends nothing.
+    Answer,
+    /// A write to publish.
+    Write(StampedWrite),
+    /// The writes of a batch, which are published in one step.
+    Batch(Box<[StampedWrite]>),
+}
+
+impl Work {
+    /// The writes to publish.
+    pub fn writes(&self) -> &[StampedWrite] {
+        match self {
+            Self::Answer => &[],
+            Self::Write(write) => std::slice::from_ref(write),
+            Self::Batch(writes) => writes,
+        }
+    }
+
+    /// The shard of the writes, and the number of puts among them; `None`: no write is a put.
+    pub fn puts(&self) -> Option<(u32, u64)> {
+        let writes = self.writes().iter();
+        let puts = writes.filter(|write| write.change.kind == Kind::Put);
+        let count = puts.clone().count() as u64;
+        let first = puts.map(|write| write.change.route.shard).next()?;
+        Some((first, count))
+    }
 }
 
 /// A write whose record is stamped here, and not on all copies yet.
@@ -22,6 +51,17 @@ pub(in crate::server) struct StampedWrite {
     pub change: Change,
     pub key: Box<[u8]>,
     pub token: u64,
+}
+
+impl StampedWrite {
+    /// The write that `change` publishes, of the record that has the content of `draft`.
+    pub fn new(change: Change, draft: &Draft<'_>) -> Self {
+        Self {
+            change,
+            key: draft.key.into(),
+            token: draft.token,
+        }
+    }
 }
 
 /// The end of a call.
@@ -59,11 +99,11 @@ impl Calls {
         self.first + self.fates.len() as u64
     }
 
-    /// Notes that the node has taken the call of the next slot: that of a write of this shard and kind, or a refusal.
-    pub fn begin(&mut self, write: Option<(u32, Kind)>) {
+    /// Notes that the node has taken the call of the next slot, with so many puts of a shard, or none.
+    pub fn begin(&mut self, puts: Option<(u32, u64)>) {
         self.fates.push_back(Fate::Open);
-        if let Some((shard, Kind::Put)) = write {
-            *self.puts.entry(shard).or_default() += 1;
+        if let Some((shard, count)) = puts {
+            *self.puts.entry(shard).or_default() += count;
         }
     }
 
@@ -83,11 +123,9 @@ impl Calls {
         let index = self.index_of(call.slot);
         let ended = std::mem::replace(&mut self.fates[index], fate);
         assert!(ended == Fate::Open, "a call ends once");
-        if let Some(StampedWrite { change, .. }) = &call.write
-            && change.kind == Kind::Put
-        {
-            let puts = self.puts.get_mut(&change.route.shard);
-            *puts.expect("the put was counted") -= 1;
+        if let Some((shard, count)) = call.work.puts() {
+            let puts = self.puts.get_mut(&shard);
+            *puts.expect("the puts were counted") -= count;
         }
         let open = |fate: &Fate| *fate == Fate::Open;
         while self.fates.get(self.ended).is_some_and(|fate| !open(fate)) {
@@ -148,7 +186,10 @@ mod tests {
     use super::*;
 
     fn refusal(slot: u64) -> Call {
-        Call { slot, write: None }
+        Call {
+            slot,
+            work: Work::Answer,
+        }
     }
 
     /// Needs the count of ended calls in front of the first open one: batches are answered in their order.

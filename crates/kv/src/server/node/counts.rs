@@ -1,6 +1,6 @@
 //! The counts of the node, as the server reports them.
 
-use super::ServerNode;
+use super::store::ServerNode;
 use crate::copying::Copying;
 
 /// The counts at this moment. The server itself counts the records that it digests.

@@ -1,4 +1,4 @@
-//! Records of other nodes on their way into the log and the index of this one.
+//! Records of other nodes on their way into the log and the index of this node.
 //!
 //! ```text
 //!   arrive    an entry that is on all copies, or a record of a page     waits for room, in order
@@ -15,18 +15,9 @@
 
 use std::collections::VecDeque;
 
-use stonecast_log::{Kind, RecordBody, UNIT_SIZE};
+use stonecast_log::{Form, RecordBody};
 
-use crate::server::State;
 use crate::server::shard::Change;
-use crate::server::shortage::no_place;
-use crate::server::space::Purpose;
-use crate::wire::Route;
-
-/// Records whose words are stored in one step: about 5 us, in which clients wait.
-const PIECE: usize = 16;
-/// The part of all durable records whose words a step stores behind a batch, if these are more.
-const PARTS: usize = 8;
 
 /// Records of other nodes that are in no index yet.
 #[derive(Default)]
@@ -40,10 +31,10 @@ pub(in crate::server) struct Elsewhere {
 /// A record that lies in the log.
 pub(in crate::server) struct WrittenRecord {
     /// Records of other nodes that were appended before.
-    number: u64,
-    change: Change,
-    key: Vec<u8>,
-    token: u64,
+    pub(super) number: u64,
+    pub(super) change: Change,
+    pub(super) key: Vec<u8>,
+    pub(super) token: u64,
 }
 
 impl Elsewhere {
@@ -53,12 +44,17 @@ impl Elsewhere {
     }
 
     /// Whether records of `shard` are in no index yet.
-    pub fn is_pending(&self, shard: u32, shard_of: impl Fn(&[u8]) -> u32) -> bool {
+    pub fn is_pending(&self, shard: u32, shard_of: impl Fn(Form, &[u8]) -> u32) -> bool {
         let mut waiting = self.waiting.iter();
         self.written
             .iter()
             .any(|written| written.change.route.shard == shard)
-            || waiting.any(|body| shard_of(body.record().key) == shard)
+            || waiting.any(|body| shard_of_record(&shard_of, body) == shard)
+    }
+
+    /// The number of the first record that lies in the log and has no word.
+    pub fn first_written(&self) -> Option<u64> {
+        self.written.front().map(|written| written.number)
     }
 
     /// Bytes of all records that were written so far.
@@ -67,19 +63,39 @@ impl Elsewhere {
     }
 
     /// The records with numbers below `end` that are in no index yet.
-    fn count_below(&self, end: u64) -> usize {
+    pub(super) fn count_below(&self, end: u64) -> usize {
         self.written.partition_point(|written| written.number < end)
     }
 
+    /// Takes a record that has to wait behind all others.
+    pub(super) fn arrive(&mut self, body: RecordBody) {
+        self.waiting.push_back(body);
+    }
+
+    /// Takes the record that has waited longest.
+    pub(super) fn take_waiting(&mut self) -> Option<RecordBody> {
+        self.waiting.pop_front()
+    }
+
+    /// Lets a record wait on that was taken, and has no room.
+    pub(super) fn put_back(&mut self, body: RecordBody) {
+        self.waiting.push_front(body);
+    }
+
+    /// The number of records that lie in the log and in no index.
+    pub(super) fn written(&self) -> u64 {
+        self.written.len() as u64
+    }
+
     /// Takes the first `count` records, which are durable. The caller publishes them in the same step.
-    fn take(&mut self, count: usize) -> Vec<WrittenRecord> {
+    pub(super) fn take(&mut self, count: usize) -> Vec<WrittenRecord> {
         self.written.drain(..count).collect()
     }
 
     /// Forgets the records of `shard`. Returns the segment of each that lies in the log.
-    fn forget(&mut self, shard: u32, shard_of: impl Fn(&[u8]) -> u32) -> Vec<u32> {
+    pub(super) fn forget(&mut self, shard: u32, shard_of: impl Fn(Form, &[u8]) -> u32) -> Vec<u32> {
         self.waiting
-            .retain(|body| shard_of(body.record().key) != shard);
+            .retain(|body| shard_of_record(&shard_of, body) != shard);
         let mut segments = Vec::new();
         self.written.retain(|written| {
             let stays = written.change.route.shard != shard;
@@ -89,160 +105,29 @@ impl Elsewhere {
         segments
     }
 
-    fn push(&mut self, written: WrittenRecord) {
+    pub(super) fn push(&mut self, written: WrittenRecord) {
         self.digested_bytes += written.change.size;
         self.written.push_back(written);
     }
 }
 
-/// Takes a record of another node, and writes it if there is room.
-pub(super) fn arrive(state: &mut State, body: RecordBody) {
-    state.node_mut().elsewhere.waiting.push_back(body);
-    write_waiting(state);
-}
-
-/// Writes the records that wait, in order, as far as there is room. Returns whether none is left. A record without room
-/// makes cleaning due.
-pub(super) fn write_waiting(state: &mut State) -> bool {
-    while let Some(body) = state.node_mut().elsewhere.waiting.pop_front() {
-        if !write(state, &body) {
-            state.node_mut().elsewhere.waiting.push_front(body);
-            return false;
-        }
-    }
-    true
-}
-
-/// Writes a record into the server's own segment for it. Returns whether there was room in log and index.
-fn write(state: &mut State, body: &RecordBody) -> bool {
+fn shard_of_record(shard_of: impl Fn(Form, &[u8]) -> u32, body: &RecordBody) -> u32 {
     let record = body.record();
-    let header = record.header;
-    let route = state.shards.route(record.key);
-    let purpose = match header.kind() {
-        Kind::Put => Purpose::Put,
-        Kind::Delete => Purpose::Delete,
-    };
-    if header.kind() == Kind::Put && !has_place(state, route) {
-        return false;
-    }
-    let units = (header.size() / UNIT_SIZE) as u32;
-    if !state.journal.has_room(units, purpose) {
-        match state.journal.take_own(units, purpose) {
-            Ok(()) => state.note_given(),
-            Err(none) => {
-                // Only the effect of the call counts here: cleaning is due, or leases are recalled. The answer
-                // would be for a writer.
-                let _refusal = no_place(state, none, units, purpose);
-                return false;
-            }
-        }
-    }
-    let number = state.journal.arrived();
-    let placed = state.journal.append_from_elsewhere(record, purpose);
-    let change = Change {
-        kind: header.kind(),
-        route,
-        version: header.sequence(),
-        word: state.journal.word(&placed, route.hash),
-        segment: placed.segment,
-        size: placed.size,
-        expires: header.expires().or(header.time_mark()),
-    };
-    let elsewhere = &mut state.node_mut().elsewhere;
-    elsewhere.push(WrittenRecord {
-        number,
-        change,
-        key: record.key.to_vec(),
-        token: header.token(),
-    });
-    true
-}
-
-/// Whether the index of a key has room for one key more than are on their way.
-fn has_place(state: &mut State, route: Route) -> bool {
-    let written = state.node_mut().elsewhere.written.len() as u64;
-    let shard = state.shards.of_mut(route.shard);
-    shard.make_room(written + 1);
-    shard.is_roomy(written + 1)
-}
-
-/// Stores the words of a piece of the durable records. The server calls this after each batch, so a piece is a part of
-/// all of them: few are left beside many records and few batches.
-pub(in crate::server) fn publish_some(state: &mut State) {
-    let count = durable_count(state);
-    publish(state, count.min(PIECE.max(count / PARTS)));
-}
-
-/// Stores the words of all durable records.
-pub(super) fn publish_all(state: &mut State) {
-    let count = durable_count(state);
-    publish(state, count);
-}
-
-/// The records that are durable and in no index yet.
-pub(in crate::server) fn durable_count(state: &State) -> usize {
-    let end = state.journal.durable_arrived();
-    let node = state.node.as_ref();
-    node.map_or(0, |node| node.elsewhere.count_below(end))
-}
-
-/// Stores the words of the first `count` records, which are durable.
-fn publish(state: &mut State, count: usize) {
-    if count == 0 {
-        return;
-    }
-    let written = state.node_mut().elsewhere.take(count);
-    let State {
-        shards,
-        journal,
-        expiries,
-        ..
-    } = state;
-    let persisted = journal.proof_of_arrived().expect("a persist has ended");
-    let end = journal.durable_arrived();
-    assert!(
-        written.last().is_some_and(|last| last.number < end),
-        "a word names a durable record"
-    );
-    let keys = written.iter();
-    shards.prefetch(keys.map(|written| (written.change.route, written.key.len())));
-    for written in written {
-        let WrittenRecord {
-            change, key, token, ..
-        } = written;
-        shards.publish(&change, &key, journal, &persisted);
-        expiries.note_change(&change);
-        journal.space.note_word(change.segment);
-        let outcomes = &mut shards.of_mut(change.route.shard).outcomes;
-        outcomes.note(token, change.version);
-    }
-}
-
-/// Forgets the records of `shard`, which the node drops. Records that are in the log never get a
-/// word.
-pub(super) fn forget(state: &mut State, shard: u32) {
-    let State {
-        shards,
-        journal,
-        node,
-        ..
-    } = state;
-    let elsewhere = &mut node.as_mut().expect("this server is a node").elsewhere;
-    let segments = elsewhere.forget(shard, |key| shards.route(key).shard);
-    for segment in segments {
-        journal.space.note_word(segment);
-    }
+    shard_of(record.header.form(), record.key)
 }
 
 #[cfg(test)]
 mod tests {
+    use stonecast_log::Kind;
+
     use super::*;
-    use crate::wire::{KeyHash, Word};
+    use crate::wire::{KeyHash, Route, Word};
 
     /// The record `number` of other nodes in the log, of `shard`, whose number is also that of its segment.
     fn written(number: u64, shard: u32) -> WrittenRecord {
         let change = Change {
             kind: Kind::Put,
+            form: Form::Whole,
             route: Route {
                 shard,
                 hash: KeyHash(0),
@@ -271,7 +156,7 @@ mod tests {
     }
 
     fn is_pending(elsewhere: &Elsewhere, shard: u32) -> bool {
-        elsewhere.is_pending(shard, |_| unreachable!("no record waits for room"))
+        elsewhere.is_pending(shard, |_, _| unreachable!("no record waits for room"))
     }
 
     /// A page that misses a record on its way to the index leaves a joiner without that record.
@@ -285,11 +170,11 @@ mod tests {
         assert_eq!((elsewhere.count_below(1), elsewhere.count_below(2)), (0, 1));
     }
 
-    /// The index of a dropped shard is empty, and stays so when the persist has ended.
+    /// The index of a dropped shard is empty, and remains empty when the persist has ended.
     #[test]
     fn a_drop_forgets_the_records_of_a_persist_that_is_under_way() {
         let mut elsewhere = of_shards([3, 5, 3]);
-        assert_eq!(elsewhere.forget(3, |_| unreachable!()), [3, 3]);
+        assert_eq!(elsewhere.forget(3, |_, _| unreachable!()), [3, 3]);
         elsewhere.push(written(3, 3));
         let count = elsewhere.count_below(3);
         let durable = elsewhere.take(count);

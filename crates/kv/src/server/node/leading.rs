@@ -6,17 +6,17 @@ use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::Runtime;
-use stonecast_log::Draft;
+use stonecast_log::{Draft, batch_body};
 use stonecast_node::{NotDurable, NotServed, OwnBatch};
 use stonecast_persist::Persisted;
 use stonecast_replication::NotStamped;
 
-use super::calls::{Call, Fate, StampedWrite};
-use super::{NodeStore, ServerNode};
+use super::calls::{Call, Fate, StampedWrite, Work};
+use super::store::{NodeStore, ServerNode};
 use crate::error::StoreError;
-use crate::server::State;
 use crate::server::attendant::Attendant;
 use crate::server::shard::Change;
+use crate::server::state::State;
 use crate::wire::Verdict;
 
 /// Longest pause of a batch that waits for copies between two looks at connections and at the cleaner.
@@ -83,17 +83,39 @@ impl Leading {
         change: Change,
         draft: &Draft<'_>,
     ) -> Result<u64, Hindrance> {
-        let (shard, version, kind) = (change.route.shard, change.version, change.kind);
+        let (shard, version) = (change.route.shard, change.version);
+        let work = Work::Write(StampedWrite::new(change, draft));
+        self.stamp_entry(state, (shard, version), &draft.body(), work)
+    }
+
+    /// Stamps the writes of a batch, which have consecutive versions and are all of one shard: one entry carries all of
+    /// them. Returns the slot of the call.
+    pub fn stamp_batch(
+        &self,
+        state: &mut State,
+        writes: Vec<(Change, Draft<'_>)>,
+    ) -> Result<u64, Hindrance> {
+        let (last, _) = writes.last().expect("a batch that is stamped has a write");
+        let point = (last.route.shard, last.version);
+        let bodies: Vec<Vec<u8>> = writes.iter().map(|(_, draft)| draft.body()).collect();
+        let stamped = writes.into_iter();
+        let stamped = stamped.map(|(change, draft)| StampedWrite::new(change, &draft));
+        let work = Work::Batch(stamped.collect());
+        self.stamp_entry(state, point, &batch_body(&bodies), work)
+    }
+
+    fn stamp_entry(
+        &self,
+        state: &mut State,
+        (shard, version): (u32, u64),
+        body: &[u8],
+        work: Work,
+    ) -> Result<u64, Hindrance> {
         let slot = state.node_mut().calls.next_slot();
-        let write = Some(StampedWrite {
-            change,
-            key: draft.key.into(),
-            token: draft.token,
-        });
-        let call = Call { slot, write };
-        let stamped = self.node.stamp(shard, version, &draft.body(), call);
+        let puts = work.puts();
+        let stamped = self.node.stamp(shard, version, body, Call { slot, work });
         stamped.map_err(|refused| hindrance(state, refused))?;
-        state.node_mut().calls.begin(Some((shard, kind)));
+        state.node_mut().calls.begin(puts);
         Ok(slot)
     }
 
@@ -101,13 +123,14 @@ impl Leading {
     /// Returns the slot of the call; `None`: the node does not lead the shard.
     pub fn refuse(&self, state: &mut State, shard: u32) -> Option<u64> {
         let slot = state.node_mut().calls.next_slot();
-        let call = Call { slot, write: None };
+        let work = Work::Answer;
+        let call = Call { slot, work };
         self.node.refuse(shard, None, call).ok()?;
         state.node_mut().calls.begin(None);
         Some(slot)
     }
 
-    /// Appends everything that was stamped to all copies. This node's persist goes on meanwhile.
+    /// Appends everything that was stamped to all copies. This node's persist continues in the meantime.
     pub fn send(&self, state: &RefCell<State>) -> Sent {
         Sent {
             own: self.node.send(),
@@ -150,8 +173,8 @@ impl Leading {
         Ok(())
     }
 
-    /// Waits until all calls have ended. Connections are served meanwhile, since copies connect again, and the cleaner
-    /// goes on, since copies need room.
+    /// Waits until all calls have ended. During the wait, connections are served, since copies connect again, and the
+    /// cleaner works, since copies need room.
     pub async fn wait_for_copies(&self, state: &RefCell<State>) -> Result<(), StoreError> {
         loop {
             let ended = poll_fn(|context| {

@@ -11,10 +11,11 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `store.rs` | [`NodeStore`]: the calls that a node makes |
+//! | `state.rs` | the state that only a node has |
+//! | `store.rs` | [`NodeStore`](store::NodeStore): the calls that a node makes |
 //! | `calls.rs` | the calls of batches that wait for copies |
-//! | `elsewhere.rs` | records of other nodes on their way into log and index |
-//! | `pages.rs` | pages of what is published, for the store of a joiner |
+//! | `elsewhere.rs`, `digest.rs` | records of other nodes on their way into log and index; their steps |
+//! | `pages.rs` | pages of published records, for the store of a joiner |
 //! | `leading.rs` | the part of a batch that a node has a say in |
 //! | `start.rs` | a pool's content as a node finds it, and the node's start |
 //!
@@ -31,46 +32,13 @@
 //! histories that say which of them count.
 
 mod calls;
-mod counts;
+pub(super) mod counts;
+pub(super) mod digest;
 mod elsewhere;
-mod leading;
+pub(super) mod leading;
 mod pages;
-mod start;
-mod store;
+pub(super) mod start;
+pub(super) mod state;
+pub(super) mod store;
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
-
-use stonecast_fabric::Bell;
-use stonecast_lineage::{Epoch, Term};
-use stonecast_node::Node;
-
-pub(super) use calls::Calls;
-pub(super) use counts::counts_of;
-pub(super) use elsewhere::{durable_count, publish_some};
-pub(super) use leading::{Hindrance, Leading};
 pub use start::NodeOptions;
-pub(super) use start::{begin, left_by};
-pub(super) use store::NodeStore;
-
-use elsewhere::Elsewhere;
-
-/// The node of a server.
-pub(super) type ServerNode = Node<NodeStore>;
-
-/// The state that a server has beside its other components because it is a node.
-#[derive(Default)]
-pub(super) struct NodeState {
-    pub calls: Calls,
-    pub elsewhere: Elsewhere,
-    /// The shards that the node serves, and their terms. A shard that is not open yet is also in `opening`.
-    serving: BTreeMap<u32, Term>,
-    /// Shards that are to open to clients: number, term, last version of the history.
-    opening: Vec<(u32, Term, u64)>,
-    /// The highest epoch that this node has led in.
-    epoch: Epoch,
-    /// The reason why the store cannot keep what it was told.
-    broken: Option<String>,
-    /// Calls the server's task: a shard is to open, or words of digested records are to be stored.
-    pub bell: Rc<Bell>,
-}

@@ -1,4 +1,4 @@
-//! Pages: parts of everything that is published in a shard, for the store of a joiner.
+//! Pages: the published records of a shard, part by part, for the store of a joiner.
 //!
 //! ```text
 //!   item      | tag 1 | version | size | body of a record        |
@@ -8,8 +8,9 @@
 //!   bytes       1       8         4 or 8
 //! ```
 //!
-//! Keys come in the order of their hashes, and outcomes behind them. A page names the hash from which the next one goes
-//! on: a table that grows meanwhile changes the places of keys, and not their hashes. Numbers are little-endian.
+//! Keys come in the order of their hashes, and outcomes behind them. A page names the hash from which the next page
+//! continues: a table that grows in between changes the places of keys, and not their hashes. Numbers are
+//! little-endian.
 
 use stonecast_log::{BodyFault, RECORD_START_SIZE, Record, RecordBody, RecordHeader};
 use stonecast_media::Region;
@@ -99,7 +100,7 @@ fn keys_from(shard: &Shard, (log, keys): (&dyn Region, KeyMap), hash: u64, size:
     }
 }
 
-/// Adds the records of the keys whose home is `bucket`. Their words lie there, or in the buckets behind it.
+/// Adds the records of the keys whose home is `bucket`. Their words lie there, or in the following buckets.
 fn put_bucket(table: &Table, bucket: u64, (log, keys): (&dyn Region, KeyMap), bytes: &mut Vec<u8>) {
     for word in table.words_near(bucket) {
         let Some((hash, header, record)) = read(log, keys, word) else {
@@ -126,7 +127,7 @@ fn read(log: &dyn Region, keys: KeyMap, word: Word) -> Option<(KeyHash, RecordHe
     let mut record = vec![0; header.whole_size() as usize];
     log.read(word.position(), &mut record);
     let key = record.get(header.key_start()..header.key_start() + header.key_size())?;
-    Some((keys.route(key).hash, header, record))
+    Some((keys.route_of(header.form(), key).hash, header, record))
 }
 
 fn outcomes_from((shard, told_ms): (&Shard, u64), behind: u64, size: usize) -> Page {

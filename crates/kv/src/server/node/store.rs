@@ -7,21 +7,25 @@ use stonecast_backup::{Lent, SharedLedger};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Pending, Term};
 use stonecast_fabric::Runtime;
-use stonecast_log::{Expiry, Kind, RecordBody};
-use stonecast_node::{Ended, NotDurable, Page, Store};
+use stonecast_log::{Expiry, Form, Kind, RecordBody, is_batch_body};
+use stonecast_media::RecordFeature;
+use stonecast_node::{Ended, Node, NotDurable, Page, Store};
 use stonecast_replication::{Entry, Lineage, Settled};
 
-use super::NodeState;
 use super::calls::{Call, Fate, StampedWrite};
-use super::elsewhere::{self, durable_count};
+use super::digest::{self, durable_count};
 use super::pages::{self, PageItem};
+use super::state::NodeState;
 use crate::error::StoreError;
-use crate::server::State;
 use crate::server::commit::Committer;
+use crate::server::state::State;
 use crate::wire::KeyMap;
 
 /// Pause between two looks of a commit whose records wait for room.
 const ROOM_LOOK_NS: Nanoseconds = 50_000;
+
+/// The node of a server.
+pub(in crate::server) type ServerNode = Node<NodeStore>;
 
 /// The store behind a node.
 pub(in crate::server) struct NodeStore {
@@ -56,7 +60,7 @@ impl NodeStore {
 
     /// Makes everything durable that was digested, noted or stamped before the call.
     async fn commit_all(&self) -> Result<(), NotDurable> {
-        while !elsewhere::write_waiting(&mut self.state.borrow_mut()) {
+        while !digest::write_waiting(&mut self.state.borrow_mut()) {
             // The cleaner, or a client that gives a lease back, makes room. The node's patience bounds the wait.
             // Records that await their words hold their segments.
             self.commit_log().await.map_err(broken)?;
@@ -110,7 +114,7 @@ impl NodeStore {
             if self.state.borrow_mut().node_mut().opening.is_empty() {
                 return Ok(());
             }
-            if !elsewhere::write_waiting(&mut self.state.borrow_mut()) {
+            if !digest::write_waiting(&mut self.state.borrow_mut()) {
                 return self.commit_log().await.map_err(broken);
             }
             let (shard, term) = {
@@ -122,7 +126,7 @@ impl NodeStore {
             };
             self.commit_written().await?;
             let state = &mut *self.state.borrow_mut();
-            elsewhere::publish_all(state);
+            digest::publish_all(state);
             let node = state.node_mut();
             // The node may have resigned meanwhile.
             if node.serving.get(&shard) == Some(&term) {
@@ -184,17 +188,22 @@ impl Store for NodeStore {
 
     fn digest(&self, entry: &Entry, body: &[u8]) {
         let state = &mut *self.state.borrow_mut();
-        match RecordBody::read(entry.version, body) {
-            Ok(body) => {
+        let taken = match is_batch_body(body) {
+            false => RecordBody::read(entry.version, body).map(|body| {
                 if let Some(mark) = body.record().header.time_mark() {
                     state.note_mark(entry.shard, mark);
                 }
                 take(state, body);
-            }
-            Err(fault) => state.break_node(format!(
+            }),
+            // The floor of the shard rises when all records are durable, since one entry has them.
+            true => RecordBody::read_batch(entry.version, body)
+                .map(|bodies| bodies.into_iter().for_each(|body| take(state, body))),
+        };
+        if let Err(fault) = taken {
+            state.break_node(format!(
                 "version {} of shard {}: {fault}; its primary runs a program of another version",
                 entry.version, entry.shard
-            )),
+            ));
         }
     }
 
@@ -219,14 +228,13 @@ impl Store for NodeStore {
 
     fn settled(&self, _: u32, settled: Vec<Settled<Call>>) {
         let state = &mut *self.state.borrow_mut();
-        let writes = settled.iter().filter_map(|settled| match settled {
-            Settled::Written(call) => call.write.as_ref(),
-            Settled::Refused(_) => None,
+        let writes = settled.iter().flat_map(|settled| match settled {
+            Settled::Written(call) | Settled::Refused(call) => call.work.writes(),
         });
         let keys = writes.map(|write| (write.change.route, write.key.len()));
         state.shards.prefetch(keys);
         for Settled::Written(call) | Settled::Refused(call) in settled {
-            if let Some(write) = &call.write {
+            for write in call.work.writes() {
                 state.publish_settled(call.slot, write);
             }
             state.node_mut().calls.end(&call, Fate::Settled);
@@ -242,6 +250,7 @@ impl Store for NodeStore {
             ..
         } = &mut *self.state.borrow_mut();
         time.resign(shard);
+        shards.of_mut(shard).chunks.await_no_heads();
         let NodeState {
             calls,
             serving,
@@ -252,10 +261,9 @@ impl Store for NodeStore {
         serving.remove(&shard);
         opening.retain(|&(number, ..)| number != shard);
         for call in resigned.unknown {
-            if let Some(StampedWrite { change, .. }) = &call.write
-                && change.kind == Kind::Put
-                && !mutant!(UnsettledPutUncounted)
-            {
+            let writes = call.work.writes().iter();
+            let puts = writes.filter(|write| write.change.kind == Kind::Put);
+            for StampedWrite { change, .. } in puts.filter(|_| !mutant!(UnsettledPutUncounted)) {
                 // An heir may settle the write: the record then counts at the next start, and has no word here. A later
                 // tombstone of the key is needed as long as the record lies there.
                 let space = &mut journal.space;
@@ -273,7 +281,7 @@ impl Store for NodeStore {
 
     fn dropped(&self, shard: u32) {
         let state = &mut *self.state.borrow_mut();
-        elsewhere::forget(state, shard);
+        digest::forget(state, shard);
         state.expiries.forget(shard);
         let State {
             shards,
@@ -291,7 +299,7 @@ impl Store for NodeStore {
 
     fn page(&self, shard: u32, from: u64, size: usize) -> Page {
         let state = &mut *self.state.borrow_mut();
-        let shard_of = |key: &[u8]| self.keys.route(key).shard;
+        let shard_of = |form, key: &[u8]| self.keys.route_of(form, key).shard;
         if state.node_mut().elsewhere.is_pending(shard, shard_of) {
             // The server is about to store the words of these records.
             return Page {
@@ -318,7 +326,10 @@ impl Store for NodeStore {
         };
         for item in items {
             match item {
-                PageItem::Record(body) => take(state, body),
+                PageItem::Record(body) => {
+                    state.shards.of_mut(shard).chunks.note_pages(true);
+                    take(state, body);
+                }
                 PageItem::TimeMark { .. } if mutant!(MarkNotInPages) => {}
                 PageItem::TimeMark { ms } => {
                     if let Err(error) = state.time.note_of_page(shard, ms) {
@@ -330,7 +341,10 @@ impl Store for NodeStore {
                     state.shards.of_mut(shard).outcomes.note(token, version);
                 }
                 PageItem::Horizon { version } => {
-                    state.shards.of_mut(shard).outcomes.forget_up_to(version);
+                    // The records of all keys have come before the outcomes.
+                    let shard = state.shards.of_mut(shard);
+                    shard.chunks.note_pages(false);
+                    shard.outcomes.forget_up_to(version);
                 }
             }
         }
@@ -348,13 +362,21 @@ impl Store for NodeStore {
     }
 }
 
-/// Takes a record of another node. The pool says that its records may have an expiry before the first such record.
+/// Takes a record of another node. The pool names the features of its records before the first such record.
 fn take(state: &mut State, body: RecordBody) {
-    let expires = body.record().header.expires();
+    let (form, expires) = {
+        let header = body.record().header;
+        (header.form(), header.expires())
+    };
+    if form != Form::Whole
+        && let Err(error) = state.record_features.set(RecordFeature::Chunks)
+    {
+        return state.break_node(format!("the pool does not say that it has chunks: {error}"));
+    }
     if let Some(Err(error)) = expires.map(|_| state.time.let_expire()) {
         return state.break_node(format!("the mark of the time was not kept: {error}"));
     }
-    elsewhere::arrive(state, body);
+    digest::arrive(state, body);
 }
 
 fn broken(error: StoreError) -> NotDurable {

@@ -1,11 +1,12 @@
 //! Answers a batch, in the order of arrival.
 
+use stonecast_base::mutant;
 use stonecast_persist::Persisted;
 
-use super::batch::{Item, Owed, RequestBatch, Source};
-use crate::server::State;
+use super::batch::{Item, Owed, Question, RequestBatch, Source};
 use crate::server::clients::Clients;
 use crate::server::shard::outcomes::Outcome;
+use crate::server::state::State;
 use crate::wire::{Answer, Verdict};
 
 /// The outcome of a batch's persist.
@@ -29,7 +30,7 @@ pub(super) fn answer(
     let answer = match item.owed {
         Owed::Write(index) => answer_write(state, batch, (item, index), durable),
         Owed::Bundle(index) => answer_bundle(state, batch, (item, index), durable),
-        Owed::Answer(answer) => answer,
+        Owed::Answer(ref answer) => return state.clients.sessions.answer(item.qp, answer),
         Owed::Release(slot) => {
             let Clients {
                 sessions,
@@ -42,18 +43,33 @@ pub(super) fn answer(
             Verdict::Done.into()
         }
         Owed::Outcome(..) if matches!(durable, Durable::Failed) => Verdict::Failed.into(),
-        Owed::Outcome(shard, token, since) => {
-            match state.shards.of(shard).outcomes.find(token, since) {
-                Outcome::Done(version) => Answer::Verdict {
-                    verdict: Verdict::Done,
-                    version,
-                },
-                Outcome::NotDone => Verdict::NotDone.into(),
-                Outcome::Forgotten => Verdict::Forgotten.into(),
-            }
-        }
+        Owed::Outcome(question) => answer_question(state, question),
     };
     state.clients.sessions.answer(item.qp, &answer);
+}
+
+/// The outcome that a client asks for. A node that has resigned the shard meanwhile may have dropped its copy, outcomes
+/// included, and knows nothing of a later term of its own: a done write would be *not done*.
+fn answer_question(state: &mut State, question: Question) -> Answer {
+    let Question {
+        shard,
+        term,
+        token,
+        since,
+    } = question;
+    if let Some(refused) = state.shards.refusal(shard, term)
+        && !mutant!(OutcomeAfterLead)
+    {
+        return refused;
+    }
+    match state.shards.of_mut(shard).outcomes.find(token, since) {
+        Outcome::Done(version) => Answer::Verdict {
+            verdict: Verdict::Done,
+            version,
+        },
+        Outcome::NotDone => Verdict::NotDone.into(),
+        Outcome::Forgotten => Verdict::Forgotten.into(),
+    }
 }
 
 /// The verdict on a bundle, which is visible by now.

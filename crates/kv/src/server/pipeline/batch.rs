@@ -2,9 +2,9 @@
 
 use stonecast_fabric::QueuePair;
 use stonecast_lineage::Term;
-use stonecast_log::{Condition, Expiry, Kind, record_size_until};
+use stonecast_log::{Condition, Expiry, Form, Kind, record_size_until};
 
-use super::bundle::{Bundle, Expected};
+use super::bundle::parts::{Bundle, Expected};
 use crate::metrics::ClientPath;
 use crate::server::journal::Placed;
 use crate::server::shard::Change;
@@ -39,19 +39,27 @@ pub(super) enum Owed {
     Answer(Answer),
     /// The end of the lease in this slot, after all earlier writes.
     Release(u8),
-    /// The outcome of an earlier write, given by the shard of its key, its token, and the latest version that the
-    /// client knew.
-    Outcome(u32, u64, u64),
+    Outcome(Question),
+}
+
+/// The question for the outcome of an earlier write.
+#[derive(Clone, Copy)]
+pub(super) struct Question {
+    /// The shard of the write's key, and the term in which the client asks.
+    pub shard: u32,
+    pub term: Term,
+    pub token: u64,
+    /// The latest version that the client knew.
+    pub since: u64,
 }
 
 /// A put or delete in progress.
 pub(super) struct Write {
     pub source: Source,
     pub kind: Kind,
+    pub content: Content,
     pub condition: Condition,
     pub token: u64,
-    /// The moment from which on the key of a put is absent, or the mark that a delete carries.
-    pub expires: Option<Expiry>,
     pub route: Route,
     /// Key and value in `Batch::bytes`.
     pub key: (usize, usize),
@@ -61,6 +69,15 @@ pub(super) struct Write {
     pub version: u64,
     pub words: Words,
     pub on_node: OnNode,
+}
+
+/// The form and the moment of a record, beside its key and value.
+#[derive(Default)]
+pub(super) struct Content {
+    /// The part of a value that a put holds.
+    pub form: Form,
+    /// The moment from which on the key of a put is absent, or the mark that a delete carries.
+    pub expires: Option<Expiry>,
 }
 
 /// The words of the index that a write concerns.
@@ -139,9 +156,9 @@ impl Write {
         Self {
             source,
             kind,
+            content: Content::default(),
             condition,
             token,
-            expires: None,
             route,
             key,
             value,
@@ -156,26 +173,27 @@ impl Write {
     pub fn change(&self) -> Change {
         Change {
             kind: self.kind,
+            form: self.content.form,
             route: self.route,
             version: self.version,
             word: self.words.own,
             segment: self.words.segment,
-            size: record_size_until(self.key_size(), self.value_size(), self.expires),
-            expires: self.expires,
+            size: record_size_until(self.key_size(), self.value_size(), self.content.expires),
+            expires: self.content.expires,
         }
     }
 
     /// Whether this is the record of a mark of the time, which removes nothing.
     pub fn is_time_mark(&self) -> bool {
-        self.kind == Kind::Delete && self.expires.is_some()
+        self.kind == Kind::Delete && self.content.expires.is_some()
     }
 
     /// Whether the record is needed as long as an older one of its key may be in the log.
     pub fn is_tombstone(&self) -> bool {
-        self.kind == Kind::Delete && self.expires.is_none()
+        self.kind == Kind::Delete && self.content.expires.is_none()
     }
 
-    /// Whether this is a write of `key` that is done. `bytes` are those of its batch.
+    /// Whether this is a completed write of `key`. `bytes` is the content of its batch.
     pub fn is_done_on(&self, bytes: &[u8], route: Route, key: &[u8]) -> bool {
         self.verdict == Verdict::Done
             && self.route == route
@@ -184,7 +202,7 @@ impl Write {
 
     /// The version that this write, which is done, leaves to the key, and the moment from which on the key is absent.
     pub fn leaves(&self) -> Option<(u64, Option<Expiry>)> {
-        (self.kind == Kind::Put).then_some((self.version, self.expires))
+        (self.kind == Kind::Put).then_some((self.version, self.content.expires))
     }
 
     /// Size of the key.

@@ -5,19 +5,20 @@ use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_fabric::Runtime;
-use stonecast_log::{Condition, Draft, Expiry, Kind, UNIT_SIZE};
+use stonecast_log::{Condition, Draft, Expiry, Form, Kind, UNIT_SIZE};
 
 use super::batch::{RequestBatch, Source, Write};
 use super::flight::Flights;
 use super::room::Room;
-use crate::server::State;
 use crate::server::journal::Placed;
-use crate::server::node::{Hindrance, Leading};
+use crate::server::node::leading::{Hindrance, Leading};
+use crate::server::shard::chunks;
 use crate::server::shards::Shards;
 use crate::server::shortage::{NoPlace, no_place};
 use crate::server::space::Purpose;
+use crate::server::state::State;
 use crate::server::time::KeyPresence;
-use crate::wire::{Answer, Route, Verdict};
+use crate::wire::{Answer, Head, Route, Verdict};
 
 /// Pause between two looks of a batch that waits for a segment that is being prepared.
 const SPACE_LOOK_NS: Nanoseconds = 50_000;
@@ -129,7 +130,8 @@ impl Stamped {
             let bundle = batch.bundles.get(self.bundles);
             if let Some(bundle) = bundle.filter(|it| it.writes.start == self.decided) {
                 let end = bundle.writes.end;
-                self.decide_bundle(state, may_wait, batch, self.bundles)?;
+                let (world, batches) = ((&mut *state, leading), (flights, &mut *batch));
+                self.decide_bundle(world, may_wait, batches, self.bundles)?;
                 self.bundles += 1;
                 self.decided = end;
                 continue;
@@ -171,26 +173,15 @@ impl Stamped {
             write.words.claimed = state.shards.of_mut(shard).claim(hash, key);
         }
         let mut adds = write.kind == Kind::Put;
-        // While the index has room for the whole batch, an unconditional put needs no look at what is there.
+        // While the index has room for the whole batch, an unconditional put needs no look at the present record.
         let is_roomy = self.room.is_for_all_of(shard);
         if write.kind == Kind::Delete || write.condition != Condition::None || !is_roomy {
-            let before = earlier
-                .iter()
-                .rposition(|other| other.is_done_on(bytes, write.route, key));
-            let other = before.map(|index| &earlier[index]);
-            let found = match other.or_else(|| flights.newest_of(state, write.route, key)) {
-                Some(other) => other.leaves(),
-                None => state.shards.of_mut(shard).version_of(hash, key),
-            };
+            let KeyState {
+                earlier: before,
+                found,
+            } = state_of_key(state, (flights, earlier, bytes), write.route, key);
             adds &= found.is_none();
-            let present = presence(state, shard, found);
-            write.version = present.ok().flatten().unwrap_or(0);
-            let has_place = !adds || self.room.has_place(state.shards.of(shard), shard);
-            write.verdict = match present {
-                Ok(_) if write.is_time_mark() => judge_mark(found.is_none()),
-                Ok(present) => judge(write, present, has_place),
-                Err(OnItsWay) => Verdict::NoTime,
-            };
+            self.judge_by_state(state, write, found);
             if write.verdict != Verdict::Done {
                 give_back(&state.shards, write);
                 return Ok(());
@@ -203,14 +194,20 @@ impl Stamped {
                 return Err(Waits::Durable);
             }
         }
+        if write.content.form == Form::Head && !has_chunks(state, write, bytes) {
+            write.verdict = Verdict::ChunksGone;
+            give_back(&state.shards, write);
+            return Ok(());
+        }
         if write.kind == Kind::Delete && mutant!(TombstoneLeftOut) {
             return Ok(());
         }
         let draft = Draft {
             kind: write.kind,
+            form: write.content.form,
             condition: write.condition,
             token: write.token,
-            expires: write.expires,
+            expires: write.content.expires,
             key,
             value: &bytes[write.value.0..write.value.1],
         };
@@ -220,24 +217,95 @@ impl Stamped {
         };
         let stamped = placed.map_err(NotStamped::NoPlace);
         let stamped = stamped.and_then(|placed| stamp((state, leading), write, &draft, &placed));
-        let (refused, number) = match stamped {
-            Ok(()) => {
-                self.awaits_persist = true;
-                let added = i64::from(adds) - i64::from(write.is_tombstone());
-                self.room.note(shard, added);
-                return Ok(());
-            }
-            Err(NotStamped::NoPlace(NoPlace::Pending)) if may_wait => return Err(Waits::Room),
-            Err(NotStamped::NoPlace(NoPlace::Pending)) => (Verdict::Busy, 0),
-            Err(NotStamped::NoPlace(NoPlace::Refused(verdict))) => {
-                (verdict, state.shards.number_with(verdict))
-            }
-            Err(NotStamped::Hindered(Hindrance::ForCopies)) => return Err(Waits::Copies),
-            Err(NotStamped::Hindered(Hindrance::Refused(verdict, number))) => (verdict, number),
-        };
-        (write.verdict, write.version) = (refused, number);
-        give_back(&state.shards, write);
+        if let Err(reason) = stamped {
+            (write.verdict, write.version) = verdict_on(state, reason, may_wait)?;
+            give_back(&state.shards, write);
+            return Ok(());
+        }
+        if write.content.form == Form::Head
+            && let Some(head) = Head::read(draft.value)
+        {
+            state.shards.of_mut(shard).chunks.await_head(head.upload);
+        }
+        self.awaits_persist = true;
+        let added = i64::from(adds) - i64::from(write.is_tombstone());
+        self.room.note(shard, added);
         Ok(())
+    }
+
+    /// Gives a write the verdict that the present state of its key decides: the version that was `found`, and the
+    /// moment from which on the key is absent.
+    fn judge_by_state(
+        &self,
+        state: &State,
+        write: &mut Write,
+        found: Option<(u64, Option<Expiry>)>,
+    ) {
+        let shard = write.route.shard;
+        let present = match write.content.form {
+            // A chunk is written once, whatever its time.
+            Form::Chunk => Ok(found.map(|(version, _)| version)),
+            Form::Whole | Form::Head => presence(state, shard, found),
+        };
+        write.version = present.ok().flatten().unwrap_or(0);
+        let adds = write.kind == Kind::Put && found.is_none();
+        let has_place = !adds || self.room.has_place(state.shards.of(shard), shard);
+        write.verdict = match present {
+            Ok(_) if write.is_time_mark() => judge_mark(found.is_none()),
+            Ok(present) => judge(write, present, has_place),
+            Err(OnItsWay) => Verdict::NoTime,
+        };
+    }
+}
+
+/// The verdict on a write that was not stamped for `reason`, with its number; or the reason why the write waits. With
+/// `may_wait`, a segment that is being prepared is waited for.
+fn verdict_on(state: &State, reason: NotStamped, may_wait: bool) -> Result<(Verdict, u64), Waits> {
+    match reason {
+        NotStamped::NoPlace(NoPlace::Pending) if may_wait => Err(Waits::Room),
+        NotStamped::NoPlace(NoPlace::Pending) => Ok((Verdict::Busy, 0)),
+        NotStamped::NoPlace(NoPlace::Refused(verdict)) => {
+            Ok((verdict, state.shards.number_with(verdict)))
+        }
+        NotStamped::Hindered(Hindrance::ForCopies) => Err(Waits::Copies),
+        NotStamped::Hindered(Hindrance::Refused(verdict, number)) => Ok((verdict, number)),
+    }
+}
+
+/// The state of a key behind all writes that are decided.
+pub(super) struct KeyState {
+    /// The number of the write of this batch that has left the state; `None`: the state is older.
+    pub earlier: Option<usize>,
+    /// The version of the key, and the moment from which on it is absent.
+    pub found: Option<(u64, Option<Expiry>)>,
+}
+
+/// The state of `key` behind the batches in flight and the `earlier` writes of this one, whose bytes are `bytes`.
+pub(super) fn state_of_key(
+    state: &mut State,
+    (flights, earlier, bytes): (&Flights, &[Write], &[u8]),
+    route: Route,
+    key: &[u8],
+) -> KeyState {
+    let before = earlier
+        .iter()
+        .rposition(|other| other.is_done_on(bytes, route, key));
+    let other = before.map(|index| &earlier[index]);
+    match other.or_else(|| flights.newest_of(state, route, key)) {
+        Some(other) => KeyState {
+            earlier: before,
+            found: other.leaves(),
+        },
+        None => published_state_of_key(state, route, key),
+    }
+}
+
+/// The state of `key`, if nothing is on its way.
+pub(super) fn published_state_of_key(state: &mut State, route: Route, key: &[u8]) -> KeyState {
+    let shard = state.shards.of_mut(route.shard);
+    KeyState {
+        earlier: None,
+        found: shard.version_of(route.hash, key),
     }
 }
 
@@ -272,14 +340,27 @@ fn judge_mark(is_unused: bool) -> Verdict {
 
 /// The verdict on a write whose key has the version `present`.
 fn judge(write: &Write, present: Option<u64>, has_place: bool) -> Verdict {
-    match (write.condition, present) {
+    match write.condition.holds(present) {
         _ if write.kind == Kind::Delete && present.is_none() => Verdict::Absent,
         _ if mutant!(ConditionIgnored) => Verdict::Done,
-        (Condition::Version(version), Some(present)) if version == present => Verdict::Done,
-        (Condition::Version(_), _) | (Condition::Absent, Some(_)) => Verdict::Conflict,
-        _ if !has_place => Verdict::IndexFull,
-        _ => Verdict::Done,
+        false => Verdict::Conflict,
+        true if !has_place => Verdict::IndexFull,
+        true => Verdict::Done,
     }
+}
+
+/// Whether all chunks are there that the record of `write` names.
+fn has_chunks(state: &mut State, write: &Write, bytes: &[u8]) -> bool {
+    let State { shards, time, .. } = state;
+    let shard = write.route.shard;
+    let key = &bytes[write.key.0..write.key.1];
+    let head = Head::read(&bytes[write.value.0..write.value.1]);
+    // No mark that was stamped before the head says that the time of its chunks has come: a copy that knows that it has
+    // come has the head.
+    let is_to_come = |expires: Expiry| {
+        expires.ms() > time.told_ms(shard) && time.judge(shard, expires) == KeyPresence::Present
+    };
+    head.is_some_and(|head| chunks::has_chunks(shards.of_mut(shard), (key, head), is_to_come))
 }
 
 /// Writes a record into a segment of the server's own.
@@ -347,13 +428,13 @@ fn stamp(
         shard.outcomes.note(write.token, sequence);
     }
     write.version = sequence;
-    if let Some(mark) = write.expires.filter(|_| write.is_time_mark()) {
+    if let Some(mark) = write.content.expires.filter(|_| write.is_time_mark()) {
         state.time.note_stamped(write.route.shard, mark);
     }
     Ok(())
 }
 
-/// Lets a refusal that tells of the state of a key wait until everything that was stamped before is on all copies: the
+/// Lets a refusal that reveals the state of a key wait until everything that was stamped before is on all copies: the
 /// state may be that of a write that an heir cuts off.
 fn await_refusal(state: &mut State, leading: &Leading, write: &mut Write) {
     if !matches!(write.verdict, Verdict::Absent | Verdict::Conflict) {

@@ -11,10 +11,11 @@ use stonecast_media::Region;
 use stonecast_session::ReceiveBuffers;
 
 use super::batch::{Item, Owed, RequestBatch};
-use super::{bundle, records, requests};
-use crate::server::State;
+use super::bundle::take::take_bundle;
+use super::{records, requests};
 use crate::server::clients::{Receives, Sessions};
 use crate::server::report::Reporter;
+use crate::server::state::State;
 use crate::wire::limits::{BATCH_BYTES_MAX, BATCH_MAX};
 use crate::wire::{Verdict, brings_batch, split_immediate};
 
@@ -96,11 +97,8 @@ impl Gather {
                 memory.prefetch(position, size.min(PREFETCHED_MAX));
             }
         };
-        match (session.staging, session.leases.get(usize::from(slot))) {
-            (Some(region), _) => prefetch(
-                &*self.port.device().memory(region),
-                u64::from(unit) * UNIT_SIZE,
-            ),
+        match (&session.staging, session.leases.get(usize::from(slot))) {
+            (Some(staging), _) => prefetch(&*staging.memory, u64::from(unit) * UNIT_SIZE),
             (None, Some(lease)) => {
                 let format = state.journal.format();
                 prefetch(
@@ -120,21 +118,17 @@ impl Gather {
         let path = session.path;
         let owed = match arrival.opcode {
             Opcode::ReceiveWriteWithImmediate => {
-                let device = &**self.port.device();
-                match records::take_record(state, device, batch, arrival) {
+                match records::take_record(state, batch, arrival) {
                     Some(carrier) if brings_batch(arrival.immediate) => {
-                        bundle::take_bundle(state, batch, qp, &carrier)
+                        take_bundle(state, batch, qp, &carrier)
                     }
-                    Some(mut write) => match requests::refusal(state, qp, write.route.shard) {
-                        Err(refused) => Owed::Answer(refused),
-                        Ok(term) => {
-                            write.on_node.term = term;
-                            match requests::refusal_of_expiry(state, &write) {
-                                Some(refused) => Owed::Answer(refused),
-                                None => batch.push(write),
-                            }
+                    Some(write) => {
+                        let refused = state.shards.refusal(write.route.shard, write.on_node.term);
+                        match refused.or_else(|| requests::refusal_of_features(state, &write)) {
+                            Some(refused) => Owed::Answer(refused),
+                            None => batch.push(write),
                         }
-                    },
+                    }
                     None => {
                         let (slot, _) = split_immediate(arrival.immediate);
                         let sessions = &state.clients.sessions;

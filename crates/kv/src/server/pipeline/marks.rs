@@ -8,7 +8,7 @@ use stonecast_log::{Condition, Expiry, Kind};
 use stonecast_media::MediaError;
 
 use super::batch::{RequestBatch, Source, Write};
-use crate::server::State;
+use crate::server::state::State;
 use crate::wire::Route;
 
 /// Adds the marks that are due to the batch, one for each shard.
@@ -26,7 +26,7 @@ pub(super) fn add(state: &mut State, batch: &mut RequestBatch) -> Result<(), Med
         let end = batch.bytes.len();
         let rules = (Kind::Delete, Condition::None, 0);
         let mut write = Write::new(Source::Copied, rules, route, (start, end), (end, end));
-        write.expires = Some(mark);
+        write.content.expires = Some(mark);
         write.on_node.term = term;
         batch.writes.push(write);
     }

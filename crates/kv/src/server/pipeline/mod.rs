@@ -38,18 +38,19 @@ mod room;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::{Port, Runtime};
 use stonecast_log::UNIT_SIZE;
 use stonecast_persist::Persisted;
 
-use super::State;
 use super::clients::{Clients, Receives};
 use super::commit::Committer;
-use super::node::Leading;
+use super::node::leading::Leading;
 use super::report::Reporter;
 use crate::error::StoreError;
+use crate::server::state::State;
 use crate::wire::Verdict;
 use crate::wire::limits::BATCH_MAX;
 
@@ -122,7 +123,9 @@ impl Pipeline {
         match self.leading.clone() {
             None => self.conclude_alone(state, &own),
             Some(leading) => {
-                self.wait_in_flight(state, &leading, own);
+                let batch = &mut self.batch;
+                self.flights
+                    .add(batch, (&mut *state.borrow_mut(), &leading), own);
                 self.conclude_ended(state);
             }
         }
@@ -184,7 +187,7 @@ impl Pipeline {
         }
     }
 
-    /// Appends what is stamped to the copies, and makes it durable here meanwhile.
+    /// Appends the stamped records to the copies, and makes them durable here meanwhile.
     async fn persist_beside_appends(
         &mut self,
         state: &RefCell<State>,
@@ -247,7 +250,8 @@ impl Pipeline {
         self.stamped.room.is_roomy(&state.borrow().shards)
     }
 
-    /// Makes the stamped records, and all spans that await a persist, durable with one persist. `None`: there are none.
+    /// Makes the stamped records, and all spans that await a persist, durable with one persist. `None`: nothing awaits
+    /// a persist.
     async fn persist(
         &mut self,
         state: &RefCell<State>,
@@ -303,6 +307,49 @@ impl Pipeline {
         batch.items = items;
     }
 
+    /// Answers the batches whose calls have ended, in their order.
+    fn conclude_ended(&mut self, state: &RefCell<State>) {
+        loop {
+            let ended = self.flights.take_ended(&mut state.borrow_mut());
+            let Some(mut flight) = ended else {
+                return;
+            };
+            flight.note_verdicts(&mut state.borrow_mut());
+            let answers = Conclusion {
+                // The node has published each write when the write was on all copies.
+                publishes: false,
+                answers: !mutant!(AnswerBeforeDurable),
+            };
+            Self::conclude(state, &mut flight.batch, flight.own.durable(), answers);
+            state.borrow_mut().clients.served.batches += 1;
+            self.flights.reuse(flight.batch);
+        }
+    }
+
+    /// Whether the oldest batch that waits for copies can be answered; if not, `context` is woken when it can.
+    pub fn poll_ended(&self, state: &RefCell<State>, context: &mut Context<'_>) -> Poll<()> {
+        self.flights.poll_ended(&mut state.borrow_mut(), context)
+    }
+
+    /// Waits until all batches are on all copies, and answers them.
+    pub async fn drain(&mut self, state: &RefCell<State>) -> Result<(), StoreError> {
+        if let Some(leading) = self.leading.clone() {
+            leading.wait_for_copies(state).await?;
+            self.conclude_ended(state);
+            self.finish(state)?;
+        }
+        Ok(())
+    }
+
+    /// Answers everything that waits, before the server ends because of `error`. The outcome of writes that are not on
+    /// all copies is unknown.
+    pub fn abandon(&mut self, state: &RefCell<State>, error: &StoreError) {
+        if let Some(leading) = &self.leading {
+            leading.fail(error);
+            self.conclude_ended(state);
+        }
+    }
+
     /// Publishes or answers before anything is durable: for mutants.
     async fn conclude_too_early(&mut self, state: &RefCell<State>) -> Result<(), StoreError> {
         let early = Conclusion {
@@ -338,8 +385,7 @@ impl Pipeline {
     }
 }
 
-/// Stores the index words of those of `writes` that are done. Takes the proof that their records are
-/// durable.
+/// Stores the index words of the completed writes among `writes`. Takes the proof that their records are durable.
 fn publish(state: &mut State, batch: &RequestBatch, writes: Range<usize>, persisted: &Persisted) {
     let State {
         shards,
@@ -351,7 +397,7 @@ fn publish(state: &mut State, batch: &RequestBatch, writes: Range<usize>, persis
     for write in writes.filter(|write| write.verdict == Verdict::Done) {
         let key = &batch.bytes[write.key.0..write.key.1];
         shards.publish(&write.change(), key, journal, persisted);
-        if let Some(expires) = write.expires {
+        if let Some(expires) = write.content.expires {
             expiries.note(write.route, expires);
         }
     }

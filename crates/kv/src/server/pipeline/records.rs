@@ -1,26 +1,25 @@
 //! Records that clients wrote: each record is copied once, and checked against the rights of its client.
 
-use std::rc::Rc;
-
 use stonecast_base::{Span, mutant};
-use stonecast_fabric::{Device, Received};
+use stonecast_fabric::Received;
 use stonecast_log::{
-    KEY_SIZE_MAX, Kind, LogFormat, Record, RecordHeader, SEGMENT_HEADER_UNITS, STAMP_SIZE,
-    UNIT_SIZE, VALUE_SIZE_MAX, check, record_size,
+    Condition, Form, KEY_SIZE_MAX, Kind, LogFormat, Record, RecordHeader, SEGMENT_HEADER_UNITS,
+    STAMP_SIZE, UNIT_SIZE, VALUE_SIZE_MAX, check, record_size,
 };
 use stonecast_media::Region;
 
 use super::batch::{RequestBatch, Source, Write};
-use crate::server::State;
-use crate::server::journal::Placed;
+use crate::server::clients::Session;
+use crate::server::journal::{Journal, Placed};
+use crate::server::state::State;
 use crate::wire::limits::STAGING_SIZE;
-use crate::wire::split_immediate;
 use crate::wire::staging::staging_position;
+use crate::wire::{ChunkName, Head, split_immediate};
 
 /// The place that a client names for its record, after the check that the client may write there.
-struct Spot {
+struct Spot<'s> {
     /// The staging memory of the record; `None` if the record lies in the log.
-    staging: Option<Rc<dyn Region>>,
+    staging: Option<&'s dyn Region>,
     /// Offset of the record in that memory.
     offset: u64,
     /// The position to which the record's tag is bound.
@@ -30,10 +29,10 @@ struct Spot {
     segment: Option<(u32, u32)>,
 }
 
-/// Copies and checks a record that a client wrote. `None`: the record is invalid.
+/// Copies and checks a record that a client wrote, which is of the term that the client has named for its shard.
+/// `None`: the record is invalid.
 pub(super) fn take_record(
     state: &mut State,
-    device: &dyn Device,
     batch: &mut RequestBatch,
     arrival: &Received,
 ) -> Option<Write> {
@@ -42,15 +41,22 @@ pub(super) fn take_record(
     if size > record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX) {
         return None;
     }
-    let spot = find_spot(state, device, arrival, size)?;
+    let State {
+        clients,
+        journal,
+        shards,
+        ..
+    } = state;
+    let session = clients.sessions.get(arrival.qp)?;
+    let spot = find_spot(session, journal, arrival, size)?;
     let start = batch.bytes.len();
     batch.bytes.resize(start + size as usize, 0);
     let copy = &mut batch.bytes[start..];
-    let log: &dyn Region = &**state.journal.log();
-    let memory = spot.staging.as_deref().unwrap_or(log);
+    let log: &dyn Region = &**journal.log();
+    let memory = spot.staging.unwrap_or(log);
     memory.read(spot.offset + STAMP_SIZE as u64, &mut copy[STAMP_SIZE..]);
-    let format = state.journal.format();
-    let Some(record) = checked(format, &spot, state.journal.opening(), copy) else {
+    let format = journal.format();
+    let Some(record) = checked(format, &spot, journal.opening(), copy) else {
         batch.bytes.truncate(start);
         return None;
     };
@@ -71,28 +77,29 @@ pub(super) fn take_record(
     let mut write = Write::new(
         source,
         (Kind::Put, header.condition(), header.token()),
-        state.shards.route(record.key),
+        shards.route_of(header.form(), record.key),
         (key_start, value_start),
         (value_start, value_start + record.value.len()),
     );
-    write.expires = header.expires();
+    write.content.expires = header.expires();
+    write.content.form = header.form();
+    write.on_node.term = session.terms.of(write.route.shard);
     Some(write)
 }
 
-/// The place of the `size` bytes that a client says it wrote. `None`: the client may not write there.
-fn find_spot(
-    state: &mut State,
-    device: &dyn Device,
+/// The place of the `size` bytes that the client of `session` says it wrote. `None`: the client may not write there.
+fn find_spot<'s>(
+    session: &'s Session,
+    journal: &mut Journal,
     arrival: &Received,
     size: u64,
-) -> Option<Spot> {
-    let session = state.clients.sessions.get(arrival.qp)?;
+) -> Option<Spot<'s>> {
     let (slot, unit) = split_immediate(arrival.immediate);
-    if let Some(region) = session.staging {
+    if let Some(staging) = &session.staging {
         let offset = u64::from(unit) * UNIT_SIZE;
         let fits = Span::new(offset, size).fits(STAGING_SIZE);
         return fits.then(|| Spot {
-            staging: Some(device.memory(region)),
+            staging: Some(&*staging.memory),
             offset,
             position: staging_position(unit),
             unit,
@@ -103,11 +110,11 @@ fn find_spot(
     let extent = Some(lease.object()).filter(|extent| !extent.publishes)?;
     let end = u64::from(unit).checked_add(size.div_ceil(UNIT_SIZE))?;
     // Published records lie below the segment's end, and no client may overwrite them.
-    let (first, generation) = state.journal.end(extent.segment);
-    let format = state.journal.format();
+    let (first, generation) = journal.end(extent.segment);
+    let format = journal.format();
     let allowed = unit >= first && end <= format.segment_size / UNIT_SIZE;
     let position = format.position(extent.segment, unit);
-    allowed.then(|| Spot {
+    allowed.then_some(Spot {
         staging: None,
         offset: position,
         position,
@@ -119,7 +126,7 @@ fn find_spot(
 /// The record in `bytes`, if it is whole, is a put, and fits its place.
 fn checked<'b>(
     format: &LogFormat,
-    spot: &Spot,
+    spot: &Spot<'_>,
     opening: u32,
     bytes: &'b [u8],
 ) -> Option<Record<'b>> {
@@ -143,7 +150,23 @@ fn checked<'b>(
     let allowed = |header: &RecordHeader| {
         header.whole_size() == bytes.len() as u64 && fits(header) && is_put(header)
     };
-    record.filter(|record| allowed(&record.header))
+    record.filter(|record| allowed(&record.header) && is_well_formed(record))
+}
+
+/// Whether a part of a value has the name or the numbers that such parts have. A chunk is kept for a time, and is
+/// written once.
+fn is_well_formed(record: &Record<'_>) -> bool {
+    let header = &record.header;
+    match header.form() {
+        Form::Whole => true,
+        Form::Head => Head::read(record.value).is_some(),
+        Form::Chunk => {
+            ChunkName::read(record.key).is_some()
+                && header.expires().is_some()
+                && !record.value.is_empty()
+                && header.condition() == Condition::Absent
+        }
+    }
 }
 
 /// A record with only the checks that a read of it needs: for a mutant.

@@ -4,15 +4,19 @@
 use stonecast_base::mutant;
 use stonecast_fabric::QueuePair;
 use stonecast_lineage::Term;
-use stonecast_log::{KEY_SIZE_MAX, Kind};
+use stonecast_log::{Form, KEY_SIZE_MAX, Kind};
+use stonecast_media::RecordFeature;
 
-use super::batch::{Owed, RequestBatch, Source, Write};
+use super::batch::{Owed, Question, RequestBatch, Source, Write};
 use crate::metrics::Report;
-use crate::server::State;
-use crate::server::clients::{Clients, grant_lease, grant_rights};
+use crate::server::clients::Clients;
+use crate::server::clients::grants::{grant_lease, grant_rights};
 use crate::server::report::Reporter;
+use crate::server::shard::chunks;
+use crate::server::state::State;
 use crate::server::time::NoTime;
-use crate::wire::{Answer, Request, ServerTimeGrant, Verdict, Word};
+use crate::wire::limits::UPLOAD_MS;
+use crate::wire::{Answer, ChunkName, Request, ServerTimeGrant, Verdict, Word};
 
 /// Takes a message of the client of `qp`. Returns the answer that the batch owes for it.
 pub(super) fn take_message(
@@ -33,10 +37,18 @@ pub(super) fn take_message(
             Ok(_) => tell_time(state, shard),
             Err(refused) => refused,
         },
+        Request::Count { shard } => match refusal(state, qp, shard) {
+            Ok(_) => Answer::Verdict {
+                verdict: Verdict::Counted,
+                version: state.shards.of(shard).keys(),
+            },
+            Err(refused) => refused,
+        },
+        Request::Abandon { upload, whole } => abandon(state, qp, (upload, whole)),
         Request::Hold => hold(state, batch, qp),
         Request::Kept { read, ends } => give_kept(state, qp, (read, ends)),
         Request::Release(release) => return Owed::Release(release.slot),
-        Request::Stat { page } => Answer::Stat(reporter.metrics(state).page(page)),
+        Request::Stat { page } => Answer::Stat(Box::new(reporter.metrics(state).page(page))),
         Request::Report(bytes) => take_report(state, qp, bytes).into(),
         Request::Access { shard, term } => open_doors(state, qp, shard, term),
         Request::LeaveIndex { table } => {
@@ -49,9 +61,10 @@ pub(super) fn take_message(
             since,
             session,
         } => {
-            if let Err(refused) = refusal(state, qp, shard) {
-                return Owed::Answer(refused);
-            }
+            let term = match refusal(state, qp, shard) {
+                Ok(term) => term,
+                Err(refused) => return Owed::Answer(refused),
+            };
             // A request of the first attempt that is not among the earlier writes is lost with its connection.
             let Clients {
                 departures,
@@ -59,7 +72,12 @@ pub(super) fn take_message(
                 ..
             } = &mut state.clients;
             departures.end_session_called(sessions, session, qp);
-            return Owed::Outcome(shard, token, since);
+            return Owed::Outcome(Question {
+                shard,
+                term,
+                token,
+                since,
+            });
         }
         Request::Delete {
             condition,
@@ -109,17 +127,28 @@ pub(super) fn refusal(state: &State, qp: QueuePair, shard: u32) -> Result<Term, 
     }
 }
 
-/// The reason why a write with an expiry is refused, if it has one. The pool says that its records may have an expiry
-/// before the first such record.
-pub(super) fn refusal_of_expiry(state: &State, write: &Write) -> Option<Answer> {
-    write.expires?;
+/// The reason why the pool takes no record with the features of this one, if any. The pool names the features of its
+/// records before the first such record.
+pub(super) fn refusal_of_features(state: &State, write: &Write) -> Option<Answer> {
+    if write.content.form != Form::Whole
+        && state.record_features.set(RecordFeature::Chunks).is_err()
+    {
+        return Some(Verdict::SpaceFailed.into());
+    }
+    let expires = write.content.expires?;
     let kept = match state.node {
         None => state.time.ask(write.route.shard).map(drop),
-        // A primary tells no time before a mark is on all copies. A put needs no time.
+        // A primary reports no time before a mark is on all copies. A put needs no time.
         Some(_) => state.time.let_expire().map_err(NoTime::from),
     };
     // Nothing was done.
-    kept.is_err().then(|| Verdict::SpaceFailed.into())
+    if kept.is_err() {
+        return Some(Verdict::SpaceFailed.into());
+    }
+    // The client was told the time, and its clock drifts.
+    let last_ms = state.time.running_ms(write.route.shard) + 2 * UPLOAD_MS;
+    let is_endless = write.content.form == Form::Chunk && expires.ms() > last_ms;
+    is_endless.then(|| Verdict::Invalid.into())
 }
 
 /// Lets the client of `qp` hold the version of the last write that was decided. Between two batches, every write up
@@ -135,6 +164,10 @@ fn hold(state: &mut State, batch: &RequestBatch, qp: QueuePair) -> Answer {
     if state.shards.published().is_shared() {
         return refused(2);
     }
+    // The chunks of a value that has expired may be gone before its key is removed.
+    if state.shards_with_expired_keys().next().is_some() {
+        return Verdict::Busy.into();
+    }
     // Writes of this batch may be decided and not visible yet.
     if batch.writes.iter().any(|write| write.version != 0) && !mutant!(HoldInsideBatch) {
         return Verdict::Busy.into();
@@ -143,8 +176,26 @@ fn hold(state: &mut State, batch: &RequestBatch, qp: QueuePair) -> Answer {
     state
         .journal
         .kept
-        .begin(qp, version, state.shards.keys_led());
+        .begin(qp, version, state.shards.counts_led());
     give_kept(state, qp, (0, false))
+}
+
+/// Drops the chunks of an upload that the client of `qp` does not end.
+fn abandon(state: &mut State, qp: QueuePair, (upload, whole): (u64, u64)) -> Answer {
+    let name = ChunkName {
+        whole,
+        upload,
+        number: 0,
+    };
+    let shard = state.shards.whole_of(name).shard;
+    if let Err(refused) = refusal(state, qp, shard) {
+        return refused;
+    }
+    let State {
+        shards, journal, ..
+    } = state;
+    chunks::abandon(shards.of_mut(shard), name, journal);
+    Verdict::Done.into()
 }
 
 /// The kept records that the client of `qp` has to read next.
@@ -156,7 +207,9 @@ fn give_kept(state: &mut State, qp: QueuePair, (read, ends): (u64, bool)) -> Ans
     if ends && page.is_some() {
         kept.end();
     }
-    page.map_or(Verdict::HoldLost.into(), Answer::Kept)
+    page.map_or(Verdict::HoldLost.into(), |page| {
+        Answer::Kept(Box::new(page))
+    })
 }
 
 /// The time of `shard`.
@@ -184,7 +237,9 @@ fn open_doors(state: &mut State, qp: QueuePair, number: u32, term: Term) -> Answ
     let shard = state.shards.of(number);
     let version = state.journal.sequences.next() - 1;
     let bits = shard.index().table().bits();
-    doors.open(qp, session, shard.table(), (bits, version))
+    let staging = session.staging.as_ref().map(|staging| staging.region);
+    let opened = (&mut session.windows, staging);
+    doors.open(qp, opened, shard.table(), (bits, version))
 }
 
 /// Leases the memory of the shards that the client of `qp` has entered. The client leaves a shard

@@ -1,9 +1,9 @@
 //! The room that a batch needs in the index of each shard that the batch touches.
 
 use super::batch::Write;
-use crate::server::State;
 use crate::server::shard::Shard;
 use crate::server::shards::Shards;
+use crate::server::state::State;
 
 /// The room that a batch needs in the index of each shard.
 #[derive(Default)]
@@ -38,8 +38,8 @@ impl Room {
         self.counted = 0;
     }
 
-    /// Makes room for all `writes` of the batch, beside those that are stamped and not published, as far as there is
-    /// memory.
+    /// Makes room for all `writes` of the batch, in addition to writes that are stamped and not published, as far as
+    /// memory permits.
     pub fn make(&mut self, writes: &[Write], state: &mut State) {
         let State { shards, node, .. } = state;
         self.needs.resize_with(shards.iter().len(), Need::default);
@@ -76,12 +76,12 @@ impl Room {
             .all(|(shard, need)| shard.is_roomy(need.writes))
     }
 
-    /// Whether the index of shard `number` has room for one key beside those of the decided writes.
+    /// Whether the index of shard `number` has room for one key in addition to the keys of the decided writes.
     pub fn has_place(&self, shard: &Shard, number: u32) -> bool {
         shard.has_place(self.needs[number as usize].inserted)
     }
 
-    /// Whether the index of shard `number` has room for `more` keys beside those of the decided writes.
+    /// Whether the index of shard `number` has room for `more` keys in addition to the keys of the decided writes.
     pub fn has_places(&self, shard: &Shard, number: u32, more: i64) -> bool {
         shard.has_place(self.needs[number as usize].inserted + more - 1)
     }

@@ -22,7 +22,7 @@ use stonecast_log::{
 };
 use stonecast_media::Region;
 
-/// Hands the records of a scan to `visitor`: those of a batch together, or not at all.
+/// Hands the records of a scan to `visitor`: the records of a batch together, or none of them.
 pub(super) struct Batches<'v, V> {
     log: Rc<dyn Region>,
     visitor: &'v mut V,

@@ -1,18 +1,18 @@
 //! The index of each shard, the state of all segments and the remembered tokens, written when a pool is closed, so that
 //! the next opening scans only later records.
 //!
-//! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and if
-//! it is absent, damaged or does not fit, the log is scanned instead. A checkpoint stays useful after a crash as long
-//! as segments only grow: recovery continues from the end of each segment at the time of the checkpoint. Once a segment
-//! was freed since then, words may name records that are gone, and the checkpoint does not count.
+//! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before any word of it is used. If the
+//! checkpoint is absent, damaged or does not fit, the log is scanned instead. A checkpoint stays useful after a crash
+//! as long as segments only grow: recovery continues from the end of each segment at the time of the checkpoint. Once a
+//! segment was freed since then, words may name records that are gone, and the checkpoint does not count.
 
 use stonecast_base::{Corruption, hash, mutant};
 use stonecast_log::{Heritage, LogFormat, SegmentState};
 use zerocopy::byteorder::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::server::recovery::rebuild::Keys;
 use crate::server::shard::Shard as LiveShard;
+use crate::server::shard::keys::Keys;
 use crate::server::shard::outcomes::Outcomes;
 use crate::server::space::occupancy::Occupancy;
 use crate::wire::{BUCKET_WORDS, INDEX_BITS_MAX, Word};
@@ -35,7 +35,7 @@ struct Header {
     segment_count: U64,
 }
 
-/// The facts of a shard. Its outcomes and its buckets lie behind those of the shards before it.
+/// The facts of a shard. Its outcomes and buckets follow those of the preceding shards.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Shard {

@@ -11,9 +11,12 @@
 
 mod batches;
 pub(crate) mod checkpoint;
+pub(crate) mod missing;
 pub(crate) mod own;
 pub(crate) mod rebuild;
+mod report;
 pub(crate) mod survey;
+mod surveyor;
 pub(crate) mod verify;
 
 use std::collections::BTreeSet;
@@ -22,49 +25,23 @@ use std::rc::Rc;
 use stonecast_backup::SharedLedger;
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_fabric::Runtime;
-use stonecast_log::{
-    Heritage, History, LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE, Witness,
-    mend_header,
-};
-use stonecast_media::{Blob, MediaError, PersistentRegion, Pool, Region};
+use stonecast_log::{Heritage, History, LogFormat, SegmentState, Witness, mend_header};
+use stonecast_media::{Blob, MediaError, PersistentRegion, Pool, RecordFeature, Region};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
 use crate::server::keeper::{Keeper, make_home};
 use crate::server::recovery::own::{OwnFacts, slots};
-use crate::server::recovery::rebuild::{Keys, Rebuilt};
+use crate::server::recovery::rebuild::Rebuilt;
 use crate::server::recovery::survey::{
-    Appended, Basis, Survey, Surveyor, lacks_what_was_told, survey,
+    Appended, Basis, SEGMENT_START_SIZE, Survey, keys_of, lacks_what_was_told, survey,
 };
+use crate::server::recovery::surveyor::Surveyor;
+use crate::server::shard::keys::Keys;
 use crate::server::space::{Space, Witnesses};
 
-/// The findings and repairs of a recovery, for messages.
-#[derive(Clone, Debug, Default)]
-pub struct RecoveryReport {
-    /// Keys present.
-    pub keys: u64,
-    /// Records found by scanning.
-    pub records: u64,
-    /// Highest sequence number found, even of records that were taken back.
-    pub(crate) sequence_max: u64,
-    /// Bytes scanned.
-    pub bytes_scanned: u64,
-    /// Whether a checkpoint gave the index.
-    pub used_checkpoint: bool,
-    /// Whether the pool was closed in order without a checkpoint, because its medium had no room for one.
-    pub lacks_checkpoint: bool,
-    /// Damage that was repaired: a checkpoint that was not believed.
-    pub repairs: Vec<Corruption>,
-    /// Segments with a missing copy of the header, which is written again.
-    pub headers_repaired: u64,
-    /// Segments whose tail a crash had torn: writes that were not acknowledged.
-    pub torn_tails: u64,
-    /// Records of batches that a crash had torn: writes that were not acknowledged, and none of which counts.
-    pub torn_of_batches: u64,
-    /// Records lost to a power cycle in a pool with process durability.
-    pub lost: u64,
-}
+pub use report::RecoveryReport;
 
 /// A pool ready to be served.
 pub(crate) struct Recovered {
@@ -111,16 +88,7 @@ pub(crate) async fn recover(
 ) -> Result<(Recovered, RecoveryReport), StoreError> {
     let format = LogFormat::of(pool);
     let log = pool.log();
-    refuse_lost_copy(pool)?;
-    if lacks_what_was_told(pool) {
-        // A later opening in this power cycle may not believe the checkpoint either.
-        pool.backing().store(Blob::Checkpoint, &[])?;
-    }
-    let basis = match role {
-        Role::Alone => Basis::Checkpoint,
-        Role::Node => Basis::Settled,
-    };
-    let survey = survey(pool, is_shared, basis, &mut Opening)?;
+    let survey = survey_copy(pool, is_shared, role)?;
     let mut report = survey.report();
     // A new pool is clean, too.
     report.lacks_checkpoint = pool.was_clean() && !survey.has_checkpoint && report.records > 0;
@@ -144,16 +112,16 @@ pub(crate) async fn recover(
     } = rebuilt;
     // Records that were taken back have used their sequences, too.
     let mut sequence_max = sequence_max.max(report.sequence_max);
-    report.keys = keys.iter().map(|keys| keys.index.len()).sum();
+    let has_chunks = pool.record_features().has(RecordFeature::Chunks);
+    let count = |keys: &Keys| keys.count(&*log, keys_of(pool), has_chunks);
+    report.keys = keys.iter().map(count).sum();
     if !pool.was_clean() {
         let ledger = own.as_ref().and_then(|own| slots(&own.ledger, &format));
         mark_doubtful(&*log, &format, (&segments, ledger), &occupied);
     }
     let found = commit.persist(&*log, &unsettled).await;
     let found = found.map_err(MediaError::from)?;
-    let told = appended.iter().map(|found| &found.state);
-    let used = segments.iter().chain(told);
-    let heritage = used.fold(Heritage::default(), |all, state| all.and(state.heritage));
+    let heritage = heritage_of(&segments, &appended);
     sequence_max = sequence_max.max(heritage.sequence_floor);
     if !report.used_checkpoint {
         // A valid checkpoint contains all tokens since its own horizon: no segment was freed after the checkpoint.
@@ -183,10 +151,7 @@ pub(crate) async fn recover(
         space.set_settled(keeper.settled());
     }
     if role == Role::Node {
-        for link in history.chains.values().flatten() {
-            let (number, _) = format.locate(link.position);
-            space.note_unsettled(number as u32, link.version);
-        }
+        note_unsettled(&mut space, &format, &history);
         forget_outcomes_of_copies(&mut keys, keeper.as_ref());
     }
     let recovered = Recovered {
@@ -200,6 +165,36 @@ pub(crate) async fn recover(
         sealed,
     };
     Ok((recovered, report))
+}
+
+/// Surveys the pool, unless records that other nodes rely on may be gone. Changes nothing but a checkpoint that no
+/// opening of this power cycle may believe.
+fn survey_copy(pool: &Pool, is_shared: bool, role: Role) -> Result<Survey, StoreError> {
+    refuse_lost_copy(pool)?;
+    if lacks_what_was_told(pool) {
+        // A later opening in this power cycle may not believe the checkpoint either.
+        pool.backing().store(Blob::Checkpoint, &[])?;
+    }
+    let basis = match role {
+        Role::Alone => Basis::Checkpoint,
+        Role::Node => Basis::Settled,
+    };
+    survey(pool, is_shared, basis, &mut Opening)
+}
+
+/// The facts that all segments in use have inherited.
+fn heritage_of(segments: &[SegmentState], appended: &[Appended]) -> Heritage {
+    let told = appended.iter().map(|found| &found.state);
+    let used = segments.iter().chain(told);
+    used.fold(Heritage::default(), |all, state| all.and(state.heritage))
+}
+
+/// Notes the records that the node has stamped and that are not settled: their segments are not cleaned.
+fn note_unsettled(space: &mut Space, format: &LogFormat, history: &History) {
+    for link in history.chains.values().flatten() {
+        let (number, _) = format.locate(link.position);
+        space.note_unsettled(number as u32, link.version);
+    }
 }
 
 /// Forgets outcomes up to the floor of each copy: outcomes that came to a copy in pages are in no record, so they may
@@ -352,9 +347,6 @@ fn settle(
         .flat_map(|state| state.settle(log, format));
     settled.chain(lines).collect()
 }
-
-/// Bytes of a segment that hold its header and seals.
-const SEGMENT_START_SIZE: u64 = SEGMENT_HEADER_UNITS as u64 * UNIT_SIZE;
 
 /// More versions than a run can have given out before a power cut lost them: a thousand million commits.
 const LOST_VERSIONS: u64 = 1 << 30;

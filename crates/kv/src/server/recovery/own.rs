@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use stonecast_base::Corruption;
 use stonecast_base::Span;
 use stonecast_log::{
-    Found, History, Ledger, LogFormat, OwnRecords, OwnVerdict, RecordHeader, ScanPolicy,
+    Form, Found, History, Ledger, LogFormat, OwnRecords, OwnVerdict, RecordHeader, ScanPolicy,
     SegmentState, SegmentVerdict, UNIT_SIZE, Visitor, first_unit, is_filled_by_appends,
     scan_segment,
 };
 use stonecast_media::Pool;
 
 use super::rebuild::Rebuild;
-use super::survey::Surveyor;
+use super::surveyor::Surveyor;
 use crate::server::keeper::FIRST_HOME;
 
 /// The facts that ledger and log have about the records that this node stamped.
@@ -90,7 +90,7 @@ impl Visitor for Nothing {
     fn records(&mut self, _: &[Found<'_>]) {}
 }
 
-/// Passes the records of a scan on to a rebuild if they count, and keeps those that wait for the history.
+/// Passes the records of a scan on to a rebuild if they count, and keeps records that wait for the history.
 pub(super) struct OwnVisitor<'a> {
     own: OwnRecords<'a>,
     rebuild: &'a mut Rebuild,
@@ -108,7 +108,7 @@ impl<'a> OwnVisitor<'a> {
     pub fn new(
         format: &'a LogFormat,
         ledger: &'a Ledger,
-        shard_of: &'a dyn Fn(&[u8]) -> u32,
+        shard_of: &'a dyn Fn(Form, &[u8]) -> u32,
         rebuild: &'a mut Rebuild,
     ) -> Self {
         Self {

@@ -13,9 +13,9 @@ use stonecast_base::mutant;
 use stonecast_log::{Found, Kind, LogFormat, RECORD_START_SIZE, RecordHeader, Visitor};
 use stonecast_media::{Backing, MediaError, Region};
 
-use crate::index::{Index, Table};
+use crate::index::Index;
 use crate::server::recovery::checkpoint::Checkpoint;
-use crate::server::shard::outcomes::Outcomes;
+use crate::server::shard::keys::{Keys, index_memory, resident};
 use crate::server::space::occupancy::Occupancy;
 use crate::wire::{KeyMap, Route, Word};
 
@@ -35,15 +35,6 @@ pub(crate) struct Rebuild {
     failure: Option<MediaError>,
 }
 
-/// The keys of a shard, as recovery finds them.
-pub(crate) struct Keys {
-    pub index: Index,
-    /// The outcomes of the latest writes with tokens.
-    pub outcomes: Outcomes,
-    /// Bytes of the records that the index points to.
-    pub live_bytes: u64,
-}
-
 /// The result of a rebuild.
 pub(crate) struct Rebuilt {
     /// The keys of each shard, by its number.
@@ -54,61 +45,8 @@ pub(crate) struct Rebuilt {
     pub occupancy: Vec<Occupancy>,
 }
 
-/// A table that exceeds the need of its keys by more than this is made anew, since a small table is faster for readers.
+/// A table that exceeds the need of its keys by more than this is rebuilt, since a small table is faster for readers.
 const SPARE_BITS_MAX: u32 = 1;
-
-/// New memory for an index of 2^`bits` buckets; with `is_shared`, trusted clients may change words.
-pub(crate) fn index_memory(
-    backing: &dyn Backing,
-    bits: u32,
-    is_shared: bool,
-) -> Result<Rc<dyn Region>, MediaError> {
-    let (name, size) = ("stonecast-index", Table::size(bits));
-    if is_shared {
-        backing.volatile_for_all(name, size)
-    } else {
-        backing.volatile(name, size)
-    }
-}
-
-impl Keys {
-    /// No keys, for one of `shards` shards, in an index of 2^`bits` buckets. With `is_shared`, trusted clients may
-    /// change words.
-    pub fn empty(
-        backing: &dyn Backing,
-        (bits, is_shared): (u32, bool),
-        shards: u32,
-    ) -> Result<Self, MediaError> {
-        let memory = index_memory(backing, bits, is_shared)?;
-        Ok(Self {
-            index: Index::new(memory, bits),
-            outcomes: Outcomes::forgotten_up_to(0, shards),
-            live_bytes: 0,
-        })
-    }
-}
-
-/// The part of a record of the log that comparisons of keys and versions need.
-pub(crate) struct Resident {
-    pub header: RecordHeader,
-    pub same_key: bool,
-}
-
-/// Reads header and key at `position` and compares the key. `None` if no record header is there. `scratch` is reused.
-pub(crate) fn resident(
-    log: &dyn Region,
-    position: u64,
-    key: &[u8],
-    scratch: &mut Vec<u8>,
-) -> Option<Resident> {
-    let size = (RECORD_START_SIZE + key.len())
-        .min(usize::try_from(log.size() - position).unwrap_or(usize::MAX));
-    scratch.resize(size, 0);
-    log.read(position, scratch);
-    let header = RecordHeader::parse(scratch.first_chunk()?).ok()?;
-    let same_key = header.key_size() == key.len() && scratch[header.key_start()..].starts_with(key);
-    Some(Resident { header, same_key })
-}
 
 impl Rebuild {
     /// Continues from `shards`, which have the content of `checkpoint`.
@@ -276,7 +214,7 @@ impl Rebuild {
 
     /// The way to the key of a record.
     fn route(&self, found: &Found<'_>) -> Route {
-        let route = self.keys.route(found.key);
+        let route = self.keys.route_of(found.header.form(), found.key);
         match mutant!(RecoveredIntoOneShard) {
             true => Route { shard: 0, ..route },
             false => route,

@@ -13,7 +13,7 @@
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{
     History, Ledger, LogFormat, SEGMENT_HEADER_UNITS, ScanPolicy, SegmentReport, SegmentState,
-    SegmentVerdict, Visitor, Witness, check_witness, generation_of, scan_segment,
+    SegmentVerdict, UNIT_SIZE, Visitor, Witness, check_witness, generation_of, scan_segment,
 };
 use stonecast_media::{Blob, Durability, Pool, Region};
 
@@ -23,8 +23,10 @@ use crate::server::keeper::FIRST_HOME;
 use crate::server::recovery::batches::{Batches, Torn};
 use crate::server::recovery::checkpoint::{Checkpoint, Image};
 use crate::server::recovery::own::{OwnFacts, OwnVisitor, read_ledger, slots, without_home};
-use crate::server::recovery::rebuild::{Keys, Rebuild, Rebuilt};
-use crate::server::recovery::{RecoveryReport, SEGMENT_START_SIZE};
+use crate::server::recovery::rebuild::{Rebuild, Rebuilt};
+use crate::server::recovery::report::RecoveryReport;
+use crate::server::recovery::surveyor::Surveyor;
+use crate::server::shard::keys::Keys;
 use crate::wire::KeyMap;
 
 /// The source of the indexes.
@@ -38,14 +40,8 @@ pub(crate) enum Basis {
     Settled,
 }
 
-/// The listener to a survey.
-pub(crate) trait Surveyor {
-    /// The bytes of the log below this position were looked at.
-    fn progress(&mut self, _position: u64) {}
-    /// An opening refuses the pool because of this segment. If the listener returns an error, the survey ends with that
-    /// error; otherwise the survey leaves the segment out.
-    fn refuse(&mut self, number: u32, corruption: Corruption) -> Result<(), Corruption>;
-}
+/// Bytes of a segment that hold its header and seals.
+pub(super) const SEGMENT_START_SIZE: u64 = SEGMENT_HEADER_UNITS as u64 * UNIT_SIZE;
 
 /// The findings of a survey.
 pub(crate) struct Survey {
@@ -100,7 +96,7 @@ impl Scanned {
     }
 }
 
-/// The witness that is true of a segment; `None`: there is none.
+/// The witness that is true of a segment, if any.
 fn witness_of(verdict: &SegmentVerdict) -> Option<Witness> {
     let (generation, unit) = match verdict {
         SegmentVerdict::Free { .. } => return None,
@@ -142,7 +138,7 @@ impl Survey {
 
     /// The spans that an opening persists before it changes anything. If only a process has died, records that no seal
     /// covers may never have been persisted, nor the whole copy of a damaged header. A power cut during the repair
-    /// would then take this copy together with the one that is being written.
+    /// would then destroy this copy together with the copy that is being written.
     pub fn unsettled(&self, format: &LogFormat) -> Vec<Span> {
         let headers = self
             .damaged_headers()
@@ -298,19 +294,21 @@ fn scan_own(
         is_alone,
     }) = judge
     else {
-        let mut batches = Batches::new(pool.log(), rebuild);
-        let mut scanned = scan_all(pool, left, &mut batches, surveyor)?;
-        scanned.torn = batches.finish();
+        let scanned = scan_whole_batches(pool, left, rebuild, surveyor)?;
         return Ok((scanned, None));
     };
     let keys = keys_of(pool);
-    let shard_of = |key: &[u8]| keys.route(key).shard;
+    let shard_of = |form, key: &[u8]| keys.route_of(form, key).shard;
     let format = LogFormat::of(pool);
     let mut judged = OwnVisitor::new(&format, &ledger, &shard_of, rebuild);
-    let mut scanned = scan_all(pool, left, &mut judged, surveyor)?;
+    // The versions of a torn batch are missing, so the history ends before it.
+    let mut scanned = match mutant!(TornOwnBatchCounts) {
+        true => scan_all(pool, left, &mut judged, surveyor)?,
+        false => scan_whole_batches(pool, left, &mut judged, surveyor)?,
+    };
     if ledger.home().is_none() && scanned.appended.is_empty() {
         // The first opening makes the home of the ledger before anything is stamped. A crash in between leaves a blank
-        // segment, which that opening had begun to turn, and the next opening begins anew.
+        // segment, which that opening had begun to turn, and the next opening begins again.
         scanned.segments.retain(|(state, _)| !state.is_blank());
         if !scanned.segments.is_empty() {
             surveyor.refuse(FIRST_HOME, without_home(pool))?;
@@ -332,6 +330,19 @@ fn scan_own(
         is_whole,
     };
     Ok((scanned, Some(own)))
+}
+
+/// Scans as [`scan_all`] does, and passes on only the records of whole batches.
+fn scan_whole_batches<V: Visitor>(
+    pool: &Pool,
+    left: (&[SegmentState], &[Span]),
+    visitor: &mut V,
+    surveyor: &mut dyn Surveyor,
+) -> Result<Scanned, StoreError> {
+    let mut batches = Batches::new(pool.log(), visitor);
+    let mut scanned = scan_all(pool, left, &mut batches, surveyor)?;
+    scanned.torn = batches.finish();
+    Ok(scanned)
 }
 
 /// Scans all segments into `visitor`, from where a checkpoint has them in `known`. Returns the
@@ -384,9 +395,7 @@ fn scan_all(
 mod tests {
     use std::rc::Rc;
 
-    use stonecast_log::{
-        EntryFacts, EntryFormat, Heritage, Ledger, SegmentState, Turn, Turned, UNIT_SIZE,
-    };
+    use stonecast_log::{EntryFacts, EntryFormat, Heritage, Ledger, SegmentState, Turn, Turned};
     use stonecast_media::{
         Ddio, DeclaredPlatform, DirectoryBacking, PersistenceDomain, PoolOptions, ReceiveBuffers,
     };

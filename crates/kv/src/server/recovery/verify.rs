@@ -3,14 +3,17 @@
 //! 1. The check makes the survey that an opening makes: a server refuses the damage that it refuses.
 //! 2. If a checkpoint stood for a part of the log, the check also makes the survey of an opening without it, so that it
 //!    looks at each byte that a server may ever rely on: damage that only this survey refuses is *latent*.
-//! 3. The check walks each segment that either of them refuses to its end, to name all its damage.
+//! 3. The check looks for each chunk of each value in chunks.
+//! 4. The check walks each segment that either of them refuses to its end, to name all its damage.
 
 use stonecast_base::Corruption;
 use stonecast_log::{Finding, LogFormat, UNIT_SIZE, walk_segment};
-use stonecast_media::{MediaError, Pool};
+use stonecast_media::{MediaError, Pool, RecordFeature};
 
 use crate::error::StoreError;
-use crate::server::recovery::survey::{Basis, Survey, Surveyor, survey};
+use crate::server::recovery::missing::{MissingChunk, missing_chunks};
+use crate::server::recovery::survey::{Basis, Survey, keys_of, survey};
+use crate::server::recovery::surveyor::Surveyor;
 
 /// The findings of a check.
 #[derive(Debug, Default)]
@@ -31,8 +34,11 @@ pub struct Verification {
     /// Damage: a server refuses a pool with any of these.
     pub damage: Vec<Corruption>,
     /// Damage in the part of the log that a checkpoint stands for: a server opens the pool with the checkpoint and
-    /// refuses the pool without it, and a reader of such a record is told that the record is damaged.
+    /// refuses the pool without it, and a reader of the record gets an error for damage.
     pub latent: Vec<Corruption>,
+    /// Chunks that are missing where a record names them. Only in a pool of a server that is alone: in the pool of a
+    /// node of a cluster, a record may come before its chunks while other nodes fill the pool.
+    pub missing: Vec<MissingChunk>,
     /// Byte positions in the log of the remains of writes that a crash interrupted before they were acknowledged.
     pub torn: Vec<u64>,
     /// Damage that a server mends and reports: a checkpoint that does not check, a copy of a segment's header that is
@@ -66,9 +72,13 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
     } else {
         opened
     };
+    let has_chunks = pool.record_features().has(RecordFeature::Chunks);
     for keys in &whole.rebuilt.keys {
-        result.keys += keys.index.len();
+        result.keys += keys.count(&*pool.log(), keys_of(pool), has_chunks);
         result.live_bytes += keys.live_bytes;
+        if has_chunks && whole.own.is_none() {
+            missing_chunks(&*pool.log(), keys_of(pool), keys, &mut result.missing);
+        }
     }
     let report = whole.report();
     result.records = report.records;

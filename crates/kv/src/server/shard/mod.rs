@@ -3,15 +3,18 @@
 //!
 //! ```text
 //!   mod.rs      versions, claims, room for more keys
-//!   publish.rs  words: of writes, of moved records, of what clients published
+//!   publish.rs  words: of writes, of moved records, of records that clients published
 //!   tables.rs   growth of the index while clients read it
 //!   peek.rs     reads in the server's own process
 //!   expiry.rs   keys that expire
+//!   chunks.rs   values in chunks
 //! ```
 //!
 //! The records lie in the node's log, which all shards of a node share.
 
+pub(super) mod chunks;
 mod expiry;
+pub(crate) mod keys;
 pub(crate) mod outcomes;
 mod peek;
 mod publish;
@@ -24,11 +27,12 @@ use stonecast_log::{Expiry, Found, LogFormat};
 use stonecast_media::{PersistentRegion, Pool};
 
 use super::journal::Journal;
-use super::recovery::rebuild::{Keys, resident};
 use crate::index::Index;
 use crate::wire::{KeyHash, KeyMap, Word};
 
+use chunks::Chunks;
 pub(super) use expiry::{has_expiry, note_expiries, remove_expired};
+use keys::{Keys, resident};
 use outcomes::Outcomes;
 pub(super) use publish::{Change, Move};
 pub(super) use tables::SharedTable;
@@ -44,6 +48,7 @@ pub(super) struct Shard {
     pub outcomes: Outcomes,
     /// Bytes of the records that the index names.
     live_bytes: u64,
+    pub chunks: Chunks,
     /// Buffer for the header and key of a record.
     scratch: Vec<u8>,
 }
@@ -75,6 +80,7 @@ impl Shard {
             index,
             outcomes,
             live_bytes,
+            chunks: Chunks::default(),
             scratch: Vec::new(),
         })
     }
@@ -82,6 +88,16 @@ impl Shard {
     /// The index, for reports and walks.
     pub fn index(&self) -> &Index {
         &self.index
+    }
+
+    /// Number of keys: chunks of values are none.
+    pub fn keys(&self) -> u64 {
+        self.index.len().saturating_sub(self.chunks.count())
+    }
+
+    /// Number of chunks of values that the index names.
+    pub fn chunks(&self) -> u64 {
+        self.chunks.count()
     }
 
     /// The table that clients are to read.
@@ -205,10 +221,11 @@ impl Shard {
         });
         self.outcomes = Outcomes::forgotten_up_to(0, self.keys.shards);
         self.live_bytes = 0;
+        self.chunks = Chunks::default();
     }
 
-    /// Frees the tables that no client reads. The caller has checked that no right to read is being revoked: such a
-    /// right may still open one of these tables.
+    /// Frees the tables that no client reads. The caller has checked that no right to read is being revoked: a right
+    /// under revocation may still open one of these tables.
     pub fn free_tables(&mut self, is_read: impl Fn(u32) -> bool) {
         if !self.index.is_growing() {
             self.tables.free_unread(is_read);

@@ -1,11 +1,13 @@
 //! Reads in the server's own process: for checks of a recovered pool, without a client and its fabric.
 
 use stonecast_base::{Corruption, LINE_SIZE};
+use stonecast_log::Form;
 
 use super::Shard;
 use crate::error::StoreError;
-use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, WholeRecord};
+use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, Wanted, WholeChunk, WholeRecord};
 use crate::wire::limits::check_key;
+use crate::wire::{Head, KeyHash};
 
 impl Shard {
     /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent. The checks of the
@@ -18,12 +20,59 @@ impl Shard {
         (file, now_ms): (&str, u64),
     ) -> Result<Option<u64>, StoreError> {
         check_key(key)?;
-        let hash = self.keys.route(key).hash;
-        let wanted = WholeRecord {
+        let (hash, generations) = (self.keys.route(key).hash, Generations::default());
+        let wanted = self.whole_record(key, &generations);
+        let Some(found) = self.peek_record(wanted, hash, value, file)? else {
+            return Ok(None);
+        };
+        if found.expires.is_some_and(|it| it.has_come(now_ms)) {
+            return Ok(None);
+        }
+        if found.form == Form::Head {
+            self.peek_chunks(key, value, file)?;
+        }
+        Ok(Some(found.version))
+    }
+
+    /// Replaces `value`, a head of `key`, by the value that its chunks make up.
+    fn peek_chunks(&self, key: &[u8], value: &mut Vec<u8>, file: &str) -> Result<(), StoreError> {
+        let head = Head::read(value).ok_or(StoreError::Protocol {
+            what: "a record names chunks of impossible sizes",
+        })?;
+        value.clear();
+        let generations = Generations::default();
+        let mut chunk = Vec::new();
+        for name in head.names(self.keys.whole_hash(key)) {
+            let key = name.key();
+            let hash = self.keys.route_of(Form::Chunk, &key).hash;
+            let wanted = WholeChunk(self.whole_record(&key, &generations));
+            let found = self.peek_record(wanted, hash, &mut chunk, file)?;
+            if found.is_none() || chunk.len() != head.size_of(name.number) {
+                return Err(StoreError::Protocol {
+                    what: "chunks of a value are missing while a record names them",
+                });
+            }
+            value.extend_from_slice(&chunk);
+        }
+        Ok(())
+    }
+
+    fn whole_record<'a>(&'a self, key: &'a [u8], generations: &'a Generations) -> WholeRecord<'a> {
+        WholeRecord {
             format: &self.format,
             key,
-            generations: &Generations::default(),
-        };
+            generations,
+        }
+    }
+
+    /// Finds the record of a key, or of a chunk, and leaves its value in `value`.
+    fn peek_record(
+        &self,
+        wanted: impl Wanted<Found = FoundRecord>,
+        hash: KeyHash,
+        value: &mut Vec<u8>,
+        file: &str,
+    ) -> Result<Option<FoundRecord>, StoreError> {
         let table = self.index.table();
         let mut look_up = LookUp::new(wanted, hash, table.bits());
         let mut line = [0; LINE_SIZE];
@@ -40,17 +89,10 @@ impl Shard {
                     self.log.read(position, value);
                     look_up.record(value)
                 }
-                LookUpStep::Found(FoundRecord { expires, .. })
-                    if expires.is_some_and(|expires| expires.has_come(now_ms)) =>
-                {
-                    return Ok(None);
-                }
-                LookUpStep::Found(FoundRecord {
-                    version, value: at, ..
-                }) => {
-                    value.truncate(at.end);
-                    value.drain(..at.start);
-                    return Ok(Some(version));
+                LookUpStep::Found(found) => {
+                    value.truncate(found.value.end);
+                    value.drain(..found.value.start);
+                    return Ok(Some(found));
                 }
                 LookUpStep::Absent => return Ok(None),
                 LookUpStep::Fault(found) => {

@@ -1,16 +1,19 @@
 //! Makes words of the index visible: of writes, of moved records, and of records that clients published themselves.
 
-use stonecast_log::{Expiry, Kind, RecordHeader};
+use stonecast_base::mutant;
+use stonecast_log::{Expiry, Form, Kind, RecordHeader};
 use stonecast_persist::Persisted;
 
-use super::Shard;
+use super::{Shard, chunks};
 use crate::server::journal::Journal;
-use crate::server::recovery::rebuild::resident;
+use crate::server::shard::keys::resident;
 use crate::wire::{Route, Word};
 
 /// The change that makes a finished write visible.
 pub(in crate::server) struct Change {
     pub kind: Kind,
+    /// The part of a value that a put holds.
+    pub form: Form,
     pub route: Route,
     pub version: u64,
     /// The word that names the record.
@@ -42,14 +45,26 @@ impl Shard {
             journal.note_replaced(word, header.sequence(), change.version);
             let space = &mut journal.space;
             space.note_death(word.position(), header.size(), change.version);
+            if header.form() == Form::Head {
+                chunks::drop_chunks(self, (word, &header), change.version, journal);
+            }
         }
         let space = &mut journal.space;
         match change.kind {
             Kind::Put if is_newest => {
+                self.chunks.note(change.form, old.is_none());
+                if change.form == Form::Head {
+                    chunks::note_head(self, change.word);
+                }
                 self.live_bytes += change.size;
                 space.note_live(change.segment, change.size);
             }
-            Kind::Put => space.note_useless_copy(change.segment, change.version),
+            Kind::Put => {
+                space.note_useless_copy(change.segment, change.version);
+                if change.form == Form::Head {
+                    chunks::drop_overtaken(self, change.word, journal);
+                }
+            }
             Kind::Delete => {}
         }
     }
@@ -68,7 +83,8 @@ impl Shard {
             });
             // A publishing client was faster: the client replaced the word that an earlier write of this batch had
             // published. The client's record is later than this one, which no reader ever sees.
-            if old.is_some_and(|(_, header)| header.sequence() > change.version) {
+            let is_overtaken = old.is_some_and(|(_, header)| header.sequence() > change.version);
+            if is_overtaken && !mutant!(PlaceDecides) {
                 return (false, old);
             }
             let done = match (change.kind, found) {

@@ -9,7 +9,7 @@ use stonecast_fabric::{Access, DeviceError, MemoryRegion, Port, Runtime};
 use stonecast_media::{Backing, MediaError};
 
 use crate::index::{GrowthStep, Index};
-use crate::server::recovery::rebuild::index_memory;
+use crate::server::shard::keys::index_memory;
 
 /// A table of the index as clients access it.
 pub(in crate::server) struct SharedTable {

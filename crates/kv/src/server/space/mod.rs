@@ -79,7 +79,7 @@ pub(crate) struct Space {
     flow: Flow,
 }
 
-/// The first sequences whose records have to stay as they are; `u64::MAX`: there are none.
+/// The first sequences whose records have to stay unchanged; `u64::MAX`: no record has to.
 struct Unsettled {
     /// A record that a client stamped with this sequence, or a later one, may be neither published nor void yet.
     by_clients: u64,
@@ -101,9 +101,9 @@ impl Default for Unsettled {
 pub(crate) enum Taken {
     /// This segment is the caller's until given back. A `fresh` segment was free, and its header must be written.
     Segment { number: u32, fresh: bool },
-    /// Its space is being prepared.
+    /// The space of the segment is being prepared.
     Pending,
-    /// There is none.
+    /// No segment is free.
     NoSpace,
 }
 
@@ -259,9 +259,9 @@ impl Space {
         self.segments[number as usize].is_lent = true;
     }
 
-    /// Takes over the records that a client has stamped in a lent segment. The client cannot write to the segment any
-    /// more. `is_void` tells of each record whether it was taken back. Returns the span that the caller must persist
-    /// before the next record is stamped there.
+    /// Takes over the records that a client has stamped in a lent segment. The client can no longer write to the
+    /// segment. `is_void` returns for each record whether the client took it back. Returns the span that the caller
+    /// must persist before the next record is stamped there.
     pub fn take_over(
         &mut self,
         number: u32,

@@ -28,7 +28,7 @@ pub(crate) struct Occupancy {
     pub first_death: u64,
     /// The time of the segment's last record: its sequence, or the next sequence when the record was moved here.
     pub written_at: u64,
-    /// The highest sequence of a tombstone of the segment; 0 if there is none.
+    /// The highest sequence of a tombstone of the segment; 0 without a tombstone.
     pub newest_tombstone: u64,
 }
 

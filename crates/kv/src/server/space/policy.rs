@@ -311,7 +311,7 @@ impl Space {
         self.room(number) >= units.max(self.format.segment_units() / WORTHWHILE_SHARE)
     }
 
-    /// Whether the medium is full: it gives no space to some free segments.
+    /// Whether the medium is full: some free segments get no space from it.
     pub fn lacks_medium(&self) -> bool {
         self.medium.is_full()
             && self.shelves.free.len() as u32

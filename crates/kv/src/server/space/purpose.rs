@@ -64,6 +64,7 @@ mod tests {
     };
 
     use super::*;
+    use stonecast_log::Form;
 
     const FIRST: u32 = SEGMENT_HEADER_UNITS;
     const SECOND: u32 = FIRST + 1;
@@ -77,6 +78,7 @@ mod tests {
             let (position, mut record) = (format.position(2, unit), Vec::new());
             let draft = Draft {
                 kind,
+                form: Form::Whole,
                 condition: Condition::None,
                 token: 0,
                 expires: None,

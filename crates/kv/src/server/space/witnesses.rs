@@ -94,7 +94,7 @@ impl Witnesses {
         self.format
     }
 
-    /// Makes the words of a recovered log agree with the log: words of segments in `used` tell of these segments, and
+    /// Makes the words of a recovered log agree with the log: words of segments in `used` describe these segments, and
     /// all other words are zero. Takes the proof that the content of `used` is durable. A right word stays untouched.
     /// `occupied` are the parts of the log that are not holes. Returns the spans that the caller must persist; a crash
     /// before that leaves older words.

@@ -1,4 +1,4 @@
-//! A time that goes on with the clock of the process, and follows the wall clock slowly.
+//! A time that advances with the clock of the process, and follows the wall clock slowly.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use stonecast_fabric::Runtime;
 const FOLLOW_SHIFT: u32 = 11;
 pub(super) const NS_PER_MS: u64 = 1_000_000;
 
-/// A time that goes on.
+/// A time that advances.
 pub(super) struct RunningTime {
     /// The clock of the process when the time was last advanced.
     seen: Cell<Nanoseconds>,
@@ -34,7 +34,7 @@ impl RunningTime {
         // A shorter step leaves no room to follow.
         if passed >= NS_PER_MS / 4 {
             self.seen.set(now);
-            let (wall, time) = (runtime.wall_clock(), self.time.get() + passed);
+            let (wall, time) = (runtime.wall_clock(), self.time.get().saturating_add(passed));
             let follow = match mutant!(WallClockBelieved) {
                 true => u64::MAX / 2,
                 false => passed >> FOLLOW_SHIFT,

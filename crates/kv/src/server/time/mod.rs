@@ -6,12 +6,12 @@
 //!                                                          mark, durable
 //! ```
 //!
-//! The time goes on with the clock of the process, which nobody sets, and follows the wall clock only slowly: clients
-//! carry the time forward by their own clocks, and must not fall behind by more than the declared drift. The mark lies
-//! in the pool. The server's time never exceeds the mark, and after a restart begins at the mark or above. The time is
-//! thus the same or later for whoever asks later, also after a crash and with a wall clock that was set back.
+//! The time advances with the clock of the process, which cannot be set, and follows the wall clock only slowly:
+//! clients carry the time forward by their own clocks, and must not fall behind by more than the declared drift. The
+//! mark lies in the pool. The server's time never exceeds the mark, and after a restart begins at the mark or above. A
+//! later question thus gets the same time or a later one, also after a crash and with a wall clock that was set back.
 //!
-//! The mark is raised ahead, by [`STEP_MS`], and only when somebody asks: a server that keeps no expiry writes nothing.
+//! The mark is raised ahead, by [`STEP_MS`], and only on a request: a server that keeps no expiry writes nothing.
 //!
 //! On a node of a cluster each shard has a time of its own ([`ShardTime`]), whose mark is on all copies of the shard.
 //! The mark in the pool is then at or above the marks of all shards, and an earlier one of a shard is not needed after
@@ -34,7 +34,7 @@ use shard::ShardTime;
 /// the pool is written once in half that time at most.
 const STEP_MS: u64 = 10_000;
 
-/// The reason why a server does not tell its time.
+/// The reason why a server does not report its time.
 pub(super) enum NoTime {
     /// The mark that is needed is on its way to all copies.
     OnItsWay,
@@ -52,7 +52,7 @@ impl From<MediaError> for NoTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyPresence {
     Present,
-    /// The moment has come, for good.
+    /// The moment has passed, permanently.
     Absent,
     /// The moment has come, and not all copies know that yet.
     OnItsWay,
@@ -108,8 +108,8 @@ impl ServerTime {
         self.mark.raise(1)
     }
 
-    /// The time of a shard in milliseconds since 1970: what has expired is absent, for good. Without a mark, nothing
-    /// has an expiry.
+    /// The time of a shard in milliseconds since 1970: a key that has expired by then is permanently absent. Without a
+    /// mark, no key has an expiry.
     pub fn now_ms(&self, shard: u32) -> u64 {
         let Some(mark) = self.mark.load() else {
             return 0;
@@ -133,7 +133,8 @@ impl ServerTime {
         }
     }
 
-    /// Whether a key of `shard` that expires at that moment is present. Raises the mark if only the mark is in the way.
+    /// Whether a key of `shard` that expires at that moment is present. Raises the mark if only the mark prevents the
+    /// answer.
     pub fn judge(&self, shard: u32, expires: Expiry) -> KeyPresence {
         if expires.has_come(self.now_ms(shard)) {
             return KeyPresence::Absent;
@@ -163,7 +164,8 @@ impl ServerTime {
         Ok((self.now_ms(shard), self.mark.load().unwrap_or(0)))
     }
 
-    /// What has passed for good in a shard. On a node that leads it, raises the mark if that is near.
+    /// The time that has permanently passed in a shard. On a node that leads the shard, raises the mark if the time
+    /// comes near.
     pub fn now_of(&self, shard: u32) -> Result<u64, NoTime> {
         let is_copy = |time: &ShardTime| !time.is_led();
         if self.of_shards.get(shard as usize).is_some_and(is_copy) {
@@ -180,15 +182,18 @@ impl ServerTime {
         of_shards[shard as usize].lead(&**runtime);
     }
 
-    /// Leads a shard no longer as a node.
+    /// Notes that this node no longer leads the shard.
     pub fn resign(&mut self, shard: u32) {
-        self.of_shards[shard as usize].resign();
+        let Self {
+            runtime, of_shards, ..
+        } = self;
+        of_shards[shard as usize].resign(&**runtime);
     }
 
     /// The marks that are to be stamped now, each with its shard. The pool of this node keeps them already.
     ///
     /// # Errors
-    /// The medium did not keep a mark, which is due again when somebody asks.
+    /// The medium did not keep a mark, which is due again at the next request.
     pub fn take_due(&self) -> Result<Vec<(u32, Expiry)>, MediaError> {
         let mut due = Vec::new();
         for (shard, time) in (0..).zip(&self.of_shards) {

@@ -5,10 +5,10 @@
 //!   copies   the records of marks say what has passed at the primary
 //! ```
 //!
-//! A mark is a record of the shard. Whatever brings records to a node therefore brings the marks: entries, the history
-//! of an heir, a recovery; and a page of a joiner names the highest one. An heir begins at the highest mark that it
-//! knows, or at its own clock if that is later: nobody was told a later time. It tells no time before a mark of its own
-//! term is on all copies, since the marks that it knows may be nowhere else.
+//! A mark is a record of the shard, so every way that brings records to a node brings the marks: entries, the history
+//! of an heir, a recovery. A page for a joiner names the highest mark. An heir begins at the highest mark that the heir
+//! knows, or at its own clock if that is later: no later time was ever reported. An heir reports no time before a mark
+//! of its own term is on all copies, since the marks of earlier terms may be nowhere else.
 //!
 //! Marks lie [`GRID_MS`] apart, so the marks of several shards are the same, and the header of the pool changes once
 //! for all of them.
@@ -25,7 +25,7 @@ use super::flow::RunningTime;
 const STEP_MS: u64 = 1000;
 /// Marks are multiples of this time.
 const GRID_MS: u64 = STEP_MS / 2;
-/// Pause before a mark that was not stamped is tried again.
+/// Pause before the next attempt to stamp a mark.
 const AGAIN_NS: Nanoseconds = 5_000_000;
 
 /// The part of the time that a mark says has passed: the format of the log has this number, since copies judge by it.
@@ -38,7 +38,8 @@ pub(super) const fn passed_at(mark_ms: u64) -> u64 {
 pub(super) struct ShardTime {
     /// The highest mark that a predecessor may have told.
     least_ms: Cell<u64>,
-    /// What has passed at the primary, as records on all copies say.
+    /// The time that has passed at the primary, as records on all copies say, or as this node told while it led the
+    /// shard.
     passed_ms: Cell<u64>,
     led: Option<LedTime>,
 }
@@ -50,7 +51,7 @@ struct LedTime {
     settled_ms: Cell<u64>,
     /// The highest mark that was stamped in this term; 0: none.
     stamped_ms: Cell<u64>,
-    /// Whether a mark is to be stamped, and when that was tried last.
+    /// Whether a mark has to be stamped, and the time of the last attempt.
     is_due: Cell<bool>,
     tried_at: Cell<Option<Nanoseconds>>,
     /// The latest moment of the keys that were removed in this term.
@@ -79,7 +80,10 @@ impl ShardTime {
     /// Notes a mark whose record is on all copies.
     pub fn note_settled(&self, mark_ms: u64) {
         self.raise_least(mark_ms);
-        let passed = passed_at(mark_ms);
+        let passed = match mutant!(CopyAhead) {
+            true => mark_ms,
+            false => passed_at(mark_ms),
+        };
         self.passed_ms.set(self.passed_ms.get().max(passed));
         if let Some(led) = &self.led {
             led.settled_ms.set(led.settled_ms.get().max(mark_ms));
@@ -106,8 +110,12 @@ impl ShardTime {
         });
     }
 
-    /// Leads the shard no longer.
-    pub fn resign(&mut self) {
+    /// Notes that this node no longer leads the shard. The time that has passed stays: keys were removed by that time,
+    /// and the cleaner keeps their records as tombstones only as long as they have expired.
+    pub fn resign(&mut self, runtime: &dyn Runtime) {
+        if !mutant!(PassedForgotten) {
+            self.passed_ms.set(self.now_ms(runtime));
+        }
         self.led = None;
     }
 
@@ -116,7 +124,7 @@ impl ShardTime {
         self.led.is_some()
     }
 
-    /// What has passed for good: what has expired by then is absent on every node from now on.
+    /// The time that has permanently passed: a key that has expired by then is absent on every node from now on.
     pub fn now_ms(&self, runtime: &dyn Runtime) -> u64 {
         let passed = self.passed_ms.get();
         match &self.led {
@@ -174,10 +182,10 @@ impl ShardTime {
         }
     }
 
-    /// Notes that a key that expired at `moment_ms` was removed here: a mark that says so to the copies follows, if
-    /// nobody asks for one.
+    /// Notes that a key that expired at `moment_ms` was removed here: a mark tells the copies, even if no request asks
+    /// for a mark.
     pub fn note_removed(&self, moment_ms: u64) {
-        if let Some(led) = &self.led {
+        if let Some(led) = self.led.as_ref().filter(|_| !mutant!(RemovalUntold)) {
             led.removed_ms.set(led.removed_ms.get().max(moment_ms));
         }
     }
@@ -188,7 +196,7 @@ impl LedTime {
         self.stamped_ms.get() > self.settled_ms.get()
     }
 
-    /// Whether a mark was tried a short while ago, and not stamped.
+    /// Whether the last attempt to stamp a mark was recent, and failed.
     fn was_tried(&self, runtime: &dyn Runtime) -> bool {
         let tried_at = self.tried_at.get();
         tried_at.is_some_and(|at| runtime.now() < at + AGAIN_NS)
@@ -277,7 +285,8 @@ mod tests {
         assert_eq!(time.ask(&clocks), Some((90_000, 91_000)));
     }
 
-    /// Needs the distance between mark and time: a copy would remove a key that its primary still gives.
+    /// Needs the distance between mark and time: a copy would remove a key that its primary still gives. The seeded bug
+    /// `CopyAhead`.
     #[test]
     fn nothing_has_passed_at_a_copy_that_had_not_passed_at_the_primary() {
         let clocks = Clocks::default();
@@ -292,7 +301,32 @@ mod tests {
         }
     }
 
-    /// Needs the note of what was removed: copies would keep the keys until somebody asks for the time.
+    /// Needs the time that stays at the end of a term: the cleaner would drop the record of a key that was removed, and
+    /// an older value of the key would come back at the next start. The seeded bug `PassedForgotten`.
+    #[test]
+    fn what_has_passed_at_a_primary_has_passed_when_it_has_resigned() {
+        let clocks = Clocks::default();
+        let mut time = led(&clocks, 0, 20_000);
+        time.note_stamped(21_000);
+        time.note_settled(21_000);
+        clocks.ms.set(20_300);
+        assert_eq!(time.now_ms(&clocks), 20_300);
+        time.resign(&clocks);
+        clocks.ms.set(20_900);
+        assert_eq!(time.now_ms(&clocks), 20_300);
+    }
+
+    /// Needs the sum that saturates: the time would go back to 1970.
+    #[test]
+    fn a_time_at_the_end_of_all_clocks_goes_back_no_faster_than_any_other() {
+        let clocks = Clocks::default();
+        let time = led(&clocks, u64::MAX, 20_000);
+        clocks.ms.set(30_000);
+        assert!(time.running_ms(&clocks) >= u64::MAX / NS_PER_MS - 5);
+    }
+
+    /// Needs the note of removals: copies would keep the keys until a request asks for the time. The seeded bug
+    /// `RemovalUntold`.
     #[test]
     fn copies_learn_that_a_key_was_removed_though_nobody_asks() {
         let clocks = Clocks::default();
@@ -324,6 +358,18 @@ mod tests {
             (
                 Mutant::HeirTellsAtOnce,
                 an_heir_tells_no_time_by_the_marks_of_its_predecessors,
+            ),
+            (
+                Mutant::CopyAhead,
+                nothing_has_passed_at_a_copy_that_had_not_passed_at_the_primary,
+            ),
+            (
+                Mutant::PassedForgotten,
+                what_has_passed_at_a_primary_has_passed_when_it_has_resigned,
+            ),
+            (
+                Mutant::RemovalUntold,
+                copies_learn_that_a_key_was_removed_though_nobody_asks,
             ),
         ];
         by_stories("kv/time", &stories);

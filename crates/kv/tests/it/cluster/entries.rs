@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stonecast_kv::{ClusterClient, ClusterEntries};
 
-use super::world::{Cluster, MS};
+use super::world::{Cluster, MS, SHARDS};
 use super::{key_of, read};
 use crate::world::key;
 
@@ -81,6 +81,35 @@ fn each_node_that_leads_reports_what_it_counts() {
         let counts = reports.iter().map(|(_, counted)| counted.as_ref().unwrap());
         assert_eq!(counts.map(|metrics| metrics.stat.keys).sum::<u64>(), 60);
         assert!(client.survives_power());
+    });
+}
+
+/// Needs the count of each shard by its primary, and the names of those that answered. By an old map, the heir of a
+/// shard answers for itself and for its predecessor.
+#[test]
+fn a_client_with_an_old_map_counts_each_key_and_each_node_once() {
+    Cluster::tell_story(async |cluster, client| {
+        let keys: Vec<_> = (0..60).map(key).collect();
+        store(client, &keys).await;
+        assert_eq!(client.keys().await.unwrap(), 60);
+        let (gone, heir) = (cluster.leader(0), (cluster.leader(0) + 1) % 3);
+        let moved: Vec<_> = (0..SHARDS)
+            .filter(|&shard| cluster.leader(shard) == gone)
+            .collect();
+        for &shard in &moved {
+            cluster.hand_over(shard, heir).await;
+        }
+        let is_moved = |key: &&Vec<u8>| moved.contains(&client.shard_of(key));
+        let left = 60 - keys.iter().filter(is_moved).count() as u64;
+        cluster.nodes[gone].process.kill();
+        // An heir waits for the leases of its predecessor.
+        cluster.process.runtime().sleep(20 * MS).await;
+        let reports = client.metrics().await;
+        let names: Vec<_> = reports.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert_eq!(client.keys().await.unwrap(), left, "the heir is empty");
+        let sum = client.metrics_of_all().await.unwrap();
+        assert_eq!(sum.stat.keys, left);
     });
 }
 

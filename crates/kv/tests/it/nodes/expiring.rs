@@ -1,5 +1,7 @@
 //! Keys that expire in a cluster: the time of a shard goes from its primary to each heir.
 
+use futures_util::future::join;
+use stonecast_cluster::Timing;
 use stonecast_kv::{ClusterClient, Condition, Expiry, PutRules, Written};
 
 use super::lead_all;
@@ -87,29 +89,33 @@ fn an_expired_key_is_absent_on_every_path_of_a_cluster() {
     });
 }
 
-/// The clocks of the other nodes are a day behind. The seeded bug `HeirForgetsMark`.
+/// Clocks drift, and those of the other nodes are a day behind. The seeded bug `HeirForgetsMark`.
 #[test]
 pub fn a_key_stays_absent_when_the_clock_of_the_heir_is_behind() {
-    Cluster::tell(Shape::THREE.patient(), 51, async |cluster, client| {
-        let first = cluster.leader(0).unwrap();
-        for (index, place) in cluster.places.iter().enumerate() {
-            if index != first {
-                place.set_back(DAY);
+    Cluster::tell(
+        Shape::THREE.patient().drifting(),
+        51,
+        async |cluster, client| {
+            let first = cluster.leader(0).unwrap();
+            for (index, place) in cluster.places.iter().enumerate() {
+                if index != first {
+                    place.set_back(DAY);
+                }
             }
-        }
-        let (goes, stays) = put_both(client).await;
-        pass(cluster, 1100 * MS).await;
-        assert!(!is_there(client, &goes).await && is_there(client, &stays).await);
-        let before = client.time_ms(&goes).await.unwrap();
-        cluster.places[first].kill();
-        cluster.until_served().await;
-        assert!(!is_there(client, &goes).await && is_there(client, &stays).await);
-        let after = client.time_ms(&goes).await.unwrap();
-        assert!(before < after && after < before + 5_000, "{before} {after}");
-        put_anew(client, &goes).await;
-        pass(cluster, 600 * SECOND).await;
-        assert!(is_there(client, &goes).await && !is_there(client, &stays).await);
-    });
+            let (goes, stays) = put_both(client).await;
+            pass(cluster, 1100 * MS).await;
+            assert!(!is_there(client, &goes).await && is_there(client, &stays).await);
+            let before = client.time_ms(&goes).await.unwrap();
+            cluster.places[first].kill();
+            cluster.until_served().await;
+            assert!(!is_there(client, &goes).await && is_there(client, &stays).await);
+            let after = client.time_ms(&goes).await.unwrap();
+            assert!(before < after && after < before + 5_000, "{before} {after}");
+            put_anew(client, &goes).await;
+            pass(cluster, 600 * SECOND).await;
+            assert!(is_there(client, &goes).await && !is_there(client, &stays).await);
+        },
+    );
 }
 
 /// Needs the mark in the pool of each copy. The seeded bug `MarkOfCopyForgotten`.
@@ -138,19 +144,23 @@ pub fn a_power_cut_of_all_nodes_resurrects_nothing_when_all_clocks_are_set_back(
     });
 }
 
-/// The clock of the primary is set back while it serves.
+/// Clocks drift, and that of the primary is set back while it serves.
 #[test]
 fn a_clock_of_a_primary_that_is_set_back_resurrects_nothing() {
-    Cluster::tell(Shape::THREE.patient(), 53, async |cluster, client| {
-        let first = cluster.leader(0).unwrap();
-        let (goes, stays) = put_both(client).await;
-        pass(cluster, 1100 * MS).await;
-        assert!(!is_there(client, &goes).await);
-        cluster.places[first].set_back(DAY);
-        pass(cluster, SECOND).await;
-        let other = cluster.client(4_000 * MS).await;
-        assert!(!is_there(&other, &goes).await && is_there(&other, &stays).await);
-    });
+    Cluster::tell(
+        Shape::THREE.patient().drifting(),
+        53,
+        async |cluster, client| {
+            let first = cluster.leader(0).unwrap();
+            let (goes, stays) = put_both(client).await;
+            pass(cluster, 1100 * MS).await;
+            assert!(!is_there(client, &goes).await);
+            cluster.places[first].set_back(DAY);
+            pass(cluster, SECOND).await;
+            let other = cluster.client(4_000 * MS).await;
+            assert!(!is_there(&other, &goes).await && is_there(&other, &stays).await);
+        },
+    );
 }
 
 /// The only mark of the story is stamped before the joiner is filled, and the clock of the joiner is behind. The seeded
@@ -293,5 +303,36 @@ fn copies_remove_what_has_expired_at_the_primary() {
         assert_eq!(expired(), [0; 3]);
         pass(cluster, 3 * SECOND).await;
         assert_eq!(expired(), [300; 3]);
+    });
+}
+
+/// The client stands still between the chunks of a value and the record that names them, for longer than chunks are
+/// kept. Needs another upload: the call would end though the client has the whole value.
+#[test]
+fn a_value_whose_chunks_are_gone_is_put_again_by_the_same_call() {
+    let shape = Shape {
+        segments: 40,
+        // Nodes without work take fewer turns.
+        lease: Timing::SHARED_CORES,
+        ..Shape::THREE.patient()
+    };
+    Cluster::tell(shape, 58, async |cluster, client| {
+        let patient = cluster.client(2_000 * SECOND).await;
+        let content = crate::world::value(1, 700_000);
+        patient.put(b"key", b"a session").await.unwrap();
+        let leader = &cluster.places[cluster.leader(patient.shard_of(b"key")).unwrap()];
+        let process = cluster.process.clone();
+        let pausing = async {
+            let live_bytes = || leader.server().unwrap().stat().live_bytes;
+            while live_bytes() < 200_000 {
+                pass(cluster, 2_000).await;
+            }
+            process.pause(660 * SECOND);
+        };
+        let (put, ()) = join(patient.put(b"key", &content), pausing).await;
+        put.unwrap();
+        let mut found = Vec::new();
+        client.get(b"key", &mut found).await.unwrap().unwrap();
+        assert!(found == content);
     });
 }

@@ -1,10 +1,15 @@
 //! Servers that are nodes of a cluster: stories of writes that survive the loss of nodes.
 
+pub mod batches;
+mod chunks;
 pub mod expiring;
 pub mod flaws;
+pub mod forgeries;
 pub mod in_flight;
 pub mod joins;
 pub mod leaving;
+mod memory;
+pub mod repeated;
 pub mod resigned;
 pub mod unsettled;
 mod world;
@@ -226,6 +231,53 @@ fn a_node_that_drains_hands_all_its_shards_over() {
     });
 }
 
+/// The shards of the largest cluster. Each of the 64 nodes reads each configuration, whose size and number grow with
+/// the shards: a campaign has 64 of them.
+const SHARDS_WANTED: &str = "STONECAST_CLUSTER_SHARDS";
+const SHARDS_USUAL: u32 = 8;
+
+/// The most nodes that a cluster has.
+#[test]
+fn a_cluster_of_sixty_four_nodes_outlives_a_node_and_drains_another() {
+    let wanted = std::env::var(SHARDS_WANTED).ok();
+    let shape = Shape {
+        nodes: 64,
+        shards: wanted.map_or(SHARDS_USUAL, |shards| shards.parse().expect(SHARDS_WANTED)),
+        ..Shape::THREE
+    };
+    Cluster::tell(shape, 16, async |cluster, client| {
+        put_all(client, 0..300).await;
+        cluster.places[5].kill();
+        put_all(client, 300..400).await;
+        has_all(client, 0..400).await;
+        let name = cluster.places[0].name.clone();
+        cluster.request(1, |present| present.drain(&name)).await;
+        let is_empty = || {
+            let groups = cluster.stored().groups;
+            groups.iter().all(|group| !group.in_sync.contains(&name))
+        };
+        cluster.until("the node has nothing", is_empty).await;
+        put_all(client, 400..450).await;
+        has_all(client, 0..450).await;
+    });
+}
+
+/// The most shards that a cluster has. A segment keeps what a node notes about them all.
+#[test]
+fn a_cluster_of_sixty_four_shards_outlives_a_node() {
+    let shape = Shape {
+        shards: 64,
+        segment_size: 1 << 20,
+        ..Shape::THREE
+    };
+    Cluster::tell(shape, 17, async |cluster, client| {
+        put_all(client, 0..300).await;
+        cluster.places[1].kill();
+        put_all(client, 300..400).await;
+        has_all(client, 0..400).await;
+    });
+}
+
 #[test]
 fn a_condition_holds_for_one_writer_however_often_the_primary_changes() {
     Cluster::tell(Shape::THREE, 15, async |cluster, client| {
@@ -295,7 +347,8 @@ fn values_of_a_mebibyte_survive_the_loss_of_a_node_in_the_middle_of_their_pieces
 #[test]
 fn a_value_that_is_too_long_is_refused_by_name_and_nothing_is_done() {
     Cluster::tell(Shape::THREE, 19, async |_, client| {
-        let refused = client.put(&key(1), &vec![1; 300_000]).await.unwrap_err();
+        let long = vec![1; (16 << 20) + 1];
+        let refused = client.put(&key(1), &long).await.unwrap_err();
         assert!(!refused.to_string().is_empty(), "{refused}");
         assert_eq!(client.get(&key(1), &mut Vec::new()).await.unwrap(), None);
     });

@@ -11,8 +11,8 @@ use stonecast_cluster::{
 };
 use stonecast_config_sim::{ConfigService, ServiceOptions};
 use stonecast_fabric_sim::{
-    Features, Machine, MachineOptions, MachineProfile, Module, Process, RootPort, SimBacking,
-    Survivor, World,
+    Features, LocalClock, Machine, MachineOptions, MachineProfile, Module, Process, RootPort,
+    SimBacking, Survivor, World,
 };
 use stonecast_kv::{
     CLIENT_COMPLETIONS, ClusterClient, ClusterOptions, Dial, NodeOptions, Server, ServerOptions,
@@ -41,11 +41,17 @@ pub struct Shape {
     /// Whether the devices pack messages.
     pub packs: bool,
     pub remove_after_ns: Nanoseconds,
+    /// The leases of primaries.
+    pub lease: Timing,
+    /// Whether the floors of copies rise. Otherwise a start finds all entries again.
+    pub floors_rise: bool,
     pub segments: u64,
     pub segment_size: u64,
     /// The root ports of the nodes' machines, and the longest time for which a write may wait there.
     pub root_port: RootPort,
     pub inbound_stall_ns_max: Nanoseconds,
+    /// The clocks of nodes with an even number are fast by this much, and those of the others and of clients slow.
+    pub drift_ppm: i64,
 }
 
 impl Shape {
@@ -57,6 +63,8 @@ impl Shape {
         one_sided: true,
         packs: true,
         remove_after_ns: 60 * MS,
+        lease: Timing::DEDICATED_CORES,
+        floors_rise: true,
         segments: 16,
         segment_size: 256 << 10,
         root_port: RootPort {
@@ -64,12 +72,21 @@ impl Shape {
             relaxed_ordering: false,
         },
         inbound_stall_ns_max: 0,
+        drift_ppm: 0,
     };
 
     /// This shape, where no node is removed for its silence.
     pub fn patient(self) -> Self {
         Self {
             remove_after_ns: 100_000 * MS,
+            ..self
+        }
+    }
+
+    /// This shape, where clocks deviate as far as the store allows.
+    pub fn drifting(self) -> Self {
+        Self {
+            drift_ppm: 700,
             ..self
         }
     }
@@ -126,8 +143,13 @@ struct Running {
     end: Rc<RefCell<Option<String>>>,
 }
 
+/// A letter for each of the first nodes.
 pub fn name(index: usize) -> NodeName {
-    char::from(b'a' + index as u8).to_string().parse().unwrap()
+    let name = match index {
+        0..26 => char::from(b'a' + index as u8).to_string(),
+        _ => format!("n{index}"),
+    };
+    name.parse().unwrap()
 }
 
 /// Two ports of one device.
@@ -197,6 +219,14 @@ impl Place {
 
     fn start(&self, world: &World, service: &ConfigService, random: Random) {
         let process = world.process(self.machine);
+        let drift_ppm = match self.index.is_multiple_of(2) {
+            true => self.shape.drift_ppm,
+            false => -self.shape.drift_ppm,
+        };
+        process.set_clock(LocalClock {
+            ahead_ns: 0,
+            drift_ppm,
+        });
         let wall = process.runtime().wall_clock();
         process.set_wall_clock(wall - self.behind_ns.get());
         let device = process.open_device_at(self.shape.root_port);
@@ -226,10 +256,13 @@ impl Place {
             },
             random,
         };
-        let options = NodeOptions {
+        let mut options = NodeOptions {
             floor_after: 16,
             ..NodeOptions::new(self.shape.segment_size, self.shape.nodes)
         };
+        if !self.shape.floors_rise {
+            (options.floor_after, options.floor_after_ns) = (u64::MAX, 100_000 * MS);
+        }
         let slot: Rc<RefCell<Option<Rc<Server>>>> = Rc::default();
         let end = Rc::new(RefCell::new(None));
         let (given, told) = (slot.clone(), end.clone());
@@ -335,6 +368,10 @@ impl Cluster {
         }
         let machine = machine();
         let process = world.process(machine);
+        process.set_clock(LocalClock {
+            ahead_ns: 0,
+            drift_ppm: -shape.drift_ppm,
+        });
         let port = process.port(64).unwrap();
         let store = service.store(&port, &process.runtime());
         let stored = store.compare_and_set(None, &first.encode());
@@ -393,13 +430,31 @@ impl Cluster {
         })
     }
 
+    /// Kills the primary of the first shard, and waits until its heir serves, and the node is back with all copies.
+    pub async fn survive_a_death(&self) {
+        let primary = self.leader(0).expect("the shard is led");
+        self.places[primary].kill();
+        self.until_served().await;
+        self.start(primary);
+        self.until("all copies are there", || self.is_whole()).await;
+    }
+
     /// Lets time pass until `done`, or `duration` at most. Returns whether it was done.
     pub fn run_until(&self, duration: Nanoseconds, done: impl FnMut() -> bool) -> bool {
         self.world.step_until(duration, 50_000, done)
     }
 
-    /// A client that gives up after `patience_ns`.
+    /// A client that gives up after `patience_ns`, and looks for an heir after three default leases of a primary.
     pub async fn client(&self, patience_ns: Nanoseconds) -> ClusterClient {
+        self.client_that_waits(patience_ns, 30 * MS).await
+    }
+
+    /// A client that gives up after `patience_ns`, and looks for an heir after `attempt_ns`.
+    pub async fn client_that_waits(
+        &self,
+        patience_ns: Nanoseconds,
+        attempt_ns: Nanoseconds,
+    ) -> ClusterClient {
         let runtime = self.process.runtime();
         let port = self.process.port(64).unwrap();
         let store = Rc::new(self.service.store(&port, &runtime));
@@ -407,7 +462,7 @@ impl Cluster {
         let dial: Dial = Rc::new(move |_: &str| Ok(process.port(CLIENT_COMPLETIONS)?));
         let options = ClusterOptions {
             patience_ns,
-            attempt_ns: 30 * MS,
+            attempt_ns,
             ..ClusterOptions::default()
         };
         let connected = ClusterClient::connect(store, dial, runtime, options).await;
@@ -420,6 +475,14 @@ impl Cluster {
         let client = cluster.world.block_on(cluster.client(4_000 * MS));
         cluster.world.block_on(story(&cluster, &client));
         drop(client);
+    }
+
+    /// Cuts the power of a node, and waits until it is no copy of the first shard any more.
+    pub async fn lose(&self, index: usize) {
+        let place = &self.places[index];
+        place.cut_power(&self.world);
+        let is_copy = || self.stored().groups[0].in_sync.contains(&place.name);
+        self.until("the node is removed", || !is_copy()).await;
     }
 
     /// Waits, within a story, until `done`.
@@ -459,7 +522,7 @@ impl Cluster {
 /// The first configuration of a cluster: nodes are registered and shards are placed.
 fn first_configuration(shape: Shape, places: &[Place]) -> Configuration {
     let policy = Policy {
-        lease: Timing::DEDICATED_CORES,
+        lease: shape.lease,
         remove_after_ns: shape.remove_after_ns,
         ..Policy::new(shape.replicas, shape.shards)
     };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use stonecast_base::hash;
 use stonecast_lineage::{Epoch, Lineage};
 use stonecast_log::{
-    Condition, Draft, Heritage, Kind, Ledger, LedgerFull, STAMP_SIZE, ScanPolicy, SegmentState,
-    SegmentVerdict, Stamp, Turn, Turned, UNIT_SIZE, scan_segment,
+    Condition, Draft, Form, Heritage, Kind, Ledger, LedgerFull, STAMP_SIZE, ScanPolicy,
+    SegmentState, SegmentVerdict, Stamp, Turn, Turned, UNIT_SIZE, scan_segment,
 };
 use stonecast_media::Region as _;
 
@@ -39,6 +39,7 @@ fn bytes_that_appends_put_into_a_segment_are_never_a_record() {
     let position = pool().position(1, unit);
     let draft = Draft {
         kind: Kind::Put,
+        form: Form::Whole,
         condition: Condition::None,
         token: 0,
         expires: None,

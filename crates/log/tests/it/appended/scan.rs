@@ -288,6 +288,8 @@ fn a_step_reads_no_more_than_its_budget_and_one_entry_and_all_are_found_in_the_e
         (total, steps) = (total + found, steps + 1);
         assert!(steps < 100, "{total} of {expected}");
     }
+    // The end of the round under way was set by an earlier step.
+    work(&memory, &mut scan, Bounds::even(1000, 10));
     let (read, found) = work(&memory, &mut scan, Bounds::even(1000, 10));
     let open: u32 = scan
         .open_units()
@@ -295,10 +297,55 @@ fn a_step_reads_no_more_than_its_budget_and_one_entry_and_all_are_found_in_the_e
         .map(|range| range.end - range.start)
         .sum();
     let rest = UNITS - scan.reach();
+    // The step begins with the latest gaps.
+    let gaps = scan.open_units().len().min(4) as u32;
     assert_eq!(
-        (open + 10.min(rest) + 16.min(rest), found),
+        (open + gaps + 10.min(rest) + 16.min(rest), found),
         ((read / 64) as u32, 0)
     );
+}
+
+/// Needs the look at gaps: a round goes over all places in which something may arrive.
+#[test]
+fn entries_that_others_have_overtaken_are_found_by_the_next_step_though_a_round_takes_many_steps() {
+    let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
+    let bounds = Bounds {
+        units: 1000,
+        open: 4,
+        under_way: UNITS,
+    };
+    let first = entry(1, 1, &[1; 40]);
+    place(
+        &memory,
+        1,
+        FIRST + 2 * units(&first),
+        &entry(1, 3, &[3; 40]),
+    );
+    let overtaking = (FIRST + 2 * units(&first), 3);
+    let mut found = Vec::new();
+    while found.is_empty() {
+        found = look_within(&memory, &mut scan, &lineages, bounds);
+    }
+    assert_eq!(found, [overtaking]);
+    place(&memory, 1, FIRST, &first);
+    place(&memory, 1, FIRST + units(&first), &entry(1, 2, &[2; 40]));
+    assert_eq!(
+        look_within(&memory, &mut scan, &lineages, bounds),
+        [(FIRST, 1), (FIRST + units(&first), 2)]
+    );
+}
+
+/// Needs the part of each step that is left to the round: gaps of dead senders would take all of it.
+#[test]
+fn entries_far_behind_a_gap_that_stays_are_found_though_a_step_looks_at_a_single_place() {
+    let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
+    let single = Bounds::even(1, UNITS);
+    for (at, version) in [(FIRST + 4, 2), (FIRST + 9, 3)] {
+        place(&memory, 1, at, &entry(1, version, b""));
+        let steps = 0..2 * UNITS;
+        let mut found = steps.flat_map(|_| look_within(&memory, &mut scan, &lineages, single));
+        assert_eq!(found.next(), Some((at, version)));
+    }
 }
 
 /// Needs the second bound: most steps of a search find nothing, and cost the wait for each of these places.

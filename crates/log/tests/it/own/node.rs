@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use stonecast_base::{Corruption, Span};
 use stonecast_lineage::{Epoch, Lineage, Point};
 use stonecast_log::{
-    Condition, Draft, Found, Heritage, History, Kind, Ledger, LogFormat, OwnRecords, OwnVerdict,
-    STAMP_SIZE, ScanPolicy, SegmentState, SegmentVerdict, Stamp, Turn, Turned, UNIT_SIZE,
-    Unsettled, Visitor, check, relocate, scan_segment,
+    Condition, Draft, Form, Found, Heritage, History, Kind, Ledger, LogFormat, OwnRecords,
+    OwnVerdict, STAMP_SIZE, ScanPolicy, SegmentState, SegmentVerdict, Stamp, Turn, Turned,
+    UNIT_SIZE, Unsettled, Visitor, check, relocate, scan_segment,
 };
 use stonecast_media::Region as _;
 
@@ -122,6 +122,7 @@ impl Node {
         let position = pool().position(number, unit);
         let draft = Draft {
             kind: Kind::Put,
+            form: Form::Whole,
             condition: Condition::None,
             token: 0,
             expires: None,
@@ -311,7 +312,7 @@ impl Node {
         let ledger = Ledger::read(memory, &pool(), "log", [&home])?;
         let format = pool();
         let mut reader = Reader {
-            own: OwnRecords::new(&format, ledger.versions(), &shard_of),
+            own: OwnRecords::new(&format, ledger.versions(), &|_, key| shard_of(key)),
             counts: BTreeSet::new(),
             void: Vec::new(),
         };

@@ -85,6 +85,7 @@ pub struct Place {
     plan: Plan,
     look_units: u32,
     segment_size: u64,
+    unready_ns: u64,
     runs: Cell<u32>,
 }
 
@@ -113,6 +114,7 @@ impl Place {
             look_units,
             segment_size,
             packs,
+            unready_ns,
             ..
         } = shape;
         let machine = world.machine(MachineOptions {
@@ -138,6 +140,7 @@ impl Place {
             plan,
             look_units,
             segment_size,
+            unready_ns,
             runs: Cell::default(),
         }
     }
@@ -284,7 +287,7 @@ impl Place {
                 entries_max: 128,
                 staging_size: 64 * 1024,
                 patience_ns: 3_000_000,
-                rnr_retry_count: 4,
+                rnr_retry_count: self.unready_ns.div_ceil(10_000).max(4) as u32,
                 rnr_retry_delay_ns: 10_000,
             },
             record_size_max: RECORD_SIZE_MAX,

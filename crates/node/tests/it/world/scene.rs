@@ -35,6 +35,8 @@ pub struct Shape {
     /// Whether the devices pack messages, and report no arrivals.
     pub packs: bool,
     pub remove_after_ns: Nanoseconds,
+    /// Time for which a peer may have no buffer for a message, beyond the least one.
+    pub unready_ns: Nanoseconds,
     /// Whether the first configuration has no node and no shard.
     pub is_new: bool,
     /// The part of each shard that no key has.
@@ -52,6 +54,7 @@ impl Shape {
         segment_size: 16 * 1024,
         packs: false,
         remove_after_ns: 60 * MS,
+        unready_ns: 0,
         is_new: false,
         ballast: Ballast::of(0),
     };

@@ -138,8 +138,8 @@ impl Appender {
         self.entries.append(entry)
     }
 
-    /// Sends all entries that were taken, and behind them the requests that make them durable. The call waits for
-    /// nothing; the caller may append and flush more at once.
+    /// Sends all entries that were taken, and behind them the requests that make them durable. The call does not wait;
+    /// the caller may append and flush more at once.
     ///
     /// # Errors
     /// [`NotAppended::Refused`]: nothing was sent, and the entries wait for the next call. A batch that does not fit
@@ -196,32 +196,32 @@ impl AppendRehearsal {
         Self(Entries::new(route, terms, program))
     }
 
-    /// As [`Appender::add_credits`].
+    /// Takes credits that the receiver has granted, as [`Appender::add_credits`] does.
     pub fn add_credits(&self, granted: u64) {
         self.0.sender.add_credits(granted);
     }
 
-    /// As [`Appender::append`].
+    /// Takes an entry, and returns its number, as [`Appender::append`] does.
     pub fn append(&mut self, entry: LocalSpan) -> Result<u64, NotAppended> {
         self.0.append(entry)
     }
 
-    /// As [`Appender::flush`].
+    /// Sends all entries that were taken, as [`Appender::flush`] does.
     pub fn flush(&mut self) -> Result<(), NotAppended> {
         self.0.flush()
     }
 
-    /// As [`Appender::answered`].
+    /// Takes the receiver's answer, as [`Appender::answered`] does.
     pub fn answered(&mut self, number: u64) -> Result<(), WrongAnswer> {
         self.0.pipeline.answered(number)
     }
 
-    /// As [`Appender::fail`].
+    /// Notes that the connection ended, as [`Appender::fail`] does.
     pub fn fail(&mut self, cause: &str) {
         self.0.pipeline.fail(cause.to_owned());
     }
 
-    /// As [`Appender::poll_persisted`], of steps that promise nothing.
+    /// The next entry whose steps have ended, which promises nothing; otherwise like [`Appender::poll_persisted`].
     pub fn poll_concluded(
         &mut self,
         context: &mut Context<'_>,

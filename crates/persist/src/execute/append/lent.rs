@@ -258,8 +258,7 @@ impl LentAppender {
         self.pipeline.has_gathered()
     }
 
-    /// Sends all entries that were taken, and a READ of the word behind them, with one doorbell. The call waits for
-    /// nothing.
+    /// Sends all entries that were taken, and then a READ of the word, with one doorbell. The call does not wait.
     ///
     /// # Errors
     /// [`NotAppended::Refused`]: nothing was sent, and the entries wait for the next call.
@@ -280,7 +279,7 @@ impl LentAppender {
     /// the device as entries do.
     ///
     /// # Errors
-    /// As [`LentAppender::flush`].
+    /// The errors of [`LentAppender::flush`].
     pub fn flush_telling(&mut self, notice: LocalSpan) -> Result<(), NotAppended> {
         let notice = Operation::Send { local: notice };
         self.pipeline.flush([notice], Until::Answered)
@@ -298,7 +297,7 @@ impl LentAppender {
         u64::from_le_bytes(word)
     }
 
-    /// As [`Appender::answered`](super::Appender::answered).
+    /// Takes the owner's answer, as [`Appender::answered`](super::Appender::answered) does.
     ///
     /// # Errors
     /// [`WrongAnswer`], with which the connection has failed.
@@ -306,12 +305,12 @@ impl LentAppender {
         self.pipeline.answered(number)
     }
 
-    /// As [`Appender::fail`](super::Appender::fail).
+    /// Notes that the connection ended, as [`Appender::fail`](super::Appender::fail) does.
     pub fn fail(&mut self, cause: &str) {
         self.pipeline.fail(cause.to_owned());
     }
 
-    /// As [`Appender::poll_persisted`](super::Appender::poll_persisted).
+    /// The next entry that is persisted: numbers come in order, each once.
     ///
     /// # Errors
     /// [`AppendFailure`], after all entries that are persisted were given out.
@@ -326,7 +325,7 @@ impl LentAppender {
     /// Waits for the next entry that is persisted. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// As [`LentAppender::poll_persisted`].
+    /// The errors of [`LentAppender::poll_persisted`].
     pub async fn persisted(&mut self) -> Result<(u64, Persisted), AppendFailure> {
         poll_fn(|context| self.poll_persisted(context)).await
     }

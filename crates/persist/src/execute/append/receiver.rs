@@ -1,4 +1,4 @@
-//! The receiver's half: it makes arrived entries durable, and answers each sender.
+//! The receiver's half, which makes arrived entries durable, and answers each sender.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,8 +13,8 @@ use crate::execute::error::ExecuteError;
 use crate::platform::Platform;
 use crate::program::Program;
 
-/// The receiver's part of the plan, for any number of senders. If the plan is one-sided, there is nothing to do, and a
-/// store need not look for arrivals for its senders' sake.
+/// The receiver's part of the plan, for any number of senders. If the plan is one-sided, the receiver does nothing, and
+/// the store need not look for arrivals.
 ///
 /// A store calls it in its loop:
 ///
@@ -55,8 +55,8 @@ pub struct OutOfOrder {
 }
 
 impl AppendReceiver {
-    /// The receiver of entries that land in `region`, which is declared to be `platform`. The entries have to outlive
-    /// the failure `durability`. [`Receiving`](super::Receiving) tells appenders the same.
+    /// The receiver of entries that land in `region`, which is declared to be `platform`. The entries have to survive
+    /// the failure `durability`. [`Receiving`](super::Receiving) states the same to appenders.
     ///
     /// # Errors
     /// [`ExecuteError::NoPlan`] if no entry survives; [`ExecuteError::Medium`] if `region` is not as declared.

@@ -1,5 +1,4 @@
-//! The way of an entry to the backups, one file for each design. Everything else of Rowan-KV and its rivals is the
-//! same.
+//! How each design carries an entry to the backups, one file each. Rowan-KV and its rivals share everything else.
 //!
 //! ```text
 //!   append.rs   SEND, READ                       one log of all servers      Rowan-KV

@@ -55,8 +55,8 @@ pub use writer::{KeyOnce, PartitionedTransaction, PartitionedWriter};
 ///
 /// # Errors
 ///
-/// [`Error::Connect`]: a back-end does not accept the connection, an address is none, or there are none or more than
-/// 256.
+/// [`Error::Connect`]: a back-end does not accept the connection, a text is not an address, or the number of addresses
+/// is 0 or above 256.
 pub fn connect_all<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Connections, Error> {
     let connectors = urls.into_iter().map(Connector::new);
     let connectors = connectors.collect::<Result<Vec<_>, _>>()?;
@@ -64,7 +64,7 @@ pub fn connect_all<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Connec
 }
 
 /// Connections to several back-ends, and the loop that drives them. All of it belongs to one thread. Futures of its
-/// [`Sessions`] get on inside [`Connections::run`].
+/// [`Sessions`] make progress only inside [`Connections::run`].
 pub struct Connections {
     executor: BusyPoll,
     sessions: Sessions,
@@ -75,7 +75,7 @@ impl Connections {
     ///
     /// # Errors
     ///
-    /// The same as [`connect_all`].
+    /// The errors of [`connect_all`].
     pub fn open(connectors: &[Connector]) -> Result<Self, Error> {
         let count = connectors.len();
         let Some(first) = connectors.first().filter(|_| count <= PARTITIONS_MAX) else {
@@ -85,11 +85,11 @@ impl Connections {
         Self::over(first.open_device()?, connectors)
     }
 
-    /// Does the same over a device of the caller.
+    /// Connects as [`Connections::open`] does, over a device of the caller.
     ///
     /// # Errors
     ///
-    /// The same as [`connect_all`].
+    /// The errors of [`connect_all`].
     pub fn over(device: OpenDevice, connectors: &[Connector]) -> Result<Self, Error> {
         let (executor, sessions) = connected(device, connectors)?;
         let sessions = Sessions { sessions };
@@ -115,15 +115,16 @@ impl Sessions {
     }
 
     /// Becomes the writer of all partitions of the structure `name`, which is made if it does not exist: each partition
-    /// has a lease of its own. A structure with partitions has a name of at most 32 bytes, beside that of its lock
-    /// domain. Its number of partitions never changes.
+    /// has a lease of its own. A structure with partitions has a name of at most 32 bytes, without the name of its lock
+    /// domain. The number of partitions never changes.
     ///
-    /// A structure that is made while the client dies is finished by the next writer, with the same back-ends.
+    /// If the client dies while it makes the structure, the next writer finishes the work, with the same back-ends.
     ///
     /// # Errors
     ///
     /// [`Error::Partition`]: the structure has other back-ends, or another order of them. [`Error::Held`]: another
-    /// front-end writes a partition; those that were taken are given back. The same as [`Session::writer`].
+    /// front-end writes a partition; the partitions that were taken are given back. Otherwise the errors of
+    /// [`Session::writer`].
     pub async fn writer<S: Keyed>(&self, name: &str) -> Result<PartitionedWriter<S>, Error> {
         let parsed = Name::parse(name)?;
         check_name(name, parsed.structure)?;
@@ -154,8 +155,8 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`]: no writer has made the structure. [`Error::Partition`]: it has other back-ends, or another
-    /// order of them. The same as [`Session::reader`].
+    /// [`Error::NotFound`]: no writer has made the structure. [`Error::Partition`]: the structure has other back-ends,
+    /// or another order of them. Otherwise the errors of [`Session::reader`].
     pub async fn reader<S: Keyed>(&self, name: &str) -> Result<PartitionedReader<S>, Error> {
         let parsed = Name::parse(name)?;
         let mut found = Vec::with_capacity(self.sessions.len());
@@ -179,7 +180,7 @@ impl Sessions {
     }
 }
 
-/// Gives tenures back that lead to no writer. They end with their leases otherwise.
+/// Returns tenures that no writer will use; otherwise their leases end them.
 async fn give_back(domains: Vec<Domain>) {
     for domain in domains {
         let _either = domain.release().await;
@@ -241,7 +242,7 @@ async fn open_parts<S: Keyed>(
     Ok((hashing, numbers))
 }
 
-/// Makes a new part in each back-end. New parts of other beginnings hold nothing, and are dropped.
+/// Makes a new part in each back-end. Parts from an earlier attempt hold nothing and are dropped.
 async fn make_parts<S: Keyed>(
     name: &Name<'_>,
     domains: &mut [Domain],

@@ -19,7 +19,7 @@ pub(super) const PARTITIONS_MAX: usize = 256;
 const NAME_SIZE_MAX: usize = 64;
 const NEW: &str = ".new";
 
-/// Which part of which keys.
+/// How many partitions a structure has, and the seed that assigns keys to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hashing {
     pub count: usize,
@@ -53,7 +53,7 @@ impl NamedPart {
         format!("{base}.{}-of-{count}.{seed:016x}{end}", self.index + 1)
     }
 
-    /// The part of the structure `base` that has this name; `None`: it is another structure.
+    /// The part of the structure `base` that has this name; `None`: the name belongs to another structure.
     pub fn parse(base: &str, name: &str) -> Option<Self> {
         let facts = name.strip_prefix(base)?.strip_prefix('.')?;
         let whole = facts.strip_suffix(NEW);
@@ -101,7 +101,7 @@ pub(super) fn check_name(name: &str, base: &str) -> Result<(), Error> {
 pub(super) enum State {
     /// Every back-end has its part.
     Whole(Hashing),
-    /// Nobody has written anything. Parts under this seed are being made.
+    /// The structure has no entries yet. Parts under this seed are being made.
     Unfinished(Option<u64>),
 }
 

@@ -36,22 +36,22 @@ impl<S: Keyed> PartitionedReader<S> {
         }
     }
 
-    /// The value of `key`, as [`Reader::get`].
+    /// The value of `key`, as [`Reader::get`] returns it.
     ///
     /// # Errors
     ///
-    /// The same.
+    /// The errors of [`Reader::get`].
     pub async fn get(&mut self, key: &S::Key) -> Result<Option<S::Value>, Error> {
         let partition = self.hashing.partition_of(&key.encoded());
         self.partitions[partition].get(key).await
     }
 
-    /// The values of several keys, in the order of the keys. Each is one that its key had at a moment of the call. The
+    /// The values of several keys, in the order of the keys. Each key had its value at some moment of the call. The
     /// keys of each partition are looked up together, and all partitions at once.
     ///
     /// # Errors
     ///
-    /// The same as [`Reader::get`]. An error of one partition ends the call.
+    /// The errors of [`Reader::get`]. An error of one partition ends the call.
     pub async fn get_many<'a>(
         &mut self,
         keys: impl IntoIterator<Item = &'a S::Key>,

@@ -10,13 +10,16 @@ use super::part::Hashing;
 use crate::structures::attempt::{Attempt, Once};
 use crate::structures::domain::{Outcome, Part, Transaction};
 use crate::structures::error::Error;
-use crate::structures::types::Keyed;
+use crate::structures::types::{Keyed, Shape};
 use crate::structures::update::Update;
 use crate::structures::writer::{Ticket, Writer};
 
+/// Keys and values of one partition.
+type Entries<'a, S> = Vec<(&'a <S as Keyed>::Key, &'a <S as Shape>::Value)>;
+
 /// The writer of all partitions of a structure of type `S`. [`Sessions::writer`](super::Sessions::writer) makes it.
-/// Each partition has a tenure of its own: one that is over ([`Error::TenureOver`]) refuses its updates, and those of
-/// other partitions go on. Calls as those of [`Writer`] mean the same.
+/// Each partition has a tenure of its own: a partition whose tenure is over ([`Error::TenureOver`]) refuses its
+/// updates, and the other partitions go on. A call with the name of a call of [`Writer`] means the same.
 /// ```
 /// use stonecast::structures::{self, HashTable, Server};
 ///
@@ -62,7 +65,8 @@ macro_rules! by_key {
             ///
             /// # Errors
             ///
-            /// The same. [`Error::effect`] tells the effect on the entry.
+            #[doc = concat!("The errors of [`Writer::", stringify!($name), "`].")]
+            /// [`Error::effect`] tells the effect on the entry.
             pub async fn $name(&mut self, key: &S::Key, $($argument: $of),*) -> Result<$result, Error> {
                 self.partition(key).$name(key, $($argument),*).await
             }
@@ -85,29 +89,29 @@ impl<S: Keyed> PartitionedWriter<S> {
     }
 
     by_key! {
-        /// As [`Writer::insert`].
+        /// Gives `key` a value. Returns whether `key` had one before.
         insert(value: &S::Value) -> bool;
-        /// As [`Writer::insert_if_absent`].
+        /// Gives `key` a value if it has none. Returns whether `key` had one.
         insert_if_absent(value: &S::Value) -> bool;
-        /// As [`Writer::update`].
+        /// Gives `key` another value if it has one. Returns whether `key` had one.
         update(value: &S::Value) -> bool;
-        /// As [`Writer::compare_and_update`].
+        /// Gives `key` the value `new` if it has the value `expected`. Returns whether `key` had `expected`.
         compare_and_update(expected: &S::Value, new: &S::Value) -> bool;
-        /// As [`Writer::remove`].
+        /// Removes `key`. Returns whether `key` had a value.
         remove() -> bool;
-        /// As [`Writer::get`].
+        /// The value of `key` with everything staged in its partition.
         get() -> Option<S::Value>;
-        /// As [`Writer::stage`].
+        /// Stages that `key` gets a value.
         stage(value: &S::Value) -> Ticket;
-        /// As [`Writer::stage_remove`].
+        /// Stages the removal of `key`.
         stage_remove() -> Ticket;
     }
 
-    /// Gives keys values, as [`Writer::insert_all`]: all partitions at once, with one publication each.
+    /// Gives keys values, as [`Writer::insert_all`] does: in all partitions at once, with one publication each.
     ///
     /// # Errors
     ///
-    /// The same as [`Writer::insert_all`] for the partition that fails, and [`Error::effect`] tells the effect there.
+    /// The errors of [`Writer::insert_all`] for the partition that fails, and [`Error::effect`] tells the effect there.
     /// Entries of other partitions may be done or not.
     pub async fn insert_all<'a>(
         &mut self,
@@ -117,23 +121,54 @@ impl<S: Keyed> PartitionedWriter<S> {
         S::Key: 'a,
         S::Value: 'a,
     {
-        let mut of_partitions: Vec<Vec<(&S::Key, &S::Value)>> = Vec::new();
+        let parts = self.split(entries);
+        let inserts = parts.map(|(writer, entries)| writer.insert_all(entries));
+        try_join_all(inserts).await.map(drop)
+    }
+
+    /// Does the same as [`PartitionedWriter::insert_all`]: the entries of each partition keep their order, and are
+    /// loaded there as by [`Writer::bulk_load`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Writer::bulk_load`].
+    pub async fn bulk_load<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = (&'a S::Key, &'a S::Value)>,
+    ) -> Result<(), Error>
+    where
+        S::Key: 'a,
+        S::Value: 'a,
+    {
+        let parts = self.split(entries);
+        let loads = parts.map(|(writer, entries)| writer.bulk_load(entries));
+        try_join_all(loads).await.map(drop)
+    }
+
+    /// The writer of each partition with the entries of that partition.
+    fn split<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = (&'a S::Key, &'a S::Value)>,
+    ) -> impl Iterator<Item = (&mut Writer<S>, Entries<'a, S>)>
+    where
+        S::Key: 'a,
+        S::Value: 'a,
+    {
+        let mut of_partitions: Vec<Entries<'a, S>> = Vec::new();
         of_partitions.resize_with(self.partitions.len(), Vec::new);
         for (key, value) in entries {
             let partition = self.hashing.partition_of(&key.encoded());
             of_partitions[partition].push((key, value));
         }
-        let parts = self.partitions.iter_mut().zip(of_partitions);
-        let inserts = parts.map(|(writer, entries)| writer.insert_all(entries));
-        try_join_all(inserts).await.map(drop)
+        self.partitions.iter_mut().zip(of_partitions)
     }
 
     /// Makes everything staged durable, and visible to all readers, partition by partition: a reader may see the
-    /// updates of one of them first.
+    /// updates of one partition first.
     ///
     /// # Errors
     ///
-    /// As [`Writer::publish`]; updates of other partitions may be done or not.
+    /// The errors of [`Writer::publish`]. Updates of other partitions may be done or not.
     pub async fn publish(&mut self) -> Result<(), Error> {
         let all = self.partitions.iter_mut().map(Writer::publish);
         try_join_all(all).await.map(drop)
@@ -143,7 +178,7 @@ impl<S: Keyed> PartitionedWriter<S> {
     ///
     /// # Errors
     ///
-    /// As [`PartitionedWriter::publish`].
+    /// The errors of [`PartitionedWriter::publish`].
     pub async fn flush(&mut self) -> Result<(), Error> {
         let all = self.partitions.iter_mut().map(Writer::flush);
         try_join_all(all).await.map(drop)
@@ -153,7 +188,7 @@ impl<S: Keyed> PartitionedWriter<S> {
     ///
     /// # Errors
     ///
-    /// As [`Writer::renew`].
+    /// The errors of [`Writer::renew`].
     pub async fn renew(&self) -> Result<(), Error> {
         let all = self.partitions.iter().map(Writer::renew);
         try_join_all(all).await.map(drop)
@@ -168,7 +203,7 @@ impl<S: Keyed> PartitionedWriter<S> {
     ///
     /// # Errors
     ///
-    /// As [`Writer::release`]; the first error, behind the release of all partitions that can be released.
+    /// The errors of [`Writer::release`]. All partitions that can be released are; the first error is returned.
     pub async fn release(self) -> Result<(), Error> {
         let mut first = Ok(());
         for writer in self.partitions {
@@ -196,22 +231,31 @@ impl<S: Keyed> PartitionedWriter<S> {
     /// An empty transaction. All of its keys have to lie in one partition.
     pub fn transaction(&self) -> PartitionedTransaction<S> {
         PartitionedTransaction {
+            name: self.name.clone(),
             hashing: self.hashing,
             parts: Vec::new(),
             shape: PhantomData,
         }
     }
 
-    /// Does a transaction: all of it or nothing, durable and visible to all readers when the call returns.
+    /// Commits a transaction, all of it or nothing: durable and visible to all readers when the call returns.
     ///
     /// # Errors
     ///
-    /// [`Error::AcrossPartitions`]: it has keys of several partitions, and nothing was done. As
+    /// [`Error::AcrossPartitions`]: the transaction has keys of several partitions, and nothing was done.
+    /// [`Error::OtherDomain`]: the writer of another structure began the transaction. Otherwise the errors of
     /// [`Domain::commit`](crate::structures::Domain::commit).
     pub async fn commit(
         &mut self,
         transaction: PartitionedTransaction<S>,
     ) -> Result<Outcome, Error> {
+        if transaction.hashing != self.hashing {
+            return Err(Error::OtherDomain {
+                name: transaction.name,
+                found: "other partitions".to_owned(),
+                asked: format!("the structure {:?}", self.name),
+            });
+        }
         let mut partitions = transaction.parts.iter().map(|(partition, _)| *partition);
         let first = partitions.next().unwrap_or(0);
         if let Some(other) = partitions.find(|other| *other != first) {
@@ -223,7 +267,7 @@ impl<S: Keyed> PartitionedWriter<S> {
         }
         let writer = &mut self.partitions[first];
         let updates = transaction.parts.into_iter().map(|(_, update)| update);
-        let transaction = Transaction::of_one(writer.number(), updates);
+        let transaction = Transaction::of_one(&writer.identity(), updates);
         writer.domain.commit(&transaction).await
     }
 }
@@ -241,7 +285,8 @@ macro_rules! once {
             ///
             /// # Errors
             ///
-            /// The same. [`Error::effect`] tells the effect on the entry.
+            #[doc = concat!("The errors of [`Once::", stringify!($name), "`].")]
+            /// [`Error::effect`] tells the effect on the entry.
             pub async fn $name(self, $($argument: $of),*) -> Result<bool, Error> {
                 self.once.$name(self.key, $($argument),*).await
             }
@@ -251,21 +296,24 @@ macro_rules! once {
 
 impl<S: Keyed> KeyOnce<'_, S> {
     once! {
-        /// As [`Once::insert`].
+        /// Gives the key a value. Returns whether the key had one before.
         insert(value: &S::Value);
-        /// As [`Once::insert_if_absent`].
+        /// Gives the key a value if it has none. Returns whether the key had one.
         insert_if_absent(value: &S::Value);
-        /// As [`Once::update`].
+        /// Gives the key another value if it has one. Returns whether the key had one.
         update(value: &S::Value);
-        /// As [`Once::compare_and_update`].
+        /// Gives the key the value `new` if it has the value `expected`. Returns whether the key had `expected`.
         compare_and_update(expected: &S::Value, new: &S::Value);
-        /// As [`Once::remove`].
+        /// Removes the key. Returns whether the key had a value.
         remove();
     }
 }
 
 /// Updates of keys of one partition that are done together or not at all.
 pub struct PartitionedTransaction<S: Keyed> {
+    /// The structure.
+    name: String,
+    /// Differs between any two structures.
     hashing: Hashing,
     /// Each update with the partition of its key.
     parts: Vec<(usize, Update)>,

@@ -2,7 +2,7 @@
 
 use stonecast_base::mutant;
 
-/// The keys between which those of a node lie.
+/// The bounds of the keys of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fences<'a> {
     pub low: &'a [u8],

@@ -16,7 +16,7 @@ use super::seek::{Path, Seek, WayDown};
 #[derive(Clone, Debug)]
 pub struct Change {
     way: WayDown,
-    /// `None` once it was handed on.
+    /// `None` once it was passed on.
     change: Option<KeyChange>,
     /// A plan whose value in a block is being read, and the block.
     compared: Option<(ChangePlan, Pointer)>,
@@ -26,7 +26,7 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangePlan {
     tree: BTree,
-    /// `None` once it was handed on.
+    /// `None` once it was passed on.
     change: Option<KeyChange>,
     path: Path,
     slot: Option<Slot>,
@@ -37,10 +37,10 @@ pub struct ChangePlan {
 }
 
 impl BTree {
-    /// Changes an encoded key. `verb` is one of those for keys.
+    /// Changes an encoded key. `verb` is a verb for keys.
     ///
     /// # Panics
-    /// If key or value are longer than those of the tree may be.
+    /// Panics if the key or value is longer than the tree permits.
     pub fn change(&self, verb: Verb, key: &[u8], value: &[u8]) -> Change {
         assert!(key.len() <= self.geometry.key_size_max());
         Change {
@@ -50,7 +50,7 @@ impl BTree {
         }
     }
 
-    /// The value as a slot holds it. A long one gets a block.
+    /// The value as a slot holds it. A long value gets a block.
     pub(super) fn value_of(
         &self,
         draft: &mut Draft<'_>,
@@ -198,8 +198,8 @@ impl ChangePlan {
         unreachable!("the topmost node has room or is split")
     }
 
-    /// Moves the upper half of a full node to a new one, with another key. The new node is written first: a reader that
-    /// finds the old one without these keys follows its link.
+    /// Moves the upper half of a full node to a new node, with another key. The new node is written first: a reader
+    /// that finds the old node without these keys follows its link.
     fn split(
         &self,
         draft: &mut Draft<'_>,
@@ -241,7 +241,7 @@ impl ChangePlan {
         Ok(right)
     }
 
-    /// Puts a new node above the topmost one, which was split.
+    /// Puts a new node above the topmost node, which was split.
     fn grow(
         &self,
         draft: &mut Draft<'_>,
@@ -267,7 +267,7 @@ pub(super) fn word_of(pointer: Pointer) -> Vec<u8> {
     pointer.word().to_le_bytes().to_vec()
 }
 
-/// Frees the block of a value that nothing names any more.
+/// Frees the block of a value that is no longer reachable.
 fn free_value(draft: &mut Draft<'_>, slot: &Slot) -> Result<(), SpaceFault> {
     match slot.value {
         Value::Inline(_) => Ok(()),

@@ -15,7 +15,7 @@ const INLINE_MAX: usize = 256;
 /// Bytes of a pointer to a value in a block of its own.
 pub(super) const POINTER_SIZE: usize = 8;
 
-/// Sizes in the nodes of a tree. They follow from the longest key and the usual value, and never change.
+/// Sizes in the nodes of a tree. They follow from the longest key and the typical value, and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     leaf: NodeGeometry,
@@ -24,10 +24,10 @@ pub struct Geometry {
 
 impl Geometry {
     /// A tree whose encoded keys have at most `key_size_max` bytes. Values of up to `value_size` bytes lie in the leaf,
-    /// if there is room for enough of them; longer ones have blocks of their own.
+    /// if the leaf has room for enough of them; longer values have blocks of their own.
     ///
     /// # Panics
-    /// If keys are longer than 256 bytes.
+    /// Panics if keys are longer than 256 bytes.
     pub fn new(key_size_max: usize, value_size: usize) -> Self {
         assert!((1..=KEY_SIZE_MAX).contains(&key_size_max));
         let key_size = key_size_max.next_multiple_of(8);
@@ -89,7 +89,7 @@ impl NodeGeometry {
         HEADER_SIZE + 2 * self.key_size
     }
 
-    /// Keys of a full node. One slot more than words is there, so that a full node takes another value for a key.
+    /// Keys of a full node. A node has one slot more than words, so that a full node takes another value for a key.
     #[inline]
     pub fn slots(&self) -> usize {
         self.slots

@@ -114,7 +114,7 @@ impl BTree {
             if !aim.is_right_of(&node.fences) {
                 return aim.is_at(&node.fences).then_some(leaf);
             }
-            // The parent that led here has got other children.
+            // The children of the parent have changed since it led here.
             if hops == 0 {
                 nodes.forget_above(parent);
             }
@@ -123,8 +123,8 @@ impl BTree {
         None
     }
 
-    /// The way to the leaf of `aim` over inner nodes that may be old. Returns the pointer to the leaf, and that to its
-    /// parent, if it has one.
+    /// The way to the leaf of `aim` over inner nodes that may be old. Returns the pointer to the leaf, and the pointer
+    /// to its parent, if any.
     fn way_in_call(
         &self,
         aim: Aim<'_>,

@@ -1,7 +1,7 @@
 //! Inner nodes that a reader remembers, checked as a whole and decoded for searches.
 //!
-//! A node is searched by the first eight bytes of its separators, which lie side by side: a search of 62 separators
-//! touches three or four lines instead of two lines for each separator on its way.
+//! A search compares the first eight bytes of a node's separators, which lie side by side: a search of 62 separators
+//! touches three or four lines instead of two lines for each separator that is compared.
 
 use std::hash::BuildHasherDefault;
 
@@ -98,7 +98,7 @@ impl InnerNode {
 /// Separators in the order of their keys.
 #[derive(Debug, Default)]
 struct Separators {
-    /// The first eight bytes of each, as a number that compares as they do.
+    /// The first eight bytes of each separator, as a number that compares as the bytes do.
     heads: Vec<u64>,
     ends: Vec<usize>,
     bytes: Vec<u8>,
@@ -147,7 +147,8 @@ fn head_of(key: &[u8]) -> u64 {
     }
 }
 
-/// Inner nodes of one tree, and its root, as a reader has read them. They may be old: the fences of the leaf show it.
+/// Inner nodes of one tree, and its root, as a reader has read them. The nodes may be old: the fences of the leaf show
+/// their age.
 #[derive(Debug)]
 pub struct InnerNodes {
     pub(super) root: Option<Root>,

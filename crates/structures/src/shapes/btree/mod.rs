@@ -31,6 +31,7 @@ mod change;
 mod geometry;
 mod in_call;
 mod inner_nodes;
+mod load;
 mod mv;
 mod node;
 mod scrap;
@@ -40,11 +41,13 @@ mod walk;
 use crate::space::{Draft, SpaceFault};
 use crate::wire::Pointer;
 
+use super::length::Length;
 use super::root::{ROOT_LINE_SIZE, Root};
 use super::tag::TagKey;
 pub use change::{Change, ChangePlan};
 pub use geometry::Geometry;
 pub use inner_nodes::InnerNodes;
+pub use load::{Load, LoadPlan};
 pub use mv::{MvBTree, MvChange, MvChangePlan};
 pub use seek::{Find, Page, PageOf, Seek};
 pub use walk::Walk;
@@ -62,7 +65,7 @@ pub struct BTree {
     geometry: Geometry,
 }
 
-/// Where a tree begins.
+/// The start of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TreePlace {
     /// At the root line behind this anchor, which changes.
@@ -73,7 +76,7 @@ enum TreePlace {
 }
 
 impl TreePlace {
-    /// The root line; none in a version.
+    /// The root line; a version has none.
     fn line(&self) -> Option<(Pointer, u64)> {
         match self {
             Self::Line(anchor) => Some((*anchor, ROOT_LINE_SIZE)),
@@ -89,6 +92,14 @@ impl BTree {
             place: TreePlace::Line(anchor),
             tags,
             geometry,
+        }
+    }
+
+    /// Reads the number of keys.
+    pub fn length(&self) -> Length {
+        match &self.place {
+            TreePlace::Line(anchor) => Length::of_root(*anchor, self.tags),
+            TreePlace::Version(root, _) => Length::of_version(root),
         }
     }
 

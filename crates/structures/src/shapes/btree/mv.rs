@@ -43,12 +43,12 @@ pub struct MvChangePlan {
     slots: Vec<Vec<Slot>>,
 }
 
-/// The change that a parent has to note.
+/// The change of a child that its parent has to record.
 enum Up {
-    /// The node lies where it lay.
+    /// The node has kept its place.
     Same,
     Moved(Pointer),
-    /// The node lies here, and its keys from this one on lie in a new node.
+    /// The node lies here, and its keys from this key on lie in a new node.
     Split(Pointer, Vec<u8>, Pointer),
 }
 
@@ -85,7 +85,7 @@ impl MvBTree {
     /// Changes an encoded key. `verb` is one of those for keys.
     ///
     /// # Panics
-    /// If key or value are longer than those of the tree may be.
+    /// Panics if the key or value is longer than the tree permits.
     pub fn change(&self, verb: Verb, key: &[u8], value: &[u8]) -> MvChange {
         assert!(key.len() <= self.tree.geometry.key_size_max());
         MvChange {
@@ -159,7 +159,7 @@ impl Traversal for MvChange {
 }
 
 impl MvChangePlan {
-    /// Writes the change: new nodes. Returns the root of the new version, if there is one.
+    /// Writes the change: new nodes. Returns the root of the new version, if any.
     ///
     /// # Errors
     /// [`SpaceFault`]: the draft has to be dropped.
@@ -253,20 +253,14 @@ impl MvChangePlan {
         }
     }
 
-    /// Writes a node with other slots: in its place if no reader has it, or else in a new block.
+    /// Writes a node with other slots: in its place if no reader has the node, or otherwise in a new block.
     fn replace(
         &self,
         draft: &mut Draft<'_>,
         node: &Node,
         slots: &[Slot],
     ) -> Result<Up, SpaceFault> {
-        let pointer = match draft.is_fresh(node.pointer) {
-            true => node.pointer,
-            false => {
-                draft.retire(node.pointer, NODE_SIZE)?;
-                draft.allocate(NODE_SIZE)?
-            }
-        };
+        let pointer = new_place(draft, node.pointer)?;
         let level = node.level;
         let (low, high) = (node.low.clone(), node.high.clone());
         if slots.len() <= node.capacity() {
@@ -295,18 +289,37 @@ impl MvChangePlan {
     fn write(
         &self,
         draft: &mut Draft<'_>,
-        (pointer, level): (Pointer, u32),
+        place: (Pointer, u32),
         fences: (Vec<u8>, Option<Vec<u8>>),
         slots: &[Slot],
     ) {
-        let BTree { tags, geometry, .. } = self.tree;
-        let mut node = Node::new(geometry, pointer, level, fences, Pointer::NULL);
-        // A fresh node may be a little older than this operation: the pointer has its birth.
-        let age = draft.lsn().wrapping_sub(pointer.generation()) % (1 << BIRTH_BITS);
-        node.birth = draft.lsn() - age;
-        for slot in slots {
-            node.put(tags, None, &slot.key, &slot.value);
-        }
-        node.write_whole(draft, tags);
+        write_node(self.tree, draft, place, fences, slots);
     }
+}
+
+/// The place for a node with other slots: that of the node if no reader has it, or else a new block.
+pub(super) fn new_place(draft: &mut Draft<'_>, node: Pointer) -> Result<Pointer, SpaceFault> {
+    if draft.is_fresh(node) {
+        return Ok(node);
+    }
+    draft.retire(node, NODE_SIZE)?;
+    draft.allocate(NODE_SIZE)
+}
+
+/// Writes a node that no reader has.
+pub(super) fn write_node(
+    BTree { tags, geometry, .. }: BTree,
+    draft: &mut Draft<'_>,
+    (pointer, level): (Pointer, u32),
+    fences: (Vec<u8>, Option<Vec<u8>>),
+    slots: &[Slot],
+) {
+    let mut node = Node::new(geometry, pointer, level, fences, Pointer::NULL);
+    // A fresh node may be a little older than this operation: the pointer has its birth.
+    let age = draft.lsn().wrapping_sub(pointer.generation()) % (1 << BIRTH_BITS);
+    node.birth = draft.lsn() - age;
+    for slot in slots {
+        node.put(tags, None, &slot.key, &slot.value);
+    }
+    node.write_whole(draft, tags);
 }

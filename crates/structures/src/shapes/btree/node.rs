@@ -125,8 +125,8 @@ impl<'a> Slots<'a> {
         words.take_while(|word| *word != 0)
     }
 
-    /// The number of keys: of the words before the first one without a slot. A hostile writer may leave others behind
-    /// it.
+    /// The number of keys: of the words before the first one without a slot. A hostile writer may leave other words
+    /// behind it.
     pub fn count(&self) -> usize {
         self.words().count()
     }
@@ -149,7 +149,7 @@ impl<'a> Slots<'a> {
         bytes.get(..SLOT_HEADER_SIZE + key_size + value_size)
     }
 
-    /// The key of the slot behind a word, of which no tag was checked; empty: there is no such slot.
+    /// The key of the slot behind a word, unchecked; empty: the word names no slot.
     fn key(&self, word: u64) -> &'a [u8] {
         let start = self.geometry.slot_offset((word >> 8 & 0xff) as usize);
         let slot = self.bytes.get(start..start + self.geometry.slot_size());
@@ -169,7 +169,7 @@ impl<'a> Slots<'a> {
         Some(word | fingerprint(key))
     }
 
-    /// The word for a slot with these bytes, but for the fingerprint.
+    /// The word for a slot with these bytes, without the fingerprint.
     fn tag_of(&self, tags: TagKey, number: usize, bytes: &[u8]) -> u64 {
         let part = FIRST_SLOT_PART + number as u64;
         let tag = tags.tag(self.pointer, part, bytes);
@@ -315,7 +315,7 @@ impl<'a> NodeView<'a> {
             let start = HEADER_SIZE + at * geometry.key_size;
             is_key.then(|| &head[start..start + size]).ok_or(stale)
         };
-        if sizes >> 32 & 0xff != level.into() {
+        if sizes >> 32 & 0xff != u64::from(level) {
             return Err(stale);
         }
         Ok(Self {
@@ -450,7 +450,7 @@ impl Node {
     /// Puts a key into a free slot, in these bytes alone. `index` is the word of the key's slot, if the key has one.
     ///
     /// # Panics
-    /// If the node is full and the key is new.
+    /// Panics if the node is full and the key is new.
     pub fn put(&mut self, tags: TagKey, index: Option<usize>, key: &[u8], value: &Value) -> Placed {
         let number = self.free_slot();
         let (value_word, pointer);
@@ -495,7 +495,7 @@ impl Node {
         }
     }
 
-    /// Takes the word of a slot out, in these bytes alone. Returns the words that changed.
+    /// Removes the word of a slot, in these bytes alone. Returns the words that changed.
     pub fn take(&mut self, index: usize) -> Range<usize> {
         let end = self.view().count();
         let (first, behind) = (self.word_range(index), self.word_range(end).start);
@@ -505,13 +505,13 @@ impl Node {
         index..end
     }
 
-    /// Takes all words from `index` on out, in these bytes alone.
+    /// Removes all words from `index` on, in these bytes alone.
     pub fn truncate(&mut self, index: usize) {
         let words = self.word_range(index).start..self.geometry.head_size();
         self.bytes[words].fill(0);
     }
 
-    /// Brings the head in line with the fields.
+    /// Writes the fields into the head.
     fn seal(&mut self, tags: TagKey) {
         let high_size = self.high.as_ref();
         let high_size = high_size.map_or(NO_FENCE, |high| high.len() as u64);
@@ -568,7 +568,7 @@ impl Node {
     }
 }
 
-/// Where [`Node::put`] has put a key.
+/// The places in which [`Node::put`] has put a key.
 pub(super) struct Placed {
     /// Indices of the words that changed.
     words: Range<usize>,
@@ -585,8 +585,8 @@ mod tests {
     use super::*;
     use crate::wire::LogKey;
 
-    /// Needs the one meaning of the number of keys: a back-end executes operations of a hostile writer on nodes of that
-    /// writer.
+    /// Needs a single meaning of the number of keys: a back-end executes operations of a hostile writer on nodes of
+    /// that writer.
     #[test]
     fn a_node_with_a_hole_in_its_words_is_changed_without_a_panic() {
         let tags = TagKey::of(LogKey(1), 0, 1);

@@ -15,7 +15,7 @@ use super::geometry::NODE_SIZE;
 use super::node::{Node, NodeView, SlotView, ValueView};
 use super::{BTree, LEVEL_MAX, TreePlace};
 
-/// Nodes that one way down may read. A tree that grows all the time sends a reader to the right again and again.
+/// The most nodes that one way down may read. A tree that keeps growing sends a reader to the right again and again.
 pub(super) const HOPS_MAX: u32 = 200;
 /// Bytes that are read of a value in a block, at first.
 const VALUE_HINT: usize = 4096;
@@ -146,11 +146,11 @@ pub(super) struct WayDown {
 /// The nodes of a way that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeps {
-    /// The leaf. If it is full, the way is gone once more: the other nodes change only if the leaf is split.
+    /// The leaf. If the leaf is full, the way is walked once more: the other nodes change only if the leaf is split.
     Leaf,
-    /// All from the lowest one that has room.
+    /// All nodes from the lowest one that has room.
     FromRoom,
-    /// All. A change copies them.
+    /// All nodes. A change copies them, or adds to each.
     All,
 }
 
@@ -177,6 +177,14 @@ impl WayDown {
                 true => Keeps::All,
                 false => Keeps::Leaf,
             },
+        }
+    }
+
+    /// A way that keeps the nodes of all levels.
+    pub fn whole(tree: BTree, seek: Seek) -> Self {
+        Self {
+            keeps: Keeps::All,
+            ..Self::new(tree, seek)
         }
     }
 
@@ -266,7 +274,7 @@ impl Page {
     /// Key and value of the item with this index. Items are in the order of their keys.
     ///
     /// # Panics
-    /// If the page has fewer items.
+    /// Panics if the page has fewer items.
     pub fn item(&self, index: usize) -> (&[u8], &[u8]) {
         let PageItem { key, value } = &self.items[index];
         (&self.bytes[key.clone()], &self.bytes[value.clone()])
@@ -277,14 +285,14 @@ impl Page {
         (0..self.len()).map(|index| self.item(index))
     }
 
-    /// The number of items whose keys are below a bound. `is_below` holds for no key behind one for which it does not
-    /// hold.
+    /// The number of items whose keys are below a bound. Once `is_below` does not hold for a key, it holds for no later
+    /// key.
     pub fn partition_point(&self, is_below: impl Fn(&[u8]) -> bool) -> usize {
         let key = |item: &PageItem| is_below(&self.bytes[item.key.clone()]);
         self.items.partition_point(key)
     }
 
-    /// A page between two bounds, with an item at most.
+    /// A page between two bounds, with at most one item.
     pub(in crate::shapes) fn of_one(
         (low, high): (Vec<u8>, Option<Vec<u8>>),
         item: Option<(&[u8], &[u8])>,
@@ -302,7 +310,7 @@ impl Page {
         page
     }
 
-    /// The items of a leaf. Those whose values lie in blocks are left empty, and their indices and blocks in `blocks`.
+    /// The items of a leaf. Items whose values lie in blocks are left empty; `blocks` gets their indices and blocks.
     pub(super) fn of_leaf(
         leaf: &NodeView<'_>,
         tags: TagKey,

@@ -24,12 +24,12 @@ enum Stage {
     Root(Pointer),
     /// Nodes of this level.
     Nodes(u32, Vec<Pointer>),
-    /// Items of the contents whose values are read, and the blocks of these.
+    /// Items of the contents whose values are being read, with the blocks of the values.
     Values(Vec<(usize, Pointer)>),
 }
 
 impl BTree {
-    /// Reads the whole tree. Meant for trees that do not change meanwhile.
+    /// Reads the whole tree, which should not change during the walk.
     pub fn walk(&self) -> Walk {
         Walk {
             tree: *self,

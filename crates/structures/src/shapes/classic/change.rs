@@ -29,7 +29,7 @@ enum Stage {
     Descent,
     /// The value of the key is read from this block.
     Value(ChangePlan, Pointer),
-    /// The nodes below the removed one are read: those that lie on the seam of both its sides.
+    /// The nodes below the removed node are read: the nodes on the seam of its two sides.
     Seam(ChangePlan, Seam),
 }
 
@@ -43,7 +43,7 @@ struct Seam {
 /// The top of a side.
 #[derive(Clone, Debug)]
 enum Top {
-    /// Behind this pointer, perhaps none.
+    /// Behind this pointer, which may be null.
     Unread(Pointer),
     Read(Node),
 }
@@ -71,10 +71,10 @@ pub struct ChangePlan {
 }
 
 impl Change {
-    /// Changes an encoded key of a tree. `verb` is one of those for keys.
+    /// Changes an encoded key of a tree. `verb` is a verb for keys.
     ///
     /// # Panics
-    /// If key or value are longer than those of the tree may be.
+    /// Panics if the key or value is longer than the tree permits.
     pub fn new(tree: BinaryTree, verb: Verb, key: &[u8], value: &[u8]) -> Self {
         assert!(key.len() <= tree.sizes.key_size_max());
         Self {
@@ -111,7 +111,7 @@ impl Change {
         }
     }
 
-    /// Goes on along the seam, as far as its nodes are known.
+    /// Continues along the seam, as far as its nodes are known.
     fn seam(&mut self, mut plan: ChangePlan, mut seam: Seam) -> Step<ChangePlan> {
         let tree = plan.tree;
         loop {
@@ -241,9 +241,9 @@ impl ChangePlan {
         self.free(draft, block, item_size(0, value_size))
     }
 
-    /// Writes a node in the place of one. A reader that has found the old one goes on from it as it was, so a node of a
-    /// tree without versions gets another block even if the open transaction has made it. Nobody has a version before
-    /// it is whole.
+    /// Replaces a node. A reader that has found the old node continues from its old content, so a node of a tree
+    /// without versions gets another block even if the open transaction has made the node. No reader has a version
+    /// before the version is whole.
     fn copied(&self, draft: &mut Draft<'_>, mut node: Node) -> Result<Pointer, SpaceFault> {
         let may_change = self.tree.is_version() || mutant!(NodeRotatedInPlace);
         if !may_change || !draft.is_fresh(node.pointer) {

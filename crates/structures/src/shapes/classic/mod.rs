@@ -1,4 +1,4 @@
-//! Structures that published systems measure, beside those that a program should use.
+//! Structures that published systems measure, for comparison with the structures that a program should use.
 //!
 //! *Binary search tree*: a treap. Its shape follows from its keys alone, since a node's priority is a hash of its key.
 //!
@@ -17,7 +17,7 @@
 //!   moment.
 //!
 //! So a look-up that checks each node by itself is linearizable, although nodes have no fences. A node below a cached
-//! one proves nothing, so a reader reads the whole way each time.
+//! node proves nothing, so a reader reads the whole way each time.
 //!
 //! The multi-version tree has the same nodes. A change copies the rest of the way up, too, and the root stands in the
 //! table of structures. Nodes of the open transaction change in place.
@@ -36,6 +36,7 @@ use crate::space::{Draft, SpaceFault};
 use crate::wire::Pointer;
 
 use super::item::{ITEM_HEADER_SIZE, ItemReader, KEY_SIZE_MAX};
+use super::length::Length;
 use super::root::{ROOT_LINE_SIZE, Root};
 use super::tag::TagKey;
 pub use change::{Change, ChangePlan};
@@ -49,7 +50,7 @@ pub use walk::Walk;
 /// Bytes that are read of a value at first, at most.
 const VALUE_HINT_MAX: usize = 4096;
 
-/// Sizes in a tree or list. They follow from the longest key and the usual value, and never change.
+/// Sizes in a tree or list. They follow from the longest key and the typical value, and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     key_size_max: usize,
@@ -58,10 +59,10 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// A structure whose encoded keys have at most `key_size_max` bytes, and whose values usually have `value_size`.
+    /// A structure whose encoded keys have at most `key_size_max` bytes, and whose values typically have `value_size`.
     ///
     /// # Panics
-    /// If keys are longer than 256 bytes.
+    /// Panics if keys are longer than 256 bytes.
     pub fn new(key_size_max: usize, value_size: usize) -> Self {
         assert!((1..=KEY_SIZE_MAX).contains(&key_size_max));
         Self {
@@ -82,7 +83,7 @@ impl Sizes {
     }
 }
 
-/// Where a tree begins.
+/// The start of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TreePlace {
     /// At the root line behind this anchor, which changes.
@@ -113,6 +114,14 @@ impl BinaryTree {
         Self { place, tags, sizes }
     }
 
+    /// Reads the number of keys.
+    pub fn length(&self) -> Length {
+        match &self.place {
+            TreePlace::Line(anchor) => Length::of_root(*anchor, self.tags),
+            TreePlace::Version(root, _) => Length::of_version(root),
+        }
+    }
+
     /// Sizes in the tree.
     pub fn sizes(&self) -> Sizes {
         self.sizes
@@ -122,7 +131,7 @@ impl BinaryTree {
         matches!(self.place, TreePlace::Version(..))
     }
 
-    /// The root line; none in a version.
+    /// The root line; a version has none.
     fn line(&self) -> Option<(Pointer, u64)> {
         match self.place {
             TreePlace::Line(anchor) => Some((anchor, ROOT_LINE_SIZE)),

@@ -15,7 +15,7 @@ use super::{BinaryTree, TreePlace};
 
 /// Nodes that one way down may read. A tree of a million keys has about 30 on the way to one of them.
 pub(super) const HOPS_MAX: usize = 400;
-/// The level of the root of a binary tree, which knows none.
+/// The level in the root line of a binary tree, which has no levels.
 pub(super) const LEVEL_MAX: u32 = 0;
 
 /// The way down to a key, or to the place where the key would be.
@@ -162,7 +162,7 @@ impl Traversal for ItemOfKey {
 pub struct Nearest(Descent);
 
 impl Nearest {
-    /// The node that was found at the end of the way, or the nearest one on the wanted side of it.
+    /// The node at the end of the way, or the nearest node on the wanted side of it.
     fn nearest(&self, path: Path) -> Option<Node> {
         let side = match &self.0.seek {
             Seek::At(_) => Side::Left,

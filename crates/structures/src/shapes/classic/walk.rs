@@ -41,7 +41,7 @@ enum Stage {
 }
 
 impl Walk {
-    /// Reads a whole tree. Meant for trees that do not change meanwhile.
+    /// Reads a whole tree, which should not change during the walk.
     pub fn new(tree: BinaryTree) -> Self {
         Self {
             tree,

@@ -54,7 +54,7 @@ pub(super) fn new_segment(draft: &mut Draft<'_>, width: u32) -> Result<Pointer, 
     Ok(segment_pointer(block, width))
 }
 
-/// The width of the segment behind a pointer. A damaged one is no wider than segments are.
+/// The width of the segment behind a pointer. A damaged pointer gives at most the largest width.
 pub(super) fn width_of(segment: Pointer) -> u32 {
     ((segment.generation() >> GENERATION_BITS) as u32).min(WIDTH_MAX)
 }
@@ -95,7 +95,7 @@ impl Bucket {
         (self.control & 0xff) as u32
     }
 
-    /// Whether a key with this hash stands here, if it stands anywhere.
+    /// Whether this bucket is the one for keys with this hash.
     pub fn is_home_of(&self, hash: KeyHash) -> bool {
         let depth = self.depth();
         depth <= DEPTH_MAX && hash.prefix(depth) == self.control >> 8
@@ -122,7 +122,7 @@ impl Bucket {
 /// Writes a new segment with these items.
 ///
 /// # Panics
-/// If a bucket has no room for its items.
+/// Panics if a bucket has no room for its items.
 pub(super) fn write_segment(
     draft: &mut Draft<'_>,
     tags: TagKey,

@@ -11,7 +11,7 @@ use super::find::{Find, Found};
 use super::{BUCKET_SIZE, HashTable, KeyHash, WIDTH_MAX};
 use crate::shapes::root::Root;
 
-/// Bytes that are read of an item whose segment is split: enough for the header and a usual key.
+/// Bytes that are read of an item whose segment is split: enough for the header and a typical key.
 const KEY_HINT: usize = 64;
 
 /// The walk before a change of one key.
@@ -33,7 +33,7 @@ enum Stage {
     Directory(Found, Split),
 }
 
-/// The items of a segment, and where they go.
+/// The items of a segment, and their new places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Split {
     items: Vec<(KeyHash, Pointer)>,
@@ -55,10 +55,10 @@ pub struct ChangePlan {
 }
 
 impl HashTable {
-    /// Changes an encoded key. `verb` is one of those for keys.
+    /// Changes an encoded key. `verb` is a verb for keys.
     ///
     /// # Panics
-    /// If key or value are longer than items may be.
+    /// Panics if the key or value is longer than an item permits.
     pub fn change(&self, verb: Verb, key: &[u8], value: &[u8]) -> Change {
         Change {
             table: *self,

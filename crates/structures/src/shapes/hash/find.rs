@@ -37,7 +37,7 @@ pub(super) struct Home {
     pub bucket: Bucket,
 }
 
-/// The place of a key, and the key's item if there is one.
+/// The place of a key, and the key's item, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub(super) home: Home,
@@ -84,7 +84,7 @@ impl HashTable {
 }
 
 impl Find {
-    /// Follows the next word from `slot` on that may be the key's, or ends.
+    /// Follows the next word from `slot` on that may belong to the key, or ends.
     fn follow(&mut self, home: Home, slot: usize) -> Step<Found> {
         let next = (slot..SLOTS).find(|&slot| self.hash.may_be(home.bucket.words[slot]));
         let Some(slot) = next else {

@@ -5,7 +5,7 @@
 //!   anything else                 no answer: the traversal `Find` reads the table anew
 //! ```
 //!
-//! The bucket shows whether what was remembered is too old, as it does for the traversal.
+//! The bucket shows whether the remembered root or word is too old, as it does for the traversal.
 
 use crate::shapes::MemoryInCall;
 use crate::shapes::item::ItemRead;
@@ -72,7 +72,7 @@ impl Directory {
         }
     }
 
-    /// Forgets what has led to the wrong bucket.
+    /// Forgets the root and the word that have led to the wrong bucket.
     fn forget(&mut self, index: u64) {
         self.put_word(index, Pointer::NULL);
         self.root = None;
@@ -138,7 +138,7 @@ impl HashTable {
         home
     }
 
-    /// Whether the item behind a word is that of the key, whose value it leaves in `value`.
+    /// Whether the item behind a word belongs to the key. If so, `value` gets the value of the item.
     fn item_in_call(
         &self,
         (word, key): (Pointer, &[u8]),

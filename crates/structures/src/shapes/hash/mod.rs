@@ -13,26 +13,29 @@
 //! reader that comes through an old directory finds a dead bucket, or one of another part of the hashes, and begins
 //! again from the root.
 //!
-//! A directory that has its largest size grows no more. Then a segment without room is replaced by one of twice as many
-//! buckets.
+//! A directory of the largest size no longer grows. From then on, a segment without room is replaced by a segment of
+//! twice as many buckets.
 //!
-//! A tag covers the whole bucket, so *no such key* is as certain as a word that was found.
+//! A tag covers the whole bucket, so the absence of a key is as certain as its presence.
 
 mod bucket;
 mod change;
 mod find;
 mod in_call;
+mod part;
 mod scrap;
 mod walk;
 
 use crate::space::{Draft, SpaceFault};
 use crate::wire::Pointer;
 
+use super::length::Length;
 use super::root::Root;
 use super::tag::TagKey;
 pub use change::{Change, ChangePlan};
 pub use find::{Find, Found};
 pub use in_call::Directory;
+pub use part::{HashPart, PartWalk};
 pub(super) use scrap::{directory_part, segment_part};
 pub use walk::Walk;
 
@@ -60,7 +63,8 @@ pub struct HashTable {
 }
 
 impl HashTable {
-    /// The table whose root line lies behind `anchor`. `item_hint`: bytes of a usual item with its header.
+    /// The table whose root line lies behind `anchor`. `item_hint` is the number of bytes of a typical item with its
+    /// header.
     pub fn new(anchor: Pointer, tags: TagKey, item_hint: usize) -> Self {
         Self {
             anchor,
@@ -68,6 +72,11 @@ impl HashTable {
             item_hint: item_hint.max(super::ITEM_HEADER_SIZE),
             depth_max: DEPTH_MAX,
         }
+    }
+
+    /// Reads the number of keys.
+    pub fn length(&self) -> Length {
+        Length::of_root(self.anchor, self.tags)
     }
 
     /// Makes an empty table. Returns its anchor.
@@ -87,6 +96,11 @@ impl HashTable {
         root.create(draft, tags)
     }
 
+    /// The number of the place of an encoded key among all keys: changes of keys in this order reach each segment once.
+    pub fn place_of(&self, key: &[u8]) -> u64 {
+        self.hash_of(key).0
+    }
+
     /// The hash of a key.
     fn hash_of(&self, key: &[u8]) -> KeyHash {
         KeyHash(self.tags.hash_of(key))
@@ -101,8 +115,14 @@ struct KeyHash(u64);
 impl KeyHash {
     /// The segment in a directory of 2^`depth` segments.
     fn prefix(self, depth: u32) -> u64 {
-        // A shift by 64 bits would be an overflow.
+        // A shift by 64 bits would overflow.
         self.0.checked_shr(64 - depth).unwrap_or(0)
+    }
+
+    /// The first hash behind those that have `depth` bits in common with this one; `None`: these are the last ones.
+    fn behind(self, depth: u32) -> Option<u64> {
+        let next = (self.prefix(depth) + 1).checked_shl(64 - depth);
+        next.filter(|next| *next != 0)
     }
 
     /// The bucket in a segment of this width.

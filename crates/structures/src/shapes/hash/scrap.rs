@@ -25,7 +25,7 @@ pub(in crate::shapes) fn directory_part(top: Pointer, level: u32, index: u32) ->
 /// The buckets of a segment from this one on that are taken apart next.
 pub(in crate::shapes) fn segment_part(segment: Pointer, bucket: u32) -> Span {
     let buckets = bucket::buckets(bucket::width_of(segment));
-    // A damaged number is none of a bucket.
+    // A damaged number names no bucket.
     let first = u64::from(bucket).min(buckets - SEGMENT_BUCKETS);
     let place = bucket::place(segment, first);
     Span::new(place.offset, BUCKET_SIZE * SEGMENT_BUCKETS)

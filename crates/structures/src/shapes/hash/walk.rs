@@ -27,7 +27,7 @@ enum Stage {
 }
 
 impl HashTable {
-    /// Reads the whole table. Meant for tables that do not change meanwhile.
+    /// Reads the whole table, which should not change during the walk.
     pub fn walk(&self) -> Walk {
         Walk {
             table: *self,

@@ -5,9 +5,9 @@
 //!   consumer's domain   cursor:     floor 4     next 7               takes 7 next; taken and not done: 4 and 6
 //! ```
 //!
-//! A consumer reads an item of the queue as any reader does, and *takes* it by its number and a token: the cursor goes
-//! on, and token and number stay in its record until the item is *done*. The next owner of the cursor finds them there.
-//! The producer removes items below the floor, and no others.
+//! A consumer reads an item of the queue as any reader does, and *takes* the item by its number and a token: the cursor
+//! advances, and token and number stay in its record until the item is *done*. The next owner of the cursor finds both
+//! there. The producer removes only items below the floor.
 
 use stonecast_base::mutant;
 
@@ -22,7 +22,7 @@ use crate::wire::{Pointer, Verb};
 const LINE_SIZE: u64 = 64;
 /// Bytes of the block of taken items.
 const TAKEN_SIZE: u64 = 1024;
-/// Items that are taken and not done, at most.
+/// The most items that are taken and not done.
 pub const TAKEN_MAX: usize = TAKEN_SIZE as usize / 16 - 1;
 
 /// A cursor of a domain.
@@ -42,7 +42,7 @@ pub struct CursorState {
 }
 
 impl CursorState {
-    /// Items below this number are done: nobody needs them any more.
+    /// Items below this number are done, and no longer needed.
     pub fn floor(&self) -> u64 {
         let taken = self.taken.iter().map(|(_, number)| *number);
         match mutant!(TakenIsDone) {
@@ -116,7 +116,7 @@ impl Cursor {
         token.to_le_bytes().to_vec()
     }
 
-    /// The walk before an operation with this key; `None`: the key is that of no such operation.
+    /// The walk before an operation with this key; `None`: the key belongs to no such operation.
     pub(in crate::shapes) fn travel(&self, verb: Verb, key: &[u8]) -> Option<CursorTravel> {
         let words = key.as_chunks::<8>();
         let (token, number) = match (verb, words) {
@@ -248,7 +248,7 @@ impl CursorPlan {
             .iter()
             .position(|(token, _)| *token == self.token);
         let answer = match (self.verb, at) {
-            // It was taken before: the token still stands in the record.
+            // The item was taken before: the token still stands in the record.
             (Verb::Take, Some(at)) => {
                 return Ok(Answer::Changed(state.taken[at].1 == self.number));
             }

@@ -1,6 +1,7 @@
 //! The line of a stack or queue, and the reading of the item that comes next.
 
 use crate::shapes::item::{ITEM_HEADER_SIZE, Item, ItemRead, ItemReader};
+use crate::shapes::length::Length;
 use crate::shapes::tag::{TagKey, word_at};
 use crate::shapes::traversal::{Place, Stale, Step, Traversal};
 use crate::space::{Draft, SpaceFault};
@@ -10,15 +11,15 @@ const LINE_SIZE: u64 = 64;
 /// Bytes that are used of the line.
 const USED_SIZE: usize = 48;
 
-/// Everything of a stack or queue that changes.
+/// All parts of a stack or queue that change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Line {
+pub(in crate::shapes) struct Line {
     pub length: u64,
     /// The number of the next item of a queue; the first one that was put in has the number 0.
     pub position: u64,
     /// The item that comes next.
     pub next: Pointer,
-    /// The chunk of a queue that holds the next item, and the one that takes the last.
+    /// The chunk of a queue that holds the next item, and the chunk that takes the last item.
     pub head: Pointer,
     pub tail: Pointer,
 }
@@ -79,7 +80,7 @@ impl Line {
     }
 }
 
-/// Where a stack or queue lies, and how its items are read.
+/// The place of a stack or queue, and the sizes for reading its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
     pub anchor: Pointer,
@@ -88,7 +89,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// `item_hint`: bytes of a usual item with its header.
+    /// `item_hint` is the number of bytes of a typical item with its header.
     pub fn new(anchor: Pointer, tags: TagKey, item_hint: usize) -> Self {
         Self {
             anchor,
@@ -102,6 +103,11 @@ impl Ends {
             tags: self.tags,
             hint: self.item_hint,
         }
+    }
+
+    /// Reads the number of items.
+    pub fn length(&self) -> Length {
+        Length::of_line(self.anchor, self.tags)
     }
 
     /// Reads the value that comes next.
@@ -151,7 +157,7 @@ impl Peek {
 }
 
 impl Traversal for Peek {
-    /// The value that comes next; `None`: there is none.
+    /// The value that comes next; `None`: the structure is empty.
     type End = Option<Vec<u8>>;
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Self::End> {

@@ -1,9 +1,12 @@
 //! A queue: first in, first out.
 
+use std::ops::Range;
+
 use stonecast_base::Span;
 
 use crate::shapes::contents::Contents;
 use crate::shapes::item::{Item, ItemRead, item_bytes, item_size};
+use crate::shapes::length::Length;
 use crate::shapes::scrap::{Part, Scrap};
 use crate::shapes::tag::{TagKey, word_at};
 use crate::shapes::traversal::{Answer, Place, Places, Stale, Step, Traversal};
@@ -70,7 +73,7 @@ pub(in crate::shapes) fn parts_of_chunk(bytes: &[u8], index: u32, count: u32) ->
 }
 
 impl Queue {
-    /// The queue behind `anchor`. `item_hint`: bytes of a usual item with its header.
+    /// The queue behind `anchor`. `item_hint` is the number of bytes of a typical item with its header.
     pub fn new(anchor: Pointer, tags: TagKey, item_hint: usize) -> Self {
         Self {
             ends: Ends::new(anchor, tags, item_hint),
@@ -83,6 +86,11 @@ impl Queue {
     /// [`SpaceFault`].
     pub fn create(draft: &mut Draft<'_>, tags: TagKey) -> Result<Pointer, SpaceFault> {
         Line::create(draft, tags)
+    }
+
+    /// Reads the number of items.
+    pub fn length(&self) -> Length {
+        self.ends.length()
     }
 
     /// Reads the first value.
@@ -110,12 +118,12 @@ impl Queue {
         let index = (line.position % CHUNK_ITEMS) as u32;
         let count = line.length.min(u32::MAX.into()) as u32;
         let part = Part::Chunk { index, count };
-        // A chunk of which all items are gone may be left.
+        // A chunk without any remaining item may be left.
         let chunk = (!line.head.is_null()).then(|| Scrap::new(line.head, part));
         Ok(chunk.into_iter().collect())
     }
 
-    /// Reads the whole queue, from its first item. Meant for queues that do not change meanwhile.
+    /// Reads the whole queue, from its first item. The queue should not change during the walk.
     pub fn walk(&self) -> QueueWalk {
         QueueWalk {
             queue: *self,
@@ -381,11 +389,11 @@ enum ItemStage {
 /// An item of a queue that was looked for by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Numbered {
-    /// It is not in the queue yet.
+    /// The queue does not hold the item yet.
     Later,
-    /// It was popped.
+    /// A pop has removed the item.
     Gone,
-    /// Its value.
+    /// The item's value.
     Value(Vec<u8>),
 }
 
@@ -396,6 +404,34 @@ impl Queue {
             queue: *self,
             number,
             stage: ItemStage::Begin,
+        }
+    }
+}
+
+/// Reads the numbers of the items that are in a queue: the line.
+#[derive(Clone, Debug)]
+pub struct NumbersOf {
+    queue: Queue,
+}
+
+impl Queue {
+    /// Reads the numbers of the items that are in the queue.
+    pub fn numbers(&self) -> NumbersOf {
+        NumbersOf { queue: *self }
+    }
+}
+
+impl Traversal for NumbersOf {
+    type End = Range<u64>;
+
+    fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Range<u64>> {
+        let Ends { anchor, tags, .. } = self.queue.ends;
+        let Some(bytes) = bytes.first() else {
+            return Step::one(Line::place(anchor));
+        };
+        match Line::parse(tags, anchor, bytes) {
+            Ok(line) => Step::Done(line.position..line.position.saturating_add(line.length)),
+            Err(stale) => Step::Stale(stale),
         }
     }
 }
@@ -438,7 +474,7 @@ impl ItemOf {
                 ItemRead::Whole(item) if item.key == self.number.to_le_bytes() => {
                     Ok(Step::Done(Numbered::Value(item.value)))
                 }
-                // Chunks have no tags: the item says which one it is.
+                // Chunks have no tags: the item holds its own number.
                 ItemRead::Whole(item) => Err(Stale {
                     place: pointer.span(item.size()),
                     what: "item with its number",

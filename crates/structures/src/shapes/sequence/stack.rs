@@ -2,6 +2,7 @@
 
 use crate::shapes::contents::Contents;
 use crate::shapes::item::{Item, ItemRead, item_bytes, item_size};
+use crate::shapes::length::Length;
 use crate::shapes::scrap::{Part, Scrap};
 use crate::shapes::tag::TagKey;
 use crate::shapes::traversal::{Answer, Place, Stale, Step, Traversal};
@@ -34,7 +35,7 @@ pub struct StackPlan {
 }
 
 impl Stack {
-    /// The stack behind `anchor`. `item_hint`: bytes of a usual item with its header.
+    /// The stack behind `anchor`. `item_hint` is the number of bytes of a typical item with its header.
     pub fn new(anchor: Pointer, tags: TagKey, item_hint: usize) -> Self {
         Self {
             ends: Ends::new(anchor, tags, item_hint),
@@ -47,6 +48,11 @@ impl Stack {
     /// [`SpaceFault`].
     pub fn create(draft: &mut Draft<'_>, tags: TagKey) -> Result<Pointer, SpaceFault> {
         Line::create(draft, tags)
+    }
+
+    /// Reads the number of items.
+    pub fn length(&self) -> Length {
+        self.ends.length()
     }
 
     /// Reads the value on top.
@@ -74,7 +80,7 @@ impl Stack {
         Ok(top.into_iter().collect())
     }
 
-    /// Reads the whole stack, from the top. Meant for stacks that do not change meanwhile.
+    /// Reads the whole stack, from the top. The stack should not change during the walk.
     pub fn walk(&self) -> StackWalk {
         StackWalk {
             stack: *self,
@@ -153,7 +159,7 @@ impl StackWalk {
         let (pointer, below) = (item.pointer, below(&item));
         self.contents.blocks.push((pointer, item.size()));
         self.contents.items.push((Vec::new(), item.value));
-        // A stack whose items name each other in a circle would be read for ever.
+        // A stack whose items name each other in a circle would be read forever.
         if self.contents.items.len() as u64 == self.contents.length {
             return Step::Done(std::mem::take(&mut self.contents));
         }

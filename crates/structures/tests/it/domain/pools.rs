@@ -7,7 +7,7 @@ use rand::RngExt as _;
 use stonecast_base::{Span, random_from_seed};
 use stonecast_media::Region as _;
 use stonecast_structures::shapes::{
-    Description, ReadRoots, Step, Structure, StructureKind, Traversal, drive,
+    Description, Place, Places, ReadRoots, Step, Structure, StructureKind, Traversal, drive,
 };
 use stonecast_structures::{
     Append, DomainError, DomainName, DomainWriter, Executor, Grant, Key as _, LogKey, Medium,
@@ -451,4 +451,81 @@ fn a_region_that_is_no_pool_or_a_damaged_one_is_refused_with_its_place() {
     let empty = Pool::new(Memory::new(GEOMETRY.pool_size()));
     let error = open(&empty).err().expect("the region is empty");
     assert!(error.to_string().contains("the magic"), "{error}");
+}
+
+/// Asks for a word in each of so many pages behind the pool, one after the other.
+struct Sweep(u64);
+
+impl Traversal for Sweep {
+    type End = ();
+
+    fn step(&mut self, _: &[Vec<u8>]) -> Step<()> {
+        let Some(page) = self.0.checked_sub(1) else {
+            return Step::Done(());
+        };
+        self.0 = page;
+        let behind = GEOMETRY.pool_size().next_multiple_of(1 << 16);
+        let span = Span::new(behind + (page << 11), 8);
+        let may_be_old = false;
+        Step::Read(Places::from_iter([Place { span, may_be_old }]))
+    }
+}
+
+impl Owner {
+    /// The value of a key as the writer knows it, and the number of places that it had to read.
+    fn get(&mut self, memory: &Pool, key: u64) -> (Option<u64>, usize) {
+        let table = self.writer.roots().structure(1).expect("it was created");
+        let find = table.find(&key.encoded()).expect("it has keys");
+        let mut reads = 0;
+        let found = drive(self.writer.recalling(find), |span| {
+            reads += 1;
+            copied(memory.memory(), span)
+        });
+        let word = |value: Vec<u8>| u64::from_le_bytes(value[..].try_into().expect("a word"));
+        (found.expect("the table is whole").map(word), reads)
+    }
+
+    /// Reads so much that the writer forgets everything that it may.
+    fn forget(&mut self) {
+        let swept = drive(self.writer.recalling(Sweep(3 << 13)), |span| {
+            Some(vec![0; span.size as usize])
+        });
+        swept.expect("nothing is stale");
+    }
+}
+
+/// Needs the publication that each page was written in last: the answer to one publication says nothing of the pages
+/// that a later one, or an operation that is staged, has written again.
+#[test]
+pub fn a_writer_keeps_what_it_has_written_until_the_publication_that_wrote_it_is_applied() {
+    let (memory, mut pool) = new_pool();
+    let mut owner = Owner::new(&memory, &mut pool);
+    owner.create(&memory, "table");
+    for key in 0..3 {
+        owner.insert(&memory, key, 10).unwrap();
+    }
+    let first = owner.writer.publish().expect("something is staged");
+    owner.put(&memory, &first);
+    let taken = now(pool.domain(owner.number).unwrap().take()).unwrap();
+    owner.insert(&memory, 1, 20).unwrap();
+    let second = owner.writer.publish().expect("something is staged");
+    owner.insert(&memory, 2, 30).unwrap();
+
+    owner.writer.note_applied(taken.applied);
+    owner.forget();
+    for (key, value) in [(0, 10), (1, 20), (2, 30)] {
+        assert_eq!(owner.get(&memory, key).0, Some(value), "key {key}");
+    }
+    owner.put(&memory, &second);
+    let taken = now(pool.domain(owner.number).unwrap().take()).unwrap();
+    owner.writer.note_applied(taken.applied);
+    owner.forget();
+    assert_eq!(owner.get(&memory, 2).0, Some(30));
+
+    // When everything is applied, nothing has to stay.
+    owner.publish(&memory, &mut pool);
+    owner.forget();
+    let (value, reads) = owner.get(&memory, 2);
+    assert_eq!(value, Some(30));
+    assert!(reads > 0, "nothing was forgotten");
 }

@@ -12,7 +12,7 @@ use stonecast_structures::shapes::sequence::Cursor;
 use stonecast_structures::shapes::{Answer, Audit, Description, ReadRoots, StructureKind, drive};
 use stonecast_structures::{
     Append, Comparison, Domain, DomainPlace, DomainWriter, Executor, Group, Key as _, LogArea,
-    LogKey, Operation, SlabGeometry, StageFault, Territory, Verb,
+    LogKey, Operation, Run, SlabGeometry, StageFault, Territory, Verb,
 };
 
 use crate::memory::Memory;
@@ -208,6 +208,16 @@ impl State {
         let (map, key) = (&mut content.map, change.key.clone());
         let existed = map.contains_key(&key);
         match change.verb {
+            Verb::Load => {
+                let entries = Run::parse(&value).expect("it is a run");
+                let last = map.last_key_value().map(|(last, _)| &**last);
+                let is_behind = last < Some(entries[0].0);
+                if is_behind {
+                    let entries = entries.into_iter();
+                    map.extend(entries.map(|(key, value)| (key.to_vec(), value.to_vec())));
+                }
+                return Answer::Changed(is_behind);
+            }
             Verb::CompareAndUpdate => {
                 let Comparison { expected, new } = Comparison::parse(&value).expect("it is one");
                 let is_expected = map.get(&key).is_some_and(|value| value == expected);
@@ -568,6 +578,9 @@ fn any_change(random: &mut Random, state: &State) -> Change {
     let verbs = match kind {
         StructureKind::Cursor => &[Verb::Take, Verb::Done][..],
         StructureKind::Stack | StructureKind::Queue => &[Verb::Push, Verb::Push, Verb::Pop],
+        StructureKind::BTree | StructureKind::MvBTree if random.random_range(0..4) == 0 => {
+            &[Verb::Load]
+        }
         _ => &[
             Verb::Insert,
             Verb::InsertIfAbsent,
@@ -580,6 +593,7 @@ fn any_change(random: &mut Random, state: &State) -> Change {
     let token = random.random_range(0..12);
     let key = match kind {
         StructureKind::Stack | StructureKind::Queue => Vec::new(),
+        _ if verb == Verb::Load => Vec::new(),
         StructureKind::Cursor if verb == Verb::Done => Cursor::done_key(token),
         StructureKind::Cursor => {
             let next = state.contents[&(kind as u8)].next;
@@ -597,12 +611,30 @@ fn any_change(random: &mut Random, state: &State) -> Change {
         };
         value = comparison.encode();
     }
+    if verb == Verb::Load {
+        value = any_run(random, &state.contents[&(kind as u8)].map);
+    }
     Change {
         kind,
         verb,
         key,
         value,
     }
+}
+
+/// Entries behind all keys that the tree has ever had, or now and then some that belong elsewhere.
+fn any_run(random: &mut Random, map: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
+    let last = map.last_key_value().map(|(last, _)| &**last);
+    let last = last.map(|last| u64::from_be_bytes(last.try_into().expect("a number")));
+    let first = match last {
+        Some(_) if random.random_range(0..4) == 0 => 0,
+        last => last.map_or(1_000, |last| last.max(999) + 1),
+    };
+    let mut run = Run::default();
+    for key in first..first + random.random_range(1..12) {
+        run.push(&key.encoded(), &key.to_le_bytes());
+    }
+    run.value().to_vec()
 }
 
 fn put(memory: &Memory, writer: &mut Writer, record: &Append) {

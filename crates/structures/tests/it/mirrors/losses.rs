@@ -5,10 +5,10 @@ use std::rc::Rc;
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
 use stonecast_structures::shapes::StructureKind;
-use stonecast_structures::{DetachError, MirrorLink, StructurePool, detach};
+use stonecast_structures::{AttachError, DetachError, MirrorLink, StructurePool, detach};
 
 use super::Work;
-use super::pair::{MIRROR_LEASE_NS, Pair};
+use super::pair::{MIRROR_LEASE_NS, Pair, ServeError};
 use crate::sessions::{ANSWERED, GEOMETRY, PLATFORMS, create, insert, keys};
 
 /// Needs the comparison with the mirror before the pool is opened.
@@ -88,7 +88,7 @@ fn nothing_is_acknowledged_without_the_mirror_until_an_operator_says_that_it_is_
             pair.kill(&pair.first);
             let alone = pair.serve(&pair.first, None).await;
             alone.expect_err("the pool says that it has a mirror");
-            let detached = detach(Rc::new(pair.first.medium())).await;
+            let detached = detach(Rc::new(pair.first.medium()), true).await;
             assert_eq!(detached.expect("it has a mirror"), 2);
             pair.serve(&pair.first, None).await.expect("it is alone");
             let (_process, front_end) = pair.front_end(&pair.first).await;
@@ -107,11 +107,11 @@ fn a_former_mirror_is_filled_anew_before_it_counts() {
         pair.begin().await;
         pair.kill(&pair.first);
         pair.kill(&pair.second);
-        let detached = detach(Rc::new(pair.first.medium())).await;
+        let detached = detach(Rc::new(pair.first.medium()), true).await;
         detached.expect("it has a mirror");
-        let twice = detach(Rc::new(pair.first.medium())).await;
+        let twice = detach(Rc::new(pair.first.medium()), true).await;
         assert!(matches!(twice, Err(DetachError::HasNone)));
-        let mirror = detach(Rc::new(pair.second.medium())).await;
+        let mirror = detach(Rc::new(pair.second.medium()), true).await;
         assert!(matches!(mirror, Err(DetachError::IsMirror)));
         pair.serve_mirror(&pair.second);
         let served = pair.serve(&pair.first, Some(&pair.second)).await;
@@ -142,6 +142,34 @@ fn a_mirror_that_is_to_be_filled_is_no_place_for_a_new_pool() {
         let medium = pair.second.medium();
         assert_eq!(medium.bytes().load(0), 0, "nothing was copied");
         assert!(StructurePool::was_created(&medium, &GEOMETRY));
+    });
+}
+
+/// Needs the durability of the source in the agreement with the mirror: a power cut of the mirror behind its promotion
+/// would take what was acknowledged.
+#[test]
+fn a_mirror_that_survives_less_than_its_back_end_is_refused_by_name() {
+    let pair = Pair::new([ANSWERED; 2], 5);
+    let world = pair.world.clone();
+    world.block_on(async move {
+        pair.create().await;
+        pair.second.weaken();
+        pair.serve_mirror(&pair.second);
+        let served = pair.serve(&pair.first, Some(&pair.second)).await;
+        let refused = matches!(served, Err(ServeError::Attach(AttachError::Weaker)));
+        assert!(refused, "{served:?}");
+        let served = pair.serve(&pair.first, None).await;
+        served.expect("nothing was bound");
+    });
+}
+
+#[test]
+fn a_mirror_that_survives_more_than_its_back_end_is_taken() {
+    let pair = Pair::new([ANSWERED; 2], 6);
+    let world = pair.world.clone();
+    world.block_on(async move {
+        pair.first.weaken();
+        pair.begin().await;
     });
 }
 

@@ -1,8 +1,10 @@
 //! A back-end and its mirror on simulated machines.
 
+pub mod logs;
 mod losses;
 pub mod pair;
 pub mod promotions;
+pub mod records;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -51,6 +53,10 @@ impl Work {
                     0..2 => ticket.await,
                     2 => writer.flush().await,
                     3 => writer.publish().await,
+                    4 => match writer.start_publication().await {
+                        Ok(_publication) => continue,
+                        Err(_) => return,
+                    },
                     _ => continue,
                 };
                 match answered {

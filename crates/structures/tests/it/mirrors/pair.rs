@@ -1,8 +1,9 @@
 //! Two machines with a pool each, of which one holds a copy of the other.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use stonecast_config_sim::{ConfigService, ServiceOptions};
 use stonecast_fabric::{Port, Runtime};
 use stonecast_fabric_sim::{
     Fate, LocalClock, Machine, MachineOptions, MachineProfile, Module, Process, SimBacking,
@@ -11,20 +12,25 @@ use stonecast_fabric_sim::{
 use stonecast_media::{Backing as _, DeclaredPlatform, Durability, LogOptions};
 use stonecast_structures::{
     AttachError, BackEnd, FRONT_END_COMPLETIONS, FrontEndError, LogKey, Medium, MirrorLink,
-    MirrorServer, Promoted, SERVICE_COMPLETIONS, Service, ServiceError, StructurePool, Writer,
-    promote,
+    MirrorServer, Promoted, SERVICE_COMPLETIONS, Service, ServiceError, StandingStore,
+    StructurePool, Writer, promote,
 };
 
 use crate::sessions::{GEOMETRY, LEASE_NS};
 
 /// A mirror becomes no back-end for so long after the last word of its source.
 pub const MIRROR_LEASE_NS: u64 = 5_000_000;
+/// Work requests of a server to the store, at most.
+const STORE_COMPLETIONS: u32 = 64;
 
 /// A machine with a pool.
 pub struct Node {
     pub name: &'static str,
     platform: DeclaredPlatform,
+    durability: Cell<Durability>,
     machine: Machine,
+    /// The service with the standing record, if the node shares one.
+    service: RefCell<Option<Rc<ConfigService>>>,
     module: Rc<Module>,
     pub process: RefCell<Process>,
     /// The reason why its server has ended.
@@ -50,7 +56,9 @@ impl Pair {
             Rc::new(Node {
                 name,
                 platform,
+                durability: Cell::new(Durability::Power),
                 machine,
+                service: RefCell::default(),
                 module: world.module(machine, Survivor::default()),
                 process: RefCell::new(world.process(machine)),
                 ended: RefCell::default(),
@@ -61,6 +69,18 @@ impl Pair {
             second: node("sim:second", second),
             world,
         }
+    }
+
+    /// Lets both nodes share a standing record in a service on a machine of its own.
+    pub fn share_record(&self, name: &str, seed: u64) -> Rc<ConfigService> {
+        let options = ServiceOptions::default();
+        let seats = [self.operator_machine()];
+        let service = ConfigService::start(&self.world, name, &seats, seed, options);
+        let service = service.expect("queues for the service");
+        for node in [&self.first, &self.second] {
+            node.name_store(Some(&service));
+        }
+        service
     }
 
     pub async fn rest(&self, duration_ns: u64) {
@@ -88,7 +108,7 @@ impl Pair {
         let (_process, front_end) = self.front_end(node).await;
         for _ in 0..1_000 {
             let mirror = front_end.counts().await.expect("it serves").mirror;
-            if mirror.exists() && mirror.bytes_to_copy == 0 {
+            if mirror.is_bound {
                 return self.rest(1_000_000).await;
             }
             self.rest(100_000).await;
@@ -173,13 +193,23 @@ impl Pair {
 
     /// A process on a machine of its own.
     pub fn operator(&self) -> Process {
-        let machine = MachineOptions::new(MachineProfile::MODERN);
-        self.world.process(self.world.machine(machine))
+        self.world.process(self.operator_machine())
+    }
+
+    /// A machine without a pool.
+    pub fn operator_machine(&self) -> Machine {
+        self.world
+            .machine(MachineOptions::new(MachineProfile::MODERN))
     }
 
     /// A front-end on a machine of its own.
     pub async fn front_end(&self, node: &Node) -> (Process, Rc<BackEnd>) {
-        let process = self.operator();
+        self.front_end_at(self.operator_machine(), node).await
+    }
+
+    /// A front-end on `machine`.
+    pub async fn front_end_at(&self, machine: Machine, node: &Node) -> (Process, Rc<BackEnd>) {
+        let process = self.world.process(machine);
         let port = process.port(FRONT_END_COMPLETIONS).expect("a port");
         let back_end = BackEnd::connect(&port, node.name).await;
         (process, back_end.expect("the back-end accepts"))
@@ -220,15 +250,39 @@ impl Node {
         let options = LogOptions {
             capacity: GEOMETRY.pool_size(),
             platform: self.platform,
-            durability: Durability::Power,
+            durability: self.durability.get(),
         };
         let region = SimBacking::new(&self.module).open_log(options);
         let region = region.expect("a log");
         let own = (LogKey(77), self.name.len() as u128);
         let promoted = Promoted::of(&*region);
         let (key, uuid) = promoted.map_or(own, |promoted| (promoted.key, promoted.content));
-        let declared = (self.platform, Durability::Power);
-        Medium::new(region, declared, key, uuid).expect("a plan")
+        let declared = (self.platform, self.durability.get());
+        let medium = Medium::new(region, declared, key, uuid).expect("a plan");
+        match self.store() {
+            Some(store) => medium.recorded_in(store),
+            None => medium,
+        }
+    }
+
+    /// The service with the standing record that the next server of the node uses.
+    pub fn name_store(&self, service: Option<&Rc<ConfigService>>) {
+        self.service.replace(service.cloned());
+    }
+
+    /// The store of the standing record, as a server in the node's process uses it.
+    fn store(&self) -> Option<Rc<StandingStore>> {
+        let service = self.service.borrow();
+        let process = self.process.borrow();
+        let (port, runtime) = (process.port(STORE_COMPLETIONS), process.runtime());
+        let store = service.as_ref()?.store(&port.expect("a port"), &runtime);
+        let own = self.name.len() as u128;
+        Some(StandingStore::new(Rc::new(store), runtime, own))
+    }
+
+    /// Lets the pool survive the end of processes alone.
+    pub fn weaken(&self) {
+        self.durability.set(Durability::Process);
     }
 
     /// The reason why its server has ended, once.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use stonecast_fabric::decorate::{Meter, Observed};
 use stonecast_fabric_sim::{MachineOptions, MachineProfile};
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain};
-use stonecast_structures::shapes::StructureKind;
+use stonecast_structures::shapes::{Structure, StructureKind};
 use stonecast_structures::{BackEnd, FRONT_END_COMPLETIONS, Key as _, Verb};
 
 use super::scene::{ADDRESS, ANSWERED, PLATFORMS, Scene, create, insert, operation, platform};
@@ -40,19 +40,26 @@ fn both_sides_agree_on_the_plan_of_the_declared_platform() {
 #[test]
 fn each_call_takes_as_many_round_trips_as_its_walk_has_levels() {
     for platform in [ANSWERED, platform(PersistenceDomain::Mhp, Ddio::On)] {
-        costs_on(platform);
+        costs_on(MachineProfile::MODERN, platform);
     }
 }
 
-fn costs_on(platform: DeclaredPlatform) {
-    let scene = Scene::on(platform, 1);
+/// On the machines of AsymNVM, which have the message plan alone: a warm insert is one append, as is a staged one, and
+/// an unknown leaf costs one round trip more.
+#[test]
+fn on_the_machines_of_the_paper_each_call_takes_as_many_round_trips() {
+    let machines = MachineProfile::by_name("connectx3-asymnvm").expect("the profile is shipped");
+    let platform = platform(PersistenceDomain::Dmp, Ddio::On);
+    costs_on(machines, platform);
+}
+
+fn costs_on(profile: MachineProfile, platform: DeclaredPlatform) {
+    let scene = Scene::of_machines(profile, platform, 1);
     let world = scene.world.clone();
     world.block_on(async move {
         scene.create().await;
         scene.serve().await;
-        let machine = scene
-            .world
-            .machine(MachineOptions::new(MachineProfile::MODERN));
+        let machine = scene.world.machine(MachineOptions::new(scene.profile));
         let process = scene.world.process(machine);
         let meter = Rc::<Meter>::default();
         let device = Rc::new(Observed::new(process.open_device(), meter.clone()));
@@ -97,10 +104,51 @@ fn costs_on(platform: DeclaredPlatform) {
         assert_eq!(cost(), (0, 1, 1, 1));
         ticket.await.expect("what is visible is durable");
         assert_eq!(cost(), (0, 0, 0, 0));
+        // A publication that begins: the records are an append as any other, with the notice behind them, and nobody
+        // waits. The next ticket is one append.
+        let change = operation(tree, Verb::Update, &key, &value);
+        let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+        let publication = writer.start_publication().await.expect("the tenure lasts");
+        let is_one_sided = back_end.agreement().plan().is_one_sided();
+        match is_one_sided {
+            true => assert_eq!(cost(), (1, 1, 1, 2)),
+            false => assert_eq!(cost(), (0, 1, 1, 1)),
+        }
+        let (_, ticket) = writer.stage(&change).await.expect("there is room");
+        ticket.await.expect("the tenure lasts");
+        match is_one_sided {
+            true => assert_eq!(cost(), (1, 1, 0, 1)),
+            false => assert_eq!(cost(), (0, 1, 1, 1)),
+        }
+        publication.await.expect("the tenure lasts");
+        assert_eq!(cost(), (0, 0, 0, 0));
+        writer.publish().await.expect("the tenure lasts");
+        cost();
         // An answer rests on the tenure word behind it, however much the writer knows.
         let structure = writer.roots().structure(tree).expect("it was created");
         let found = writer.get(&structure, &key).await.expect("it is whole");
         assert_eq!((found, cost()), (Some(value.to_vec()), (1, 0, 0, 1)));
+
+        // A transaction reads what is staged without a message, in several structures, and is confirmed by one look.
+        let newer = 22_u64.to_le_bytes();
+        let change = operation(table, Verb::Update, &key, &newer);
+        let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+        let rows = writer.read_staged(&[(table, &key), (tree, &key)]).await;
+        let expected = [Some(newer.to_vec()), Some(value.to_vec())];
+        assert_eq!(
+            (rows.expect("they are whole"), cost()),
+            (expected.into(), (0, 0, 0, 0))
+        );
+        writer.flush().await.expect("the tenure lasts");
+        cost();
+        writer.confirm().await.expect("the tenure lasts");
+        assert_eq!(cost(), (1, 0, 0, 1));
+        let (_, _ticket) = writer
+            .stage(&operation(table, Verb::Update, &key, &value))
+            .await
+            .expect("there is room");
+        writer.publish().await.expect("the tenure lasts");
+        cost();
 
         // A new tenure knows nothing: root line, word of the directory, bucket and item; root line, inner node and
         // leaf. Then a leaf that it does not know.
@@ -143,6 +191,12 @@ fn costs_on(platform: DeclaredPlatform) {
             let found = reader.get(&roots, number, &key).await.expect("it is whole");
             assert_eq!(found, Some(value.to_vec()));
             assert_eq!(cost(), (reads, 0, 0, reads));
+        }
+        // A structure counts its items.
+        for number in [table, tree] {
+            let length = reader.end_in(&roots, number, Structure::length).await;
+            assert_eq!(length.expect("it is whole"), 100);
+            assert_eq!(cost(), (1, 0, 0, 1));
         }
         // A reader that remembers inner places reads the bucket and the item, or the leaf.
         let mut reader = reader.remembering(1 << 20);

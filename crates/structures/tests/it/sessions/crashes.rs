@@ -52,6 +52,10 @@ fn cut_power(platform: DeclaredPlatform, seed: u64) -> u64 {
                     0..2 => ticket.await,
                     2 => writer.flush().await,
                     3 => writer.publish().await,
+                    4 => match writer.start_publication().await {
+                        Ok(_publication) => continue,
+                        Err(_) => return,
+                    },
                     _ => continue,
                 };
                 match answered {

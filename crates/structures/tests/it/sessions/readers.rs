@@ -1,9 +1,11 @@
 //! Readers of structures that end, and of versions that are gone.
 
 use stonecast_structures::shapes::{Answer, Structure, StructureKind};
-use stonecast_structures::{FrontEndError, Key as _, StructureReader, Verb};
+use stonecast_structures::{
+    FrontEndError, Key as _, Pointer, PoolGeometry, StructureReader, UNIT_SIZE, Verb,
+};
 
-use super::scene::{Scene, create, insert, operation};
+use super::scene::{GEOMETRY, Scene, create, insert, keys, operation};
 
 /// Needs the reclaiming that a publication brings along, and the root word among the reads of a reader that has found a
 /// structure.
@@ -52,6 +54,48 @@ fn a_structure_that_was_made_empty_gives_its_blocks_back_and_keeps_its_readers()
         writer.publish().await.expect("the tenure lasts");
         let gone = reader.end_of(find).await.expect_err("it was dropped");
         assert!(matches!(gone, FrontEndError::NoStructure), "{gone}");
+    });
+}
+
+/// Needs the check of each place before it is read: the back-end checks where the entries of a transaction lie, and not
+/// which words they store. The last word of the domain is as its hostile writer has left it.
+#[test]
+pub fn a_pointer_out_of_the_pool_ends_the_reads_of_its_domain_and_no_connection() {
+    let scene = Scene::new(12);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve().await;
+        let (_process, front_end) = scene.front_end().await;
+        let mut tables = Vec::new();
+        for _ in 0..2 {
+            let domain = front_end.create_domain(2).await.expect("there is room");
+            let mut writer = front_end.writer(domain).await.expect("the domain is free");
+            let table = create(&mut writer, StructureKind::HashTable).await;
+            insert(&mut writer, table, 1).await;
+            writer.publish().await.expect("the tenure lasts");
+            tables.push((domain, table));
+        }
+        let [(sound, table), (hostile, _)] = tables[..] else {
+            unreachable!("two domains were made")
+        };
+        let root = PoolGeometry::place(hostile).root_word();
+        let (end, far) = (GEOMETRY.pool_size() / UNIT_SIZE, (1 << 40) - 1);
+        let log = GEOMETRY.slabs().slab(0).offset / UNIT_SIZE;
+        for unit in [end - 1, end, far, log] {
+            let word = Pointer::new(unit, 7).word().to_le_bytes();
+            scene.medium().bytes().write(root.offset, &word);
+            let mut reader = front_end
+                .reader(hostile)
+                .await
+                .expect("there is the domain");
+            let stale = reader.roots().await.expect_err("no table lies there");
+            assert!(
+                matches!(stale, FrontEndError::Stale(_)),
+                "unit {unit}: {stale}"
+            );
+            assert_eq!(keys(&front_end, sound, table, 3).await, [1], "unit {unit}");
+        }
     });
 }
 

@@ -32,10 +32,7 @@ pub const PLATFORMS: [DeclaredPlatform; 5] = [
     platform(PersistenceDomain::Wsp, Ddio::On),
 ];
 
-pub(super) const fn platform(
-    persistence_domain: PersistenceDomain,
-    ddio: Ddio,
-) -> DeclaredPlatform {
+pub const fn platform(persistence_domain: PersistenceDomain, ddio: Ddio) -> DeclaredPlatform {
     DeclaredPlatform {
         persistence_domain,
         ddio,
@@ -47,6 +44,8 @@ pub(super) const fn platform(
 pub struct Scene {
     pub world: Rc<World>,
     platform: DeclaredPlatform,
+    /// The machines of back-end and front-ends.
+    pub(super) profile: MachineProfile,
     pub(super) machine: Machine,
     pub(super) module: Rc<Module>,
     pub back_end: Process,
@@ -57,24 +56,33 @@ impl Scene {
         Self::on(ANSWERED, seed)
     }
 
-    pub(super) fn on(platform: DeclaredPlatform, seed: u64) -> Self {
+    pub fn on(platform: DeclaredPlatform, seed: u64) -> Self {
+        Self::of_machines(MachineProfile::MODERN, platform, seed)
+    }
+
+    pub(super) fn of_machines(
+        profile: MachineProfile,
+        platform: DeclaredPlatform,
+        seed: u64,
+    ) -> Self {
         let world = Rc::new(World::new(seed));
         let machine = world.machine(MachineOptions {
             platform,
-            ..MachineOptions::new(MachineProfile::MODERN)
+            ..MachineOptions::new(profile)
         });
         let module = world.module(machine, Survivor::default());
         let back_end = world.process(machine);
         Self {
             world,
             platform,
+            profile,
             machine,
             module,
             back_end,
         }
     }
 
-    pub(super) fn medium(&self) -> Rc<Medium> {
+    pub fn medium(&self) -> Rc<Medium> {
         let options = LogOptions {
             capacity: GEOMETRY.pool_size(),
             platform: self.platform,
@@ -128,8 +136,13 @@ impl Scene {
 
     /// A front-end on a machine of its own.
     pub async fn front_end(&self) -> (Process, Rc<BackEnd>) {
-        let machine = MachineOptions::new(MachineProfile::MODERN);
-        let process = self.world.process(self.world.machine(machine));
+        let machine = self.world.machine(MachineOptions::new(self.profile));
+        self.front_end_on(machine).await
+    }
+
+    /// A front-end on a machine.
+    pub(super) async fn front_end_on(&self, machine: Machine) -> (Process, Rc<BackEnd>) {
+        let process = self.world.process(machine);
         let port = process.port(FRONT_END_COMPLETIONS).expect("a port");
         let back_end = BackEnd::connect(&port, ADDRESS).await;
         (process, back_end.expect("the back-end accepts"))

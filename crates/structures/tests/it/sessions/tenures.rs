@@ -1,5 +1,7 @@
 //! Writers, their tenures, and the ends of both.
 
+use futures_util::FutureExt as _;
+use stonecast_fabric_sim::MachineOptions;
 use stonecast_media::{Ddio, PersistenceDomain};
 use stonecast_structures::shapes::StructureKind;
 use stonecast_structures::{FrontEndError, Key as _, Verb};
@@ -80,6 +82,54 @@ fn a_silent_writer_loses_its_tenure_and_writes_nothing_more() {
     });
 }
 
+/// Needs the end of silent leases, and the closed window: what the writer has sent meanwhile arrives when the link has
+/// healed.
+#[test]
+fn a_writer_whose_link_is_cut_past_its_lease_is_succeeded_and_writes_nothing_when_the_link_heals() {
+    for seed in 0..4 {
+        let scene = Scene::new(seed);
+        let world = scene.world.clone();
+        world.clone().block_on(async move {
+            scene.create().await;
+            scene.serve().await;
+            let machine = world.machine(MachineOptions::new(scene.profile));
+            let (process, first) = scene.front_end_on(machine).await;
+            let (_second_process, second) = scene.front_end().await;
+            let domain = first.create_domain(2).await.expect("there is room");
+            let mut writer = first.writer(domain).await.expect("the domain is free");
+            let table = create(&mut writer, StructureKind::HashTable).await;
+            insert(&mut writer, table, 1).await;
+            writer.publish().await.expect("the tenure lasts");
+            let cut_ns = 3 * LEASE_NS;
+            world.block(Some(machine), Some(scene.machine), 0, cut_ns);
+            world.block(Some(scene.machine), Some(machine), 0, cut_ns);
+            let healed_at = process.runtime().now() + cut_ns;
+            let late = async {
+                insert(&mut writer, table, 9).await;
+                writer.publish().await
+            };
+            let successor = async {
+                let mut successor = scene.writer(&second, domain).await;
+                insert(&mut successor, table, 2).await;
+                successor.publish().await.expect("the tenure lasts");
+                assert!(process.runtime().now() < healed_at, "the lease ends first");
+                successor
+            };
+            let (late, successor) = futures_util::future::join(late, successor).await;
+            let late = late.expect_err("the tenure is over");
+            assert!(process.runtime().now() >= healed_at, "{late}");
+            assert_eq!(keys(&second, domain, table, 20).await, [1, 2]);
+            // The healed front-end goes on when the lease of its successor is over, too.
+            drop(successor);
+            let (_process, first) = scene.front_end_on(machine).await;
+            let mut writer = scene.writer(&first, domain).await;
+            insert(&mut writer, table, 3).await;
+            writer.publish().await.expect("the tenure lasts");
+            assert_eq!(keys(&second, domain, table, 20).await, [1, 2, 3]);
+        });
+    }
+}
+
 /// Needs the look at the tenure word behind an answer: everything else is known to the writer.
 #[test]
 pub fn a_writer_whose_tenure_is_over_answers_nothing_from_its_memory() {
@@ -107,6 +157,14 @@ pub fn a_writer_whose_tenure_is_over_answers_nothing_from_its_memory() {
         let change = operation(tree, Verb::Update, &key, &[9; 8]);
         let (_, _ticket) = successor.stage(&change).await.expect("there is room");
         successor.publish().await.expect("the tenure lasts");
+        // The reads of a transaction are provisional, and these are never confirmed.
+        let read = writer.read_staged(&[(tree, &key)]).await;
+        assert_eq!(
+            read.expect("it is known"),
+            [Some(3_u64.to_le_bytes().into())]
+        );
+        let over = writer.confirm().await.expect_err("the tenure is over");
+        assert!(matches!(over, FrontEndError::Over { .. }), "{over}");
         let over = writer.get(&structure, &key).await;
         let over = over.expect_err("the tenure is over");
         assert!(matches!(over, FrontEndError::Over { .. }), "{over}");
@@ -135,6 +193,40 @@ fn a_writer_that_appends_and_asks_nothing_keeps_its_tenure() {
         scene.rest(3 * LEASE_NS).await;
         let over = writer.renew().await.expect_err("it was silent");
         assert!(matches!(over, FrontEndError::Over { .. }), "{over}");
+    });
+}
+
+/// Needs room in the send queue for a READ behind each record: tickets that are asked one by one go out one by one.
+#[test]
+fn a_writer_reads_while_hundreds_of_its_tickets_were_asked_one_by_one() {
+    let scene = Scene::on(platform(PersistenceDomain::Mhp, Ddio::On), 8);
+    let world = scene.world.clone();
+    world.block_on(async move {
+        scene.create().await;
+        scene.serve().await;
+        let (_process, front_end) = scene.front_end().await;
+        let domain = front_end.create_domain(2).await.expect("there is room");
+        let mut writer = front_end.writer(domain).await.expect("the domain is free");
+        let table = create(&mut writer, StructureKind::HashTable).await;
+        let (key, value) = (7_u64.encoded(), 21_u64.to_le_bytes());
+        insert(&mut writer, table, 7).await;
+        writer.publish().await.expect("the tenure lasts");
+        let mut reader = front_end.reader(domain).await.expect("there is the domain");
+        let roots = reader.roots().await.expect("the table is whole");
+        let mut tickets = Vec::new();
+        for _ in 0..400 {
+            let change = operation(table, Verb::Update, &key, &value);
+            let (_, ticket) = writer.stage(&change).await.expect("there is room");
+            let mut ticket = ticket.into_future().boxed_local();
+            let asked = (&mut ticket).now_or_never();
+            assert!(asked.is_none(), "it takes a round trip");
+            tickets.push(ticket);
+        }
+        let found = reader.get(&roots, table, &key).await.expect("it is whole");
+        assert_eq!(found, Some(value.to_vec()));
+        for ticket in tickets {
+            ticket.await.expect("the tenure lasts");
+        }
     });
 }
 

@@ -1,6 +1,6 @@
 //! Structures with keys: random histories, and readers beside transactions that are applied a word at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{Rng as _, RngExt as _};
 use stonecast_base::{Random, SliceExt as _, Span, random_from_seed};
@@ -11,7 +11,7 @@ use stonecast_structures::shapes::{
     Answer, Description, Lookup, Many, Place, Remembered, Rooted, Roots, Stale, Step, Structure,
     StructureKind, Traversal, drive,
 };
-use stonecast_structures::{Comparison, Key as _, Verb};
+use stonecast_structures::{Comparison, Key as _, Run, Verb};
 
 use super::in_call;
 use super::store::{FIRST, SLAB_SIZE, Store};
@@ -214,7 +214,7 @@ type Cache = BTreeMap<(u64, u64), Vec<u8>>;
 struct Reader {
     cache: Cache,
     roots: Option<Roots>,
-    /// What is decoded, for reads in the call.
+    /// The decoded places, for reads in the call.
     remembered: Remembered,
     /// Reads that ended in the call.
     in_call: usize,
@@ -745,6 +745,134 @@ pub fn a_transaction_that_is_applied_a_word_at_a_time_takes_no_change_of_a_skip_
     }
 }
 
+/// Runs of entries that are loaded behind all keys, among other changes, and runs that belong elsewhere. Readers beside
+/// see each loaded key from some moment on, and everything else all the time. Needs the refusal of entries that do not
+/// lie behind all keys.
+pub fn run_loads(kind: StructureKind, seed: u64) {
+    let mut random = random_from_seed(seed);
+    let mut store = store_of(kind, 24);
+    let mut reader = Reader::new(&mut random);
+    let mut map = Map::new();
+    let (mut next, mut reads) = (0_u64, 0);
+    for round in 0..40 {
+        let before: Vec<Vec<u8>> = map.keys().cloned().collect();
+        let mut run = Run::default();
+        let is_behind = round == 0 || random.random_range(0..5) > 0;
+        let first = match is_behind {
+            true => next + random.random_range(0..9),
+            false => random.random_range(0..next),
+        };
+        let count = [1, 3, 20, 90][random.random_range(0..4)];
+        let keys: Vec<Vec<u8>> = (first..first + count).map(loaded_key).collect();
+        let values: Vec<Vec<u8>> = keys.iter().map(|_| any_value(&mut random)).collect();
+        for (key, value) in keys.iter().zip(&values) {
+            run.push(key, value);
+        }
+        let is_in_front = map
+            .last_key_value()
+            .is_some_and(|(last, _)| *last >= keys[0]);
+        let answer = store.stage(Verb::Load, &[], run.value());
+        let answer = answer.expect("there is room");
+        // Between both, it depends on whether a last leaf without keys could have the first one.
+        if is_behind {
+            assert_eq!(answer, Answer::Changed(true), "seed {seed}");
+        }
+        if is_in_front {
+            assert_eq!(answer, Answer::Changed(false), "seed {seed}");
+        }
+        let is_loaded = answer == Answer::Changed(true);
+        if is_loaded {
+            map.extend(keys.iter().cloned().zip(values));
+            next = next.max(first + count);
+        }
+        store.publish();
+        let mut seen: BTreeMap<&Vec<u8>, bool> = BTreeMap::new();
+        while store.words_left() > 0 {
+            (0..random.random_range(1..200)).for_each(|_| store.apply_word());
+            let of = match random.random() {
+                true => &keys,
+                false if before.is_empty() => continue,
+                false => &before,
+            };
+            let key = &of[random.random_range(0..of.len())];
+            let Ok(found) = reader.get(&mut store, &mut random, key) else {
+                reader.begin_again(&mut random);
+                continue;
+            };
+            reads += 1;
+            let was = seen.insert(key, found.is_some()).unwrap_or(false);
+            let lasts = was || before.contains(key);
+            assert!(found.is_some() || !lasts, "seed {seed}: {key:?} is missing");
+            if found.is_some() {
+                assert_eq!(found.as_ref(), map.get(key), "seed {seed}: {key:?}");
+            }
+        }
+        for _ in 0..random.random_range(0..12) {
+            let key = loaded_key(random.random_range(0..next));
+            let verb = [Verb::Remove, Verb::Insert, Verb::Update][random.random_range(0..3)];
+            let value = any_value(&mut random);
+            store.stage(verb, &key, &value).expect("there is room");
+            model(&mut map, verb, &key, &value);
+        }
+        store.reclaim_beyond(4_000);
+        store.publish();
+        store.apply_all();
+    }
+    store.check(map.clone().into_iter().collect(), true);
+    check_ranges(&store, &map, &mut random);
+    assert!(reads > 50, "seed {seed}: {reads} reads ended");
+}
+
+fn loaded_key(number: u64) -> Vec<u8> {
+    let text = match number % 16 {
+        0 => "long".repeat(20),
+        _ => String::new(),
+    };
+    (number, text).encoded()
+}
+
+#[test]
+fn entries_are_loaded_behind_all_keys_or_not_at_all_and_readers_miss_none() {
+    for kind in [StructureKind::BTree, StructureKind::MvBTree] {
+        (0..60).for_each(|seed| run_loads(kind, seed));
+    }
+}
+
+#[test]
+fn a_loaded_tree_has_full_nodes() {
+    for kind in [StructureKind::BTree, StructureKind::MvBTree] {
+        load_in_order(kind);
+    }
+}
+
+/// Needs the nodes that are filled before the next one begins, on each level.
+fn load_in_order(kind: StructureKind) {
+    let mut store = store_of(kind, 24);
+    let mut map = Map::new();
+    for part in 0..20_u64 {
+        let mut run = Run::default();
+        for number in part * 100..part * 100 + 100 {
+            let (key, value) = (number.encoded(), number.to_le_bytes());
+            run.push(&key, &value);
+            map.insert(key, value.to_vec());
+        }
+        let answer = store.stage(Verb::Load, &[], run.value());
+        assert_eq!(answer.expect("there is room"), Answer::Changed(true));
+        store.publish();
+        store.apply_all();
+    }
+    store.reclaim_beyond(0);
+    store.publish();
+    store.apply_all();
+    let contents = store.structure().contents(&mut |span| store.read(span));
+    let contents = contents.expect("the structure is whole");
+    let nodes = contents.blocks.iter().filter(|(_, size)| *size == 2048);
+    let nodes = nodes.count();
+    store.check(map.into_iter().collect(), true);
+    // 200 leaves of 10 keys, and their parents.
+    assert!(nodes < 222, "{nodes} nodes");
+}
+
 #[test]
 fn a_map_answers_as_its_model_does_and_loses_no_block() {
     for kind in kinds() {
@@ -760,4 +888,50 @@ fn a_reader_beside_a_writer_sees_no_value_of_another_time() {
     for kind in CLASSIC {
         (0..18).for_each(|seed| run_beside(kind, seed));
     }
+}
+
+/// Parts of a table that grows, is changed and read at the same time. Needs the next part to begin behind the segment
+/// that was read, whatever has split meanwhile, and the look at each bucket for whether it is dead.
+fn run_parts(seed: u64) {
+    let mut random = random_from_seed(seed);
+    let mut store = store_of(StructureKind::HashTable, 24);
+    // Keys from 0 on stay, and odd ones behind them come and go.
+    let stay = [10, 700, 2_000][(seed % 3) as usize];
+    let value = |key: u64| key.wrapping_mul(0x9e37_79b9).to_le_bytes();
+    for key in 0..stay {
+        let staged = store.stage(Verb::Insert, &key.encoded(), &value(key));
+        staged.expect("there is room");
+    }
+    store.publish();
+    store.apply_all();
+    let (mut met, mut next, mut parts) = (BTreeSet::new(), Some(0), 0);
+    while let Some(from) = next {
+        for _ in 0..random.random_range(0..40) {
+            let key = stay + random.random_range(0..4_000);
+            let verb = [Verb::Insert, Verb::Insert, Verb::Remove][random.random_range(0..3)];
+            let staged = store.stage(verb, &key.encoded(), &value(key));
+            staged.expect("there is room");
+        }
+        store.publish();
+        let part = store.structure().part(from).expect("a hash table");
+        let Ok(part) = drive(part, |span| read_torn(&mut store, &mut random, span)) else {
+            store.apply_all();
+            continue;
+        };
+        parts += 1;
+        for (key, found) in part.items {
+            let number = u64::from_be_bytes(key.try_into().expect("a number"));
+            assert_eq!(found, value(number), "seed {seed}: {number}");
+            assert!(met.insert(number), "seed {seed}: {number} twice");
+        }
+        next = part.next;
+    }
+    let all = (0..stay).all(|key| met.contains(&key));
+    assert!(all, "seed {seed}: a key is missing");
+    assert!(stay < 100 || parts > 2, "seed {seed}: {parts} parts");
+}
+
+#[test]
+fn a_table_is_read_part_by_part_while_it_grows_and_no_key_is_missed_or_met_twice() {
+    (0..60).for_each(run_parts);
 }

@@ -30,10 +30,10 @@ pub struct ListChangePlan {
 }
 
 impl ListChange {
-    /// Changes an encoded key of a list. `verb` is one of those for keys.
+    /// Changes an encoded key of a list. `verb` is a verb for keys.
     ///
     /// # Panics
-    /// If key or value are longer than those of the list may be.
+    /// Panics if the key or value is longer than the list permits.
     pub fn new(list: SkipList, verb: Verb, key: &[u8], value: &[u8]) -> Self {
         assert!(key.len() <= list.sizes.key_size_max());
         Self {

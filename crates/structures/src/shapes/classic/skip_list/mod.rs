@@ -32,6 +32,7 @@ use super::Sizes;
 use super::value::{FindValue, OnePage};
 use crate::shapes::btree::Seek;
 use crate::shapes::item::ItemReader;
+use crate::shapes::length::Length;
 use crate::shapes::root::{ROOT_LINE_SIZE, Root};
 use crate::shapes::tag::TagKey;
 use crate::shapes::traversal::Place;
@@ -69,6 +70,11 @@ impl SkipList {
         self.sizes
     }
 
+    /// Reads the number of keys.
+    pub fn length(&self) -> Length {
+        Length::of_root(self.anchor, self.tags)
+    }
+
     /// Makes an empty list: a root line and a head. Returns its anchor.
     ///
     /// # Errors
@@ -97,7 +103,7 @@ impl SkipList {
         OnePage::new(Neighbour::new(*self, &seek), self.values(), seek)
     }
 
-    /// The root line. Its link to the head never changes, and nothing else of it matters to a reader.
+    /// The root line. Its link to the head never changes, and a reader needs no other part of the line.
     fn line(&self) -> Place {
         Place::inner(self.anchor.span(ROOT_LINE_SIZE))
     }

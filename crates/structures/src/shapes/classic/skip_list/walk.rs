@@ -31,7 +31,7 @@ enum Stage {
 }
 
 impl ListWalk {
-    /// Reads a whole list. Meant for lists that do not change meanwhile.
+    /// Reads a whole list, which should not change during the walk.
     pub fn new(list: SkipList) -> Self {
         Self {
             list,
