@@ -59,7 +59,7 @@ mod memory;
 
 pub use appended::{
     Arrival, ArrivalScan, Bounds, Buffers, Consumption, EntryFacts, EntryFormat, Ledger,
-    LedgerFull, Lineages, Search, Stale, Turn, Turned, first_unit, mend_header,
+    LedgerFull, Lineages, Search, Stale, Turn, Turned, check_ledger_room, first_unit, mend_header,
 };
 pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
 pub use inspect::{Finding, walk_segment};

@@ -60,7 +60,7 @@ use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::EpochCell;
 use stonecast_fabric::{Access, Bell, Boxed, DeviceError, Port, Runtime, select};
 use stonecast_lineage::{Epoch, Term};
-use stonecast_log::{History, SegmentState};
+use stonecast_log::{History, LogFormat, SegmentState, check_ledger_room};
 use stonecast_media::{Backing, Blob, MediaError, Pool, RecordFeature};
 use stonecast_member::{Member, Seat};
 use stonecast_persist::Persisted;
@@ -172,7 +172,8 @@ impl Server {
     /// call leaves a pool that joins the same way again.
     ///
     /// # Errors
-    /// [`StoreError`]: the pool is damaged, or no copy; or the node is not registered. Nothing of the server runs.
+    /// [`StoreError`]: the pool is damaged, or no copy; its segments are too small for so many shards; or the node is
+    /// not registered. Nothing of the server runs.
     pub async fn join<E: EpochCell + 'static>(
         mut pool: Pool,
         mut seat: Seat<E>,
@@ -187,6 +188,7 @@ impl Server {
         if pool.cluster_seed().is_none() {
             return Err(StoreError::NoClusterPool);
         }
+        check_ledger_room(&LogFormat::of(&pool), pool.shards())?;
         pool.let_nodes_append()?;
         let (port, runtime) = (seat.port.clone(), seat.runtime.clone());
         let (mut server, recovered, report) =

@@ -37,6 +37,9 @@ const FORMAT: u32 = 2;
 const SLOT_SHARE: u32 = 64;
 /// Units of the largest slot: 2,728 rows. A shard takes two rows, and one more if the node leads it.
 const SLOT_UNITS_MAX: u32 = 1024;
+/// Rows for each shard of a cluster: its term, its floor, a cut, and the term in which the node led it. A node may have
+/// a copy of every shard, and lead each of them, after the others have died.
+const ROWS_OF_SHARD: usize = 4;
 const CHECKSUM_OFFSET: usize = std::mem::offset_of!(HeadBytes, checksum);
 
 layout! {
@@ -63,15 +66,29 @@ fn rows_max(format: &LogFormat) -> usize {
     (slot_size - UNIT_SIZE) as usize / ROW_SIZE
 }
 
+/// Whether segments of `format` have room for the ledger of a node that has a copy of each of `shards` shards. A node
+/// without this room would end while it takes over the shards of a node that died.
+///
+/// # Errors
+/// [`LedgerFull`]: the segments are too small.
+pub fn check_ledger_room(format: &LogFormat, shards: u32) -> Result<(), LedgerFull> {
+    let (rows, rows_max) = (shards as usize * ROWS_OF_SHARD, rows_max(format));
+    match rows <= rows_max {
+        true => Ok(()),
+        false => Err(LedgerFull { rows, rows_max }),
+    }
+}
+
 /// The first unit of a segment that appends may fill.
 pub fn first_unit(format: &LogFormat) -> u32 {
     SEGMENT_HEADER_UNITS + 2 * slot_units(format)
 }
 
-/// The ledger has more rows than a segment of this size holds. Nothing was written.
+/// The ledger has more rows than a segment of this size holds, or may have more when other nodes die. Nothing was
+/// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{rows} rows of terms, floors, cuts and versions, and a segment keeps {rows_max}: use larger segments, or let fewer shards have copies on this node"
+    "{rows} rows of terms, floors, cuts and versions, and a segment keeps {rows_max}: use larger segments, or fewer shards"
 )]
 pub struct LedgerFull {
     /// Rows of the ledger.

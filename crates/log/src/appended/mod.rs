@@ -40,7 +40,7 @@ pub use buffers::{Buffers, Consumption, Search};
 pub use entry::{EntryFacts, EntryFormat};
 #[cfg(test)]
 pub(crate) use ledger::LEDGER_FIELDS;
-pub use ledger::{Ledger, LedgerFull, first_unit};
+pub use ledger::{Ledger, LedgerFull, check_ledger_room, first_unit};
 pub use lineages::Lineages;
 pub use scan::{Arrival, ArrivalScan, Bounds};
 pub use stale::Stale;

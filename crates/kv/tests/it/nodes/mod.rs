@@ -278,6 +278,27 @@ fn a_cluster_of_sixty_four_shards_outlives_a_node() {
     });
 }
 
+/// Needs the check at the start: both other nodes would end when one node dies.
+#[test]
+fn a_node_is_refused_whose_segments_have_no_room_for_what_it_notes_about_all_shards() {
+    let shape = Shape {
+        shards: 64,
+        ..Shape::THREE
+    };
+    let cluster = Cluster::begun(shape, 17);
+    let runtime = cluster.process.runtime();
+    cluster.world.block_on(runtime.sleep(MS));
+    let ends = cluster.ends();
+    assert!(
+        ends.iter().flatten().count() == shape.nodes
+            && ends
+                .iter()
+                .flatten()
+                .all(|end| end.contains("use larger segments")),
+        "{ends:?}"
+    );
+}
+
 #[test]
 fn a_condition_holds_for_one_writer_however_often_the_primary_changes() {
     Cluster::tell(Shape::THREE, 15, async |cluster, client| {

@@ -352,6 +352,13 @@ pub struct Cluster {
 impl Cluster {
     /// A cluster whose nodes have started, and whose shards are all served.
     pub fn new(shape: Shape, seed: u64) -> Self {
+        let cluster = Self::begun(shape, seed);
+        cluster.await_service();
+        cluster
+    }
+
+    /// A cluster whose nodes have been started.
+    pub fn begun(shape: Shape, seed: u64) -> Self {
         let world = World::new(seed);
         let mut random = random_from_seed(seed ^ 0x6e6f_6465);
         let machine = || world.machine(MachineOptions::new(MachineProfile::MODERN));
@@ -386,7 +393,6 @@ impl Cluster {
             world,
         };
         (0..shape.nodes).for_each(|index| cluster.start(index));
-        cluster.await_service();
         cluster
     }
 
