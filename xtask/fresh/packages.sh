@@ -32,3 +32,20 @@ for blob in /tmp/image/blobs/sha256/*; do
     fi
 done
 chroot /tmp/container /usr/bin/stonecast --version
+# The user of the image owns its volumes, and a server and a client reach each other from two containers.
+mkdir /tmp/container/proc
+contained() {
+    exec unshare --pid --mount --fork --kill-child --mount-proc=/tmp/container/proc \
+        chroot --userspec=65534:65534 /tmp/container /usr/bin/stonecast "$@"
+}
+contained serve --data /var/lib/stonecast --listen shm:/run/stonecast/socket --durability process --capacity 64MiB \
+    --ready-file /run/stonecast/ready &
+server=$!
+until test -f /tmp/container/run/stonecast/ready; do
+    kill -0 "$server"
+    sleep 0.2
+done
+(contained put greeting hello --connect shm:/run/stonecast/socket)
+test "$(contained get greeting --connect shm:/run/stonecast/socket)" = hello
+kill -KILL "$server"
+wait "$server" || true

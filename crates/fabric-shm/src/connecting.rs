@@ -264,9 +264,7 @@ impl State {
                 let peer = PeerIdentity {
                     name: peer.to_string(),
                     user: format!("user {}", peer.user),
-                    process: u32::try_from(peer.process)
-                        .ok()
-                        .filter(|&process| process > 0),
+                    process: peer.process,
                     same_user,
                 };
                 self.around.events.push_back(ConnectionEvent::Request {

@@ -5,6 +5,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, chmod, chown, flock, open, statat, unlink,
 };
@@ -24,7 +26,8 @@ const BACKLOG: i32 = 1024;
 /// The process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    pub(crate) process: i32,
+    /// `None`: the process lives in another PID namespace, as in another container.
+    pub(crate) process: Option<u32>,
     pub(crate) user: u32,
 }
 
@@ -55,7 +58,10 @@ pub(crate) struct Packet {
 
 impl std::fmt::Display for Peer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "process {} of user {}", self.process, self.user)
+        match self.process {
+            Some(process) => write!(formatter, "process {process} of user {}", self.user),
+            None => write!(formatter, "a process elsewhere, of user {}", self.user),
+        }
     }
 }
 
@@ -214,10 +220,14 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 
 /// The process at the other end of `socket`.
 pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Peer> {
-    let credentials = rustix::net::sockopt::socket_peercred(socket)?;
+    // Not by `rustix`, whose process identifiers are never zero: the kernel says 0 of a process in a PID namespace that
+    // this process does not see (pid_namespaces(7)).
+    let credentials = getsockopt(socket, PeerCredentials)?;
     Ok(Peer {
-        process: credentials.pid.as_raw_nonzero().get(),
-        user: credentials.uid.as_raw(),
+        process: u32::try_from(credentials.pid())
+            .ok()
+            .filter(|&process| process > 0),
+        user: credentials.uid(),
     })
 }
 
@@ -389,7 +399,7 @@ mod tests {
         connect(&path).unwrap();
         assert_eq!(
             peer(&listener.accept().unwrap()).unwrap().process,
-            std::process::id() as i32
+            Some(std::process::id())
         );
     }
 

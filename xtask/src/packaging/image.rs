@@ -10,13 +10,15 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::content::Content;
-use super::{copy, fresh, pack, write};
+use super::{append_folder, copy, fresh, make, pack, write};
 use crate::tools::output_of;
 
 /// The user and group of the server: `nobody` of most systems, so that a volume may belong to either.
 const USER: u32 = 65_534;
 /// The pool, a volume.
 const DATA: &str = "/var/lib/stonecast";
+/// The sockets of servers that share a volume.
+const SOCKETS: &str = "/run/stonecast";
 
 /// Builds the archive in `folder`, and returns its path.
 pub fn build(content: &Content, version: &str, folder: &Path) -> Result<PathBuf> {
@@ -24,10 +26,7 @@ pub fn build(content: &Content, version: &str, folder: &Path) -> Result<PathBuf>
     fresh(&root)?;
     copy(&content.binary, &root.join("usr/bin/stonecast"))?;
     for library in libraries(&content.binary)? {
-        let inside = library
-            .strip_prefix("/")
-            .context("a library has a whole path")?;
-        copy(&library, &root.join(inside))?;
+        copy(&library, &inside(&root, &library))?;
     }
     write(
         &root.join("etc/passwd"),
@@ -36,7 +35,16 @@ pub fn build(content: &Content, version: &str, folder: &Path) -> Result<PathBuf>
     let layout = folder.join("image/layout");
     fresh(&layout)?;
     let layer = folder.join("image/layer.tar");
+    for owned in [DATA, SOCKETS] {
+        let parent = Path::new(owned).parent().context("it has a parent")?;
+        make(&inside(&root, parent))?;
+    }
     pack(&root, &layer)?;
+    // A container engine gives a new volume the owner of the folder in the image where the volume is mounted.
+    for owned in [DATA, SOCKETS] {
+        make(&inside(&root, Path::new(owned)))?;
+        append_folder(&root, owned, USER, &layer)?;
+    }
     let layer = Blob::of_file(&layout, &layer)?;
     let configuration = Blob::of_json(&layout, &configuration(&layer.digest))?;
     let manifest = json!({
@@ -60,6 +68,11 @@ pub fn build(content: &Content, version: &str, folder: &Path) -> Result<PathBuf>
     let archive = folder.join(format!("stonecast-{version}-oci.tar"));
     pack(&layout, &archive)?;
     Ok(archive)
+}
+
+/// The place of the whole `path` of the image in the folder `root`.
+fn inside(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 fn configuration(layer: &str) -> Value {

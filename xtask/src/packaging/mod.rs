@@ -64,13 +64,17 @@ fn fresh(folder: &Path) -> Result<()> {
         std::fs::remove_dir_all(folder)
             .with_context(|| format!("removing {}", folder.display()))?;
     }
+    make(folder)
+}
+
+/// Makes a folder, and those that it lies in.
+fn make(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))
 }
 
 /// Copies a file, and makes its folder.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    let folder = to.parent().expect("a file is in a folder");
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    make(to.parent().expect("a file is in a folder"))?;
     std::fs::copy(from, to)
         .map(drop)
         .with_context(|| format!("copying {} to {}", from.display(), to.display()))
@@ -78,20 +82,40 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 /// Writes a file, and makes its folder.
 fn write(to: &Path, text: impl AsRef<[u8]>) -> Result<()> {
-    let folder = to.parent().expect("a file is in a folder");
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    make(to.parent().expect("a file is in a folder"))?;
     std::fs::write(to, text).with_context(|| format!("writing {}", to.display()))
 }
 
 /// Packs `folder` into the archive `to`: the same content gives the same bytes.
 fn pack(folder: &Path, to: &Path) -> Result<()> {
     run_tool(
-        Command::new("tar")
-            .args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0"])
-            .args(["--numeric-owner", "--format=gnu", "--create", "--file"])
+        archiving(0)
+            .args(["--create", "--file"])
             .arg(to)
             .arg("--directory")
             .arg(folder)
             .arg("."),
     )
+}
+
+/// Appends the empty folder `path` of `root` to the archive `to`, as a folder of user and group `owner`.
+fn append_folder(root: &Path, path: &str, owner: u32, to: &Path) -> Result<()> {
+    run_tool(
+        archiving(owner)
+            .args(["--append", "--file"])
+            .arg(to)
+            .arg("--directory")
+            .arg(root)
+            .arg(format!(".{path}")),
+    )
+}
+
+/// The command that archives files as those of user and group `owner`, whoever builds.
+fn archiving(owner: u32) -> Command {
+    let mut command = Command::new("tar");
+    command
+        .args(["--sort=name", "--mtime=@0", "--numeric-owner"])
+        .args([format!("--owner={owner}"), format!("--group={owner}")])
+        .args(["--mode=u=rwX,go=rX", "--format=gnu"]);
+    command
 }

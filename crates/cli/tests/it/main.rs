@@ -10,6 +10,7 @@ mod support;
 mod backups;
 mod batches;
 mod cluster;
+mod containers;
 mod creation;
 mod damage;
 mod doctor;

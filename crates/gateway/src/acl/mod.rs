@@ -52,7 +52,7 @@ type Users = BTreeMap<Vec<u8>, Arc<User>>;
 pub struct DefaultUserBounds {
     /// Whether connections may have to authenticate: only then are places reserved for connections that have not.
     pub may_be_closed: bool,
-    /// Whether everybody may use the store.
+    /// Whether everybody may use the store. A gateway that has begun with a password for the user keeps one.
     pub may_be_open: bool,
 }
 
@@ -78,9 +78,9 @@ pub enum Refusal {
         "the 'default' user needs no password in this gateway, and cannot get one while it runs: start it with --password-file or --resp-acl-file"
     )]
     MayNotClose,
-    /// Other machines reach the gateway.
+    /// Other machines reach the gateway, or it has begun with a password.
     #[error(
-        "the 'default' user needs a password, or to be off: other machines reach this gateway, and its connections are not encrypted"
+        "the 'default' user needs a password, or to be off: other machines reach this gateway without TLS, or the user needed one when it started"
     )]
     MayNotOpen,
 }
@@ -93,10 +93,14 @@ impl Acl {
         guard: DefaultUserBounds,
     ) -> Result<Self, GatewayError> {
         let users = Self::read(path, password, guard)?;
+        let is_open = users.get(DEFAULT_USER).is_some_and(|user| user.is_open());
         Ok(Self {
             users: RwLock::new(users),
             changes: AtomicU64::new(0),
-            guard,
+            guard: DefaultUserBounds {
+                may_be_open: guard.may_be_open && is_open,
+                ..guard
+            },
         })
     }
 
@@ -117,7 +121,7 @@ impl Acl {
             .or_insert_with(|| Arc::new(User::default_user(password)));
         if default.is_open() && !guard.may_be_open {
             return Err(GatewayError::Options(
-                "the default user of the file of users needs no password, and other machines reach the gateway: give the user a password, turn it off, or use TLS"
+                "the user default needs no password in the file of users, or is not in it, and other machines reach the gateway without TLS, or the user needed a password when it started: give the user one, or turn it off"
                     .to_owned(),
             ));
         }

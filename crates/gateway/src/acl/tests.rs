@@ -216,6 +216,30 @@ fn the_default_user_is_neither_removed_nor_opened_nor_closed_where_that_cannot_b
     assert_eq!(reached.set(b"a b", [].into_iter()), Err(Refusal::Name));
 }
 
+/// Needs the bound that the start sets: a file that forgets the user would open the store to everybody.
+#[test]
+fn a_gateway_that_began_with_a_password_keeps_one_whatever_its_file_says_later() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = Some(file.path());
+    let write = |text: &str| std::fs::write(file.path(), text).unwrap();
+    let anything = DefaultUserBounds {
+        may_be_closed: true,
+        may_be_open: true,
+    };
+    write("user default on >p ~* +@all\nuser a on >q ~* +@all");
+    let acl = Acl::of(path, None, anything).unwrap();
+    for forgetful in ["user a on >q ~* +@all", "user default on nopass ~* +@all"] {
+        write(forgetful);
+        let refused = acl.replace(path, None).err().unwrap().to_string();
+        assert!(refused.contains("when it started"), "{refused}");
+        assert!(!acl.default_user().is_open());
+    }
+    let opened = acl.set(DEFAULT_USER, [&b"nopass"[..]].into_iter());
+    assert_eq!(opened, Err(Refusal::MayNotOpen));
+    write("user default off");
+    acl.replace(path, None).unwrap();
+}
+
 /// Needs the rules to be applied to a copy first.
 #[test]
 fn a_change_with_a_wrong_rule_changes_nothing() {

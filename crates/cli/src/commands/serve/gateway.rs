@@ -40,7 +40,7 @@ pub struct GatewayFlags {
     /// Most Redis clients at a time [default: 10000].
     #[arg(long, value_name = "COUNT", env = "STONECAST_CONNECTIONS")]
     pub connections: Option<NonZeroUsize>,
-    /// Longest request of a Redis client [default: 16MiB].
+    /// Longest request of a Redis client [default: 32MiB].
     #[arg(long, value_name = "SIZE", env = "STONECAST_REQUEST_SIZE")]
     pub request_size: Option<Size>,
     /// Most commands of one connection in a batch; further commands wait [default: 1024].

@@ -1,11 +1,12 @@
-//! The services of the compose file, as processes of this machine: their command lines are those of the file, with
-//! places of the test in the place of volumes, and an etcd of this machine.
+//! The services of the compose file, as processes of this machine, each in a PID namespace of its own: their command
+//! lines are those of the file, with places of the test in the place of volumes, and an etcd of this machine.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::nodes::Etcd;
+use crate::containers::in_a_namespace;
 use crate::gateway::address;
 use crate::stat_admin::secret;
 use crate::support::{Place, Reply, RespClient, Server, command, not_run, run};
@@ -57,7 +58,12 @@ fn the_services_of_the_compose_file_form_a_cluster_that_serves_redis_clients() {
             let mut serve = started(name);
             // The pool of the test is in memory.
             serve.args(["--durability", "process"]);
-            Server::spawn(serve, &place.path().join(name))
+            let contained = in_a_namespace(&serve).unwrap_or_else(|| {
+                let reason = "unshare makes no PID namespace";
+                not_run("the compose file, in containers", reason);
+                serve
+            });
+            Server::spawn(contained, &place.path().join(name))
         })
         .into();
     for node in &mut nodes {
@@ -78,6 +84,4 @@ fn the_services_of_the_compose_file_form_a_cluster_that_serves_redis_clients() {
     for client in &mut clients {
         assert_eq!(client.call("GET greeting"), Reply::bulk("hello"));
     }
-    drop(clients);
-    nodes.iter_mut().for_each(Server::stop);
 }
