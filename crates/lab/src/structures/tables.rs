@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rand::RngExt as _;
@@ -176,13 +176,13 @@ fn measured<S: Measured>(
     say("scanning");
     let scanned_per_second = scan::<S>(&session, entries)?;
     drop(session);
-    let back_end_bytes = resident(back_end.process.pid())?.0;
+    let back_end_bytes = private_bytes(back_end.process.pid())?;
     say("restarting");
     back_end.process.kill();
     let start = Instant::now();
     back_end.process.restart()?;
     let restart_seconds = start.elapsed().as_secs_f64();
-    let restart_touched_bytes = resident(back_end.process.pid())?.1;
+    let restart_touched_bytes = touched_bytes(back_end.process.pid(), &options.folder)?;
     let session = connect_blocking(&back_end.url())?;
     let gets_after_restart_per_second = look_up::<S>(&session, options)?;
     Ok(TableFigures {
@@ -259,19 +259,37 @@ fn scan<S: Measured>(session: &BlockingSession, entries: u64) -> Result<f64, Str
     }
 }
 
-/// Resident bytes of a process: private ones, and those of files and shared memory.
-fn resident(pid: u32) -> io::Result<(u64, u64)> {
+/// Private resident bytes of a process.
+fn private_bytes(pid: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let bytes = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        kilobytes.map(|kilobytes| kilobytes << 10)
-    };
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let missing = || io::Error::other("the kernel does not tell the resident bytes of a process");
-    let private = bytes("RssAnon:").ok_or_else(missing)?;
-    let shared = bytes("RssFile:").zip(bytes("RssShmem:"));
-    let (file, memory) = shared.ok_or_else(missing)?;
-    Ok((private, file + memory))
+    line.and_then(bytes_of_kilobytes).ok_or_else(missing)
+}
+
+/// Resident bytes of the files in `folder` that a process has mapped.
+fn touched_bytes(pid: u32, folder: &Path) -> io::Result<u64> {
+    let folder = fs::canonicalize(folder)?;
+    let mut is_there = false;
+    let mut bytes = 0;
+    // A mapping begins with a line of addresses, permissions and a path; lines of numbers follow (proc_pid_smaps(5)).
+    for line in fs::read_to_string(format!("/proc/{pid}/smaps"))?.lines() {
+        if let Some(resident) = line.strip_prefix("Rss:") {
+            bytes += bytes_of_kilobytes(resident)
+                .filter(|_| is_there)
+                .unwrap_or(0);
+        } else if !line.contains(" kB") && !line.starts_with("VmFlags:") {
+            let path = line.find('/').map(|start| Path::new(&line[start..]));
+            is_there = path.is_some_and(|path| path.starts_with(&folder));
+        }
+    }
+    Ok(bytes)
+}
+
+/// The bytes of a text like `12 kB`.
+fn bytes_of_kilobytes(text: &str) -> Option<u64> {
+    let number = text.split_whitespace().next()?;
+    number.parse().ok().map(|kilobytes: u64| kilobytes << 10)
 }
 
 impl TableFigures {
@@ -302,7 +320,7 @@ impl TableFigures {
             (
                 "restart",
                 format!(
-                    "{:.3} s, {} of files touched",
+                    "{:.3} s, {} of the pool touched",
                     self.restart_seconds,
                     mib(self.restart_touched_bytes)
                 ),

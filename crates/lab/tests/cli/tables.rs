@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::support::{folder, is_beside, lab, not_run};
 
-const ENTRIES: u64 = 100_000;
+/// More than the log of a pool, which a start reads.
+const ENTRIES: u64 = 300_000;
 
 /// Every value that is read is the right one, before the back-end is killed and after it. The new back-end reads the
 /// log and pages of its own: its start touches a small part of the pool.
