@@ -163,9 +163,11 @@ impl Index {
         self.table.prefetch(hash);
     }
 
-    /// The words in the home bucket that may belong to `hash`, so that their records can be prefetched.
-    pub fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = Word> {
-        self.table.candidates(hash)
+    /// Calls `each` with the words in the home bucket that may belong to `hash`, so that their records can be
+    /// prefetched.
+    #[inline]
+    pub fn each_candidate(&self, hash: KeyHash, each: impl FnMut(Word)) {
+        self.table.each_candidate(hash, each);
     }
 
     /// Finds the word of the key with `hash` for which `is_key` holds.

@@ -15,8 +15,12 @@ use std::sync::atomic::{Ordering, fence};
 
 use stonecast_base::LINE_SIZE;
 use stonecast_media::Region;
+use zerocopy::IntoBytes as _;
 
 use crate::wire::{BUCKET_WORDS, CONTROL_OFFSET, KeyHash, MOVED, Word, table_size};
+
+/// The number of the control word in the line of a bucket.
+const CONTROL: usize = CONTROL_OFFSET as usize / size_of::<u64>();
 
 /// One table of the index.
 pub(crate) struct Table {
@@ -35,6 +39,23 @@ impl Place {
     fn offset(self) -> u64 {
         self.bucket * LINE_SIZE as u64 + self.slot * 8
     }
+}
+
+/// The slots of the bucket `line` whose words may belong to `hash`, in their order.
+#[inline]
+fn matching(line: &[u64; 8], hash: KeyHash) -> impl Iterator<Item = usize> {
+    // All words are compared without a branch, and the loop over the results takes one turn for most buckets.
+    let mut found = 0_u32;
+    for (slot, &word) in line.iter().take(BUCKET_WORDS as usize).enumerate() {
+        found |= u32::from(Word(word).matches(hash)) << slot;
+    }
+    std::iter::from_fn(move || {
+        let slot = found.trailing_zeros();
+        (found != 0).then(|| {
+            found &= found - 1;
+            slot as usize
+        })
+    })
 }
 
 impl Table {
@@ -75,10 +96,12 @@ impl Table {
             .prefetch(hash.bucket(self.bits) * LINE_SIZE as u64, LINE_SIZE as u64);
     }
 
-    /// The words in the home bucket that may belong to `hash`, so that their records can be prefetched.
-    pub fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = Word> {
-        self.words_of(hash.bucket(self.bits))
-            .filter(move |word| word.matches(hash))
+    /// Calls `each` with the words in the home bucket that may belong to `hash`, so that their records can be
+    /// prefetched.
+    #[inline]
+    pub fn each_candidate(&self, hash: KeyHash, mut each: impl FnMut(Word)) {
+        let line = self.line(hash.bucket(self.bits));
+        matching(&line, hash).for_each(|slot| each(Word(line[slot])));
     }
 
     /// The words of a bucket, empty words included.
@@ -88,16 +111,13 @@ impl Table {
     }
 
     /// The eight words of a bucket, each of them whole. One copy of the line costs less than eight loads.
+    #[inline]
     fn line(&self, bucket: u64) -> [u64; 8] {
-        let mut bytes = [0; LINE_SIZE];
-        self.memory.read(bucket * LINE_SIZE as u64, &mut bytes);
+        let mut words = [0_u64; 8];
+        self.memory
+            .read(bucket * LINE_SIZE as u64, words.as_mut_bytes());
         // A copy is no acquire. The record that a client has published with a word is read after the word.
         fence(Ordering::Acquire);
-        let mut words = [0; 8];
-        words
-            .iter_mut()
-            .zip(bytes.as_chunks::<8>().0)
-            .for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));
         words
     }
 
@@ -120,20 +140,17 @@ impl Table {
         mut is_key: impl FnMut(Word) -> bool,
     ) -> Option<(Place, Word)> {
         for bucket in self.buckets_for(hash) {
-            let found = self
-                .words_of(bucket)
-                .enumerate()
-                .find(|&(_, word)| word.matches(hash) && is_key(word));
-            if let Some((slot, word)) = found {
-                return Some((
-                    Place {
-                        bucket,
-                        slot: slot as u64,
-                    },
-                    word,
-                ));
+            let line = self.line(bucket);
+            let found = matching(&line, hash).find(|&slot| is_key(Word(line[slot])));
+            if let Some(slot) = found {
+                let place = Place {
+                    bucket,
+                    slot: slot as u64,
+                };
+                return Some((place, Word(line[slot])));
             }
-            if self.control(bucket) & !MOVED == 0 {
+            // The server alone changes counts.
+            if line[CONTROL] & !MOVED == 0 {
                 return None;
             }
         }

@@ -22,7 +22,7 @@ use super::shard::keys::Keys;
 use super::shard::{Change, Move, Shard, note_expiries};
 use crate::error::StoreError;
 use crate::index::Table;
-use crate::wire::{Answer, ChunkName, KeyMap, Route, Verdict};
+use crate::wire::{Answer, ChunkName, KeyMap, Route, Verdict, Word};
 
 pub(super) struct Shards {
     log: Rc<dyn PersistentRegion>,
@@ -173,10 +173,9 @@ impl Shards {
             self.of(shard).index().prefetch(hash);
         }
         for (Route { shard, hash }, key_size) in keys {
-            for word in self.of(shard).index().candidates(hash) {
-                let size = (RECORD_START_SIZE + key_size) as u64;
-                self.log.prefetch(word.position(), size);
-            }
+            let size = (RECORD_START_SIZE + key_size) as u64;
+            let prefetch = |word: Word| self.log.prefetch(word.position(), size);
+            self.of(shard).index().each_candidate(hash, prefetch);
         }
     }
 

@@ -237,12 +237,10 @@ impl Visitor for Rebuild {
             self.shards[shard as usize].index.prefetch(hash);
         }
         for (&Route { shard, hash }, found) in routes.iter().zip(batch) {
-            for word in self.shards[shard as usize].index.candidates(hash) {
-                self.log.prefetch(
-                    word.position(),
-                    (RECORD_START_SIZE + found.key.len()) as u64,
-                );
-            }
+            let size = (RECORD_START_SIZE + found.key.len()) as u64;
+            let prefetch = |word: Word| self.log.prefetch(word.position(), size);
+            let index = &self.shards[shard as usize].index;
+            index.each_candidate(hash, prefetch);
         }
         let mut scratch = Vec::new();
         for (&route, found) in routes.iter().zip(batch) {
