@@ -442,6 +442,8 @@ mutants! {
     CloseNotTold in "backup", "no stream holds up another";
     /// A backup charges nobody for entries of a stream that the backup has closed.
     StraysNotCharged in "backup", "credits never wedge";
+    /// A backup has a session go on behind entries that a stream which opened again gave up.
+    InterruptedGoesOn in "backup", "credits never wedge";
     /// A backup charges nobody for entries that the floors settle.
     SettledNotCharged in "backup", "credits never wedge";
     /// A backup looks for entries no further than sessions have credit.

@@ -227,7 +227,8 @@ impl<C> Shard<C> {
             intake.close_stream(self.number, term);
         }
         // All streams are opened again: a stream of an earlier history may have reached beyond a cut, and would not
-        // take entries up to that point again.
+        // take entries up to that point again. If a stream gives up entries that way, the heir sends them by its next
+        // connection.
         for term in terms {
             let sender = (from.clone(), *join);
             let stream = StreamName {

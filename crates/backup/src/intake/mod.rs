@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::Context;
 
-use stonecast_base::Nanoseconds;
+use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Epoch, NodeName, Term};
 use stonecast_fabric::append::AppendTerms;
 use stonecast_fabric::{Inbox, Port};
@@ -117,11 +117,20 @@ impl Intake {
 
     /// Opens a stream. `peer` leads the shard of `stream` in the term of `stream`. This node's durable history of the
     /// shard ends at the version `after`; versions that cuts have voided do not count, since a later term stamps them
-    /// again. The store calls this before the peer appends. An earlier stream of the shard and term is closed, and no
-    /// stream opens again under the same name.
+    /// again. The store calls this before the peer appends. An earlier stream of the shard and term is closed.
+    ///
+    /// A stream opens again under the same name when a history is adopted that goes on with its term: entries behind
+    /// `after` come once more. The next entries of a session follow those that it has sent. If the stream gives up some
+    /// of them, the session ends ([`EndCause::Interrupted`]), and `peer` sends all of them by the next one.
     pub fn open_stream(&mut self, stream: StreamName, peer: NodeName, after: u64) {
-        let dropped = self.streams.open(stream, peer, after);
-        self.charge_dropped(&dropped);
+        let given_up = self.streams.open(stream, peer, after);
+        self.charge_dropped(&given_up.waiting);
+        let session = given_up.interrupted.map(|by| self.sessions.get_mut(&by));
+        if let Some(session) = session.flatten()
+            && !mutant!(InterruptedGoesOn)
+        {
+            session.end(EndCause::Interrupted);
+        }
     }
 
     /// Closes a stream: the term is over, or the shard has moved away. The primary learns of the close, and its link

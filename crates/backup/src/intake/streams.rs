@@ -59,6 +59,8 @@ struct Stream {
     end: Link,
     /// The version up to which everything is durable.
     durable: u64,
+    /// The latest connection that brought an entry.
+    brought_by: Option<u64>,
     /// Entries behind a gap, by the link that each follows.
     waiting: BTreeMap<Link, Found>,
 }
@@ -86,6 +88,16 @@ impl Found {
     }
 }
 
+/// The entries that a stream does not hand on, although they were found.
+#[derive(Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub(super) struct GivenUp {
+    /// Entries that waited for others of the stream.
+    pub waiting: Vec<Found>,
+    /// The connection whose next entries follow entries that were given up.
+    pub interrupted: Option<u64>,
+}
+
 /// A stream that no longer takes entries.
 struct Closed {
     name: StreamName,
@@ -105,12 +117,19 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Opens a stream. Returns the entries that waited in an earlier stream of the same shard and term, and now wait in
-    /// vain.
-    #[must_use]
-    pub fn open(&mut self, stream: StreamName, peer: NodeName, after: u64) -> Vec<Found> {
+    /// Opens a stream. Returns the entries that an earlier stream of the same shard and term gives up.
+    pub fn open(&mut self, stream: StreamName, peer: NodeName, after: u64) -> GivenUp {
         let StreamName { shard, term, join } = stream;
-        let dropped = self.close(shard, term);
+        let name = (shard, term);
+        let is_again = self.open.get(&name).is_some_and(|open| open.join == join);
+        let earlier = is_again.then(|| self.open.remove(&name)).flatten();
+        let given_up = match earlier {
+            Some(earlier) => earlier.give_up(&peer, after),
+            None => GivenUp {
+                waiting: self.close(shard, term),
+                interrupted: None,
+            },
+        };
         self.closed.retain(|_, closed| closed.name != stream);
         let begun = Stream {
             peer,
@@ -118,12 +137,13 @@ impl Streams {
             reached: after,
             end: (after, 0),
             durable: after,
+            brought_by: None,
             waiting: BTreeMap::new(),
         };
-        self.open.insert((shard, term), begun);
+        self.open.insert(name, begun);
         // Entries that came before were strays, and no answer has covered them.
-        self.news.insert((shard, term));
-        dropped
+        self.news.insert(name);
+        given_up
     }
 
     /// Closes a stream, if it is open. Returns the entries that waited for others of the stream.
@@ -170,6 +190,9 @@ impl Streams {
             // A horizon belongs to no chain: its content is true at any time.
             next.push(found);
             return Noted::New;
+        }
+        if let Some((_, connection)) = found.sender {
+            stream.brought_by = Some(connection);
         }
         if stream.knows(&found) {
             // The sender does not know what is durable here.
@@ -264,6 +287,17 @@ impl Stream {
         is_passed || self.waiting.contains_key(&found.follows())
     }
 
+    /// Ends the stream, which opens again for `peer` behind the version `after`. Whatever lay behind that version comes
+    /// again: entries that wait, the pieces of a record that is not whole, and entries above a cut.
+    fn give_up(self, peer: &NodeName, after: u64) -> GivenUp {
+        let goes_on = self.end == (after, 0) && self.waiting.is_empty();
+        let interrupted = self.brought_by.filter(|_| !goes_on && self.peer == *peer);
+        GivenUp {
+            waiting: self.waiting.into_values().collect(),
+            interrupted,
+        }
+    }
+
     /// The entry that follows the chain, if it was found.
     fn next(&mut self) -> Option<Found> {
         if mutant!(GapAnswered) {
@@ -317,7 +351,7 @@ mod tests {
             term: TERM,
             join: 0,
         };
-        assert!(streams.open(stream, peer(), 5).is_empty());
+        assert_eq!(streams.open(stream, peer(), 5), GivenUp::default());
         streams
     }
 
@@ -408,7 +442,59 @@ mod tests {
             term: TERM,
             join: 4,
         };
-        assert_eq!(versions(&streams.open(later, peer(), 0)), [9]);
+        let given_up = streams.open(later, peer(), 0);
+        assert_eq!(versions(&given_up.waiting), [9]);
+        assert_eq!(given_up.interrupted, None, "the peer hears of the close");
         assert_eq!(told(&mut streams), [Standing::Closed, Standing::Reached(0)]);
+    }
+
+    /// Needs the connection that brought the last entry: what it sends next follows what was given up.
+    #[test]
+    fn a_stream_that_opens_again_interrupts_the_connection_whose_entries_it_gives_up() {
+        let stream = StreamName {
+            shard: 1,
+            term: TERM,
+            join: 0,
+        };
+        let by = |connection, found| Found {
+            sender: Some((peer(), connection)),
+            ..found
+        };
+        let opened = |brought: &[Found], peer: &str, after| {
+            let mut streams = streams();
+            for found in brought {
+                streams.note(found.clone(), &mut Vec::new());
+            }
+            let given_up = streams.open(stream, peer.parse().unwrap(), after);
+            (versions(&given_up.waiting), given_up.interrupted)
+        };
+        let first = by(4, found(7, 5));
+        let whole = [first.clone(), by(4, found(8, 7))];
+        assert_eq!(opened(&whole, "a", 8), (vec![], None), "nothing is lost");
+        assert_eq!(opened(&whole, "a", 7), (vec![], Some(4)), "8 is cut off");
+        assert_eq!(opened(&whole, "b", 7), (vec![], None), "of another peer");
+        let waits = [first.clone(), by(4, found(9, 8))];
+        assert_eq!(opened(&waits, "a", 7), (vec![9], Some(4)));
+        let begun = [first, by(4, piece(8, 7, (0, false)))];
+        assert_eq!(opened(&begun, "a", 7), (vec![], Some(4)));
+        let again = by(6, piece(8, 7, (0, false)));
+        let begun = [&begun[..], &[again]].concat();
+        assert_eq!(opened(&begun, "a", 7), (vec![], Some(6)));
+    }
+
+    /// Needs the close to be kept while another stream of the shard opens again under its name.
+    #[test]
+    fn a_stream_that_opens_again_hides_no_close_of_an_earlier_term() {
+        let mut streams = streams();
+        let name = |term| StreamName {
+            shard: 1,
+            term,
+            join: 0,
+        };
+        let _ = streams.open(name(Epoch(2)), peer(), 4);
+        let _ = told(&mut streams);
+        assert!(streams.close(1, Epoch(2)).is_empty());
+        let _ = streams.open(name(TERM), peer(), 5);
+        assert_eq!(told(&mut streams), [Standing::Closed, Standing::Reached(5)]);
     }
 }

@@ -1,6 +1,7 @@
 //! Streams that close while others go on: no entry waits for a closed stream, and its primary pays for its entries.
 
-use stonecast_backup::{BackupLink, NotSent};
+use stonecast_backup::{BackupLink, EndCause, NotSent};
+use stonecast_fabric_sim::Features;
 
 use crate::world::{Backup, Pair, Primary, Setup, Writer, open};
 
@@ -133,6 +134,96 @@ fn entries_that_wait_when_their_stream_is_closed_or_opened_anew_are_paid_for() {
         }
         primary.write(&mut link, &mut other, 64);
         backup.wait(|backup| backup.versions(2) == [1]);
+    }
+}
+
+/// Opens the stream of a writer again, whose primary has led on and sends everything behind `after` once more.
+fn open_again(backup: &Backup, writer: &Writer, after: u64) {
+    let of_history = Writer {
+        last: after,
+        ..writer.clone()
+    };
+    open(backup, &of_history, "a");
+}
+
+/// Needs the end of the session: the rest of the record follows pieces that the stream has given up, and takes the
+/// credits that the first pieces need.
+pub fn a_record_goes_on_when_its_stream_opens_again_between_two_pieces() {
+    let slots = |setup| Setup {
+        features: Features::COMMON,
+        ..setup
+    };
+    let setups = [Setup::one_sided(), Setup::answered()];
+    for setup in setups.into_iter().chain(setups.map(slots)) {
+        let setup = Setup {
+            window_size: 2048,
+            ..setup
+        };
+        let Pair {
+            backup,
+            primary,
+            mut writer,
+            mut link,
+            ..
+        } = Pair::begin(83, setup);
+        let mut other = Writer::of(2);
+        open(&backup, &other, "a");
+        let begun = writer.append(&mut link, 8000);
+        assert!(matches!(begun, Err(NotSent::NoCredit { .. })));
+        link.flush().unwrap();
+        backup.wait(|backup| !backup.found().is_empty());
+        open_again(&backup, &writer, 0);
+        loop {
+            match writer.append(&mut link, 8000) {
+                Ok(()) => break,
+                Err(NotSent::Ended) => link = primary.link(),
+                Err(_) => primary.credited(&mut link, 1024),
+            }
+        }
+        link.flush().unwrap();
+        primary.hear_last(&mut link, &writer);
+        primary.write(&mut link, &mut other, 64);
+        backup.wait(|backup| backup.versions(2) == [1]);
+    }
+}
+
+#[test]
+fn a_stream_that_opens_again_in_the_middle_of_a_record_wedges_no_session() {
+    a_record_goes_on_when_its_stream_opens_again_between_two_pieces();
+}
+
+/// Needs the entries that wait, and those above a cut, to count like pieces: the next entries of the session follow
+/// them.
+#[test]
+fn a_session_ends_when_a_stream_that_opens_again_gives_up_what_the_session_has_brought() {
+    // The stream began behind `before`, has the entries up to 3 from there on, and opens again behind `after`.
+    for (before, after, is_given_up) in [(0, 3, false), (0, 2, true), (1, 0, true)] {
+        let Pair {
+            backup,
+            primary,
+            mut writer,
+            mut link,
+            ..
+        } = Pair::begin(85, Setup::answered());
+        writer.last = before;
+        while writer.last < 3 {
+            primary.write(&mut link, &mut writer, 64);
+        }
+        primary.sleep(1_000_000);
+        open_again(&backup, &writer, after);
+        primary.sleep(1_000_000);
+        let causes = backup.ended().into_iter().map(|ended| ended.cause);
+        let expected = is_given_up.then_some(EndCause::Interrupted);
+        assert!(causes.eq(expected), "{before}, {after}");
+        if is_given_up {
+            link = primary.link();
+        }
+        writer.last = after;
+        while writer.last < 200 {
+            primary.write(&mut link, &mut writer, 64);
+            while link.take_report().unwrap().is_some() {}
+        }
+        primary.hear_last(&mut link, &writer);
     }
 }
 

@@ -6,7 +6,7 @@ use stonecast_base::mutants::Mutant;
 use crate::{closings, credits, ends, pipeline, restarts, segments};
 
 /// Each seeded bug with the story that finds it.
-const STORIES: [(Mutant, fn()); 17] = [
+const STORIES: [(Mutant, fn()); 18] = [
     (
         Mutant::FencedBeforeSearch,
         ends::a_silent_peer_has_nothing_left_that_was_reported_and_not_found,
@@ -58,6 +58,10 @@ const STORIES: [(Mutant, fn()); 17] = [
     (
         Mutant::StraysNotCharged,
         closings::entries_of_a_closed_stream_are_paid_for_and_their_session_goes_on,
+    ),
+    (
+        Mutant::InterruptedGoesOn,
+        closings::a_record_goes_on_when_its_stream_opens_again_between_two_pieces,
     ),
     (
         Mutant::SettledNotCharged,

@@ -92,3 +92,34 @@ fn a_primary_that_stands_still_longer_than_its_lease_stays_a_copy() {
     assert!(stored.groups.iter().all(|group| group.in_sync.len() == 3));
     scene.assert_agreement();
 }
+
+/// Needs copies that end the session of a primary when they follow it anew: they give up the first pieces of a record,
+/// and the rest would take the credits that these pieces need.
+#[test]
+fn a_primary_that_leads_again_by_the_same_connections_sends_the_record_that_it_had_begun() {
+    let two_copies = Shape {
+        replicas: 2,
+        ..Shape::THREE
+    };
+    for (shape, slower_ns) in [(Shape::ANSWERED, MS), (two_copies, MS / 3)] {
+        let scene = Scene::settled(shape.patient(), 20);
+        (0..9).for_each(|turn| scene.write(turn % 3, 1));
+        let primary = scene.serving(0).expect("it is served");
+        let before = scene.stored().groups.swap_remove(0);
+        for copy in before.in_sync.iter().filter(|&copy| *copy != primary.name) {
+            let copy = scene.place(copy);
+            // A copy that waits for a commit finds entries and follows in one turn.
+            copy.disk.slow_down(slower_ns);
+            copy.pause(30 * MS);
+        }
+        // A copy gives credits for four messages. The records of key 3 have four.
+        for key in [1, 3, 1, 3, 3] {
+            scene.call(primary.index, scene.new_write(0, key));
+        }
+        scene.run_for(40 * MS);
+        (0..18).for_each(|turn| scene.write(turn % 3, turn as u8));
+        let after = scene.stored().groups.swap_remove(0);
+        assert!(after.term > before.term && after.primary == before.primary);
+        scene.assert_agreement();
+    }
+}
