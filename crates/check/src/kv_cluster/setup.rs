@@ -51,10 +51,9 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Draws a thousand operations, and any kind of fault that nodes and clients can meet. Values in chunks are left to
-    /// [`Setup::lite`]: see *Open* in docs/design/0037.
+    /// Draws a thousand operations, and any kind of fault that nodes and clients can meet.
     pub fn full(seed: u64) -> Self {
-        Self::drawn(seed)
+        Self::drawn(seed).chunked()
     }
 
     fn drawn(seed: u64) -> Self {
