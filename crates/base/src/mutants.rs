@@ -169,6 +169,8 @@ mutants! {
     HeadWithoutChunks in "kv/chunks", "a value in chunks is whole";
     /// The chunks of a value stay when the record that names them is gone.
     ChunksOutliveHead in "kv/chunks", "a value in chunks is whole";
+    /// A record that names chunks drops them when it comes to a copy a second time.
+    HeadReplacesItself in "kv/chunks", "a value in chunks is whole";
     /// A chunk goes when its time has come, whether a record names it or not.
     NamedChunkExpires in "kv/chunks", "a value in chunks is whole";
     /// A server does not keep the records that later writes replace under a hold.

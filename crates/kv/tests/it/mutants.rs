@@ -179,7 +179,7 @@ const STORIES_OF_BATCHES: [(Mutant, fn()); 12] = [
 ];
 
 /// The story that finds each bug of values in chunks.
-const STORIES_OF_CHUNKS: [(Mutant, fn()); 3] = [
+const STORIES_OF_CHUNKS: [(Mutant, fn()); 4] = [
     (
         Mutant::HeadWithoutChunks,
         chunks::a_put_whose_chunks_are_gone_is_refused_and_leaves_the_earlier_value,
@@ -187,6 +187,10 @@ const STORIES_OF_CHUNKS: [(Mutant, fn()); 3] = [
     (
         Mutant::ChunksOutliveHead,
         chunks::the_room_of_chunks_comes_back_with_the_end_of_their_value,
+    ),
+    (
+        Mutant::HeadReplacesItself,
+        nodes::chunks::a_value_that_comes_to_a_joiner_by_page_and_as_an_entry_keeps_its_chunks,
     ),
     (
         Mutant::NamedChunkExpires,

@@ -201,6 +201,38 @@ fn a_node_that_is_filled_long_after_a_value_was_written_has_all_of_its_chunks() 
     });
 }
 
+/// The seeded bug `HeadReplacesItself`: pages have the newest records, and those that were written since the join began
+/// come as entries, too.
+#[test]
+pub fn a_value_that_comes_to_a_joiner_by_page_and_as_an_entry_keeps_its_chunks() {
+    const BEFORE: u64 = 8;
+    const KEYS: u64 = 24;
+    let shape = Shape {
+        shards: 1,
+        segments: 112,
+        ..ROOMY
+    };
+    Cluster::tell(shape, 78, async |cluster, client| {
+        for n in 0..BEFORE {
+            client.put(&key(n), &value(n, LONG)).await.unwrap();
+        }
+        cluster.lose(2).await;
+        cluster.start(2);
+        let is_filled = || !cluster.stored().groups[0].joining.is_empty();
+        cluster.until("the node is filled", is_filled).await;
+        for n in BEFORE..KEYS {
+            client.put(&key(n), &value(n, LONG)).await.unwrap();
+        }
+        cluster
+            .until("the node is back", || cluster.is_whole())
+            .await;
+        lead_all(cluster, 2).await;
+        for n in 0..KEYS {
+            assert!(is_whole(client, n, &value(n, LONG)).await, "{n}");
+        }
+    });
+}
+
 /// The power fails on all nodes at every part of a put, and keeps any of the words that were not durable.
 #[test]
 fn no_power_cut_of_all_nodes_tears_a_value() {

@@ -1,7 +1,7 @@
 //! Servers that are nodes of a cluster: stories of writes that survive the loss of nodes.
 
 pub mod batches;
-mod chunks;
+pub mod chunks;
 pub mod expiring;
 pub mod flaws;
 pub mod forgeries;
