@@ -121,7 +121,7 @@ impl Acl {
             .or_insert_with(|| Arc::new(User::default_user(password)));
         if default.is_open() && !guard.may_be_open {
             return Err(GatewayError::Options(
-                "the user default needs no password in the file of users, or is not in it, and other machines reach the gateway without TLS, or the user needed a password when it started: give the user one, or turn it off"
+                "the user default needs no password in the file of users, or is not in it, and other machines reach the gateway without TLS, or the user needed a password when it started: give the user a password, or turn it off"
                     .to_owned(),
             ));
         }
