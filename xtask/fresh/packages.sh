@@ -35,7 +35,7 @@ chroot /tmp/container /usr/bin/stonecast --version
 # The user of the image owns its volumes, and a server and a client reach each other from two containers.
 mkdir /tmp/container/proc
 contained() {
-    exec unshare --pid --mount --fork --kill-child --mount-proc=/tmp/container/proc \
+    exec unshare --pid --mount --propagation unchanged --fork --kill-child --mount-proc=/tmp/container/proc \
         chroot --userspec=65534:65534 /tmp/container /usr/bin/stonecast "$@"
 }
 contained serve --data /var/lib/stonecast --listen shm:/run/stonecast/socket --durability process --capacity 64MiB \
