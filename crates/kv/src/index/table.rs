@@ -19,9 +19,6 @@ use zerocopy::IntoBytes as _;
 
 use crate::wire::{BUCKET_WORDS, CONTROL_OFFSET, KeyHash, MOVED, Word, table_size};
 
-/// The number of the control word in the line of a bucket.
-const CONTROL: usize = CONTROL_OFFSET as usize / size_of::<u64>();
-
 /// One table of the index.
 pub(crate) struct Table {
     memory: Rc<dyn Region>,
@@ -149,8 +146,7 @@ impl Table {
                 };
                 return Some((place, Word(line[slot])));
             }
-            // The server alone changes counts.
-            if line[CONTROL] & !MOVED == 0 {
+            if self.control(bucket) & !MOVED == 0 {
                 return None;
             }
         }
