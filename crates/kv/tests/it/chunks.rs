@@ -7,10 +7,9 @@ use std::rc::Rc;
 use futures_util::future::{Either, join, select};
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
-use stonecast_fabric::{Device, Operation, WorkRequest};
 use stonecast_kv::limits::VALUE_SIZE_MAX;
 use stonecast_kv::{Client, Condition, Expiry, PutRules, StoreError, Values, Written};
-use stonecast_log::{Draft, Form, Kind, LogFormat, RecordHeader, STAMP_SIZE};
+use stonecast_log::{Draft, Form, Kind, LogFormat, Record, RecordHeader};
 use stonecast_media::OpenMode;
 
 use crate::expiry::world::{End, MS, SECOND, Stage};
@@ -376,22 +375,11 @@ pub fn change_records(
     change: impl Fn(&RecordHeader, &[u8]) -> Option<(Form, Option<Expiry>)> + 'static,
 ) -> Forge {
     let sent = sent.clone();
-    Box::new(move |device: &dyn Device, request: &WorkRequest| {
-        let Operation::WriteWithImmediate { local, remote, .. } = request.operation else {
-            return;
-        };
-        let memory = device.memory(local.region);
-        let mut bytes = vec![0; STAMP_SIZE + local.size as usize];
-        memory.read(local.offset, &mut bytes[STAMP_SIZE..]);
-        bytes.resize(bytes.len().max(64), 0);
-        let header = RecordHeader::parse(bytes.first_chunk().unwrap()).unwrap();
-        let (key, value) =
-            bytes[header.key_start()..header.whole_size() as usize].split_at(header.key_size());
-        let record = (header.form(), key.to_vec(), value.to_vec());
-        sent.borrow_mut().push(record);
-        let Some((form, expires)) = change(&header, key) else {
-            return;
-        };
+    meddling::forge_records(log, move |record, position| {
+        let Record { header, key, value } = record;
+        let written = (header.form(), key.to_vec(), value.to_vec());
+        sent.borrow_mut().push(written);
+        let (form, expires) = change(&header, key)?;
         let draft = Draft {
             kind: Kind::Put,
             form,
@@ -401,11 +389,9 @@ pub fn change_records(
             key,
             value,
         };
-        let position = remote.address - STAMP_SIZE as u64 - log;
         let mut forged = Vec::new();
         draft.encode(&format, position, header.generation(), opening, &mut forged);
-        assert_eq!(forged.len(), STAMP_SIZE + local.size as usize);
-        memory.write(local.offset, &forged[STAMP_SIZE..]);
+        Some(forged)
     })
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use stonecast_fabric::{Device, Operation, WorkRequest};
 use stonecast_kv::limits::{BATCH_KEYS_MAX, BATCH_NAMES_MAX};
 use stonecast_kv::{Batch, Condition, Expectation, StoreError};
-use stonecast_log::{Draft, Kind, LogFormat, Record, RecordHeader, STAMP_SIZE, relocate};
+use stonecast_log::{Draft, Kind, LogFormat, RecordHeader, STAMP_SIZE, relocate};
 
 use crate::fabric::{Provider, on_every_provider};
 use crate::meddling::{self, Forge, Meddler};
@@ -14,32 +14,11 @@ use crate::world::{End, World, key};
 /// Turns a client's record into a record that was moved when no sequence was left. `log` is the remote address of the
 /// log for this client.
 fn moved_at_the_end_of_time(format: LogFormat, opening: u32, log: u64) -> Forge {
-    Box::new(move |device: &dyn Device, request: &WorkRequest| {
-        let Operation::WriteWithImmediate { local, remote, .. } = request.operation else {
-            return;
-        };
-        let memory = device.memory(local.region);
-        let mut bytes = vec![0; STAMP_SIZE + local.size as usize];
-        memory.read(local.offset, &mut bytes[STAMP_SIZE..]);
-        bytes.resize(bytes.len().max(64), 0);
-        let header = RecordHeader::parse(bytes.first_chunk().unwrap()).unwrap();
-        let (key, value) =
-            bytes[header.key_start()..header.whole_size() as usize].split_at(header.key_size());
-        let position = remote.address - STAMP_SIZE as u64 - log;
+    meddling::forge_records(log, move |record, position| {
         let mut forged = Vec::new();
-        relocate(
-            &format,
-            Record { header, key, value },
-            (position, header.generation(), opening),
-            u64::MAX,
-            &mut forged,
-        );
-        assert_eq!(
-            forged.len(),
-            STAMP_SIZE + local.size as usize,
-            "a version takes as many bytes as a moment"
-        );
-        memory.write(local.offset, &forged[STAMP_SIZE..]);
+        let place = (position, record.header.generation(), opening);
+        relocate(&format, record, place, u64::MAX, &mut forged);
+        Some(forged)
     })
 }
 

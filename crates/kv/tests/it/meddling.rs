@@ -10,9 +10,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stonecast_fabric::decorate::{Observed, Observer};
-use stonecast_fabric::{Device, DeviceError, Port, Rkey, WorkRequest};
+use stonecast_fabric::{Device, DeviceError, Operation, Port, Rkey, WorkRequest};
 use stonecast_kv::{Client, ClientOptions};
-use stonecast_log::LogFormat;
+use stonecast_log::{LogFormat, Record, RecordHeader, STAMP_SIZE};
 use stonecast_media::OpenMode;
 
 use crate::fabric::Fabric;
@@ -75,4 +75,34 @@ impl Observer for Meddler {
             false => Ok(()),
         }
     }
+}
+
+/// Puts what `forge` makes of each record that a client writes in the place of the record. `log` is the remote address
+/// of the log for this client. `forge` gets the record with its position in the log; `None`: the record stays.
+pub fn forge_records(
+    log: u64,
+    forge: impl Fn(Record<'_>, u64) -> Option<Vec<u8>> + 'static,
+) -> Forge {
+    Box::new(move |device: &dyn Device, request: &WorkRequest| {
+        let Operation::WriteWithImmediate { local, remote, .. } = request.operation else {
+            return;
+        };
+        let memory = device.memory(local.region);
+        let mut bytes = vec![0; STAMP_SIZE + local.size as usize];
+        memory.read(local.offset, &mut bytes[STAMP_SIZE..]);
+        bytes.resize(bytes.len().max(64), 0);
+        let header = RecordHeader::parse(bytes.first_chunk().unwrap()).unwrap();
+        let (key, value) =
+            bytes[header.key_start()..header.whole_size() as usize].split_at(header.key_size());
+        let position = remote.address - STAMP_SIZE as u64 - log;
+        let Some(forged) = forge(Record { header, key, value }, position) else {
+            return;
+        };
+        assert_eq!(
+            forged.len(),
+            STAMP_SIZE + local.size as usize,
+            "a forged record takes as many bytes as the record"
+        );
+        memory.write(local.offset, &forged[STAMP_SIZE..]);
+    })
 }
