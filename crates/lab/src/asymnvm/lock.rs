@@ -138,7 +138,7 @@ fn measure(runs: &mut Runs, ddio: Ddio) -> Result<Vec<Sample>, FigureError> {
         ddio,
         readers: 6,
         write_percent: percent,
-        // As many updates with either share.
+        // Both shares have as many updates.
         operations: 204_800 / u64::from(percent),
         ..AsymLoad::inserts(store, StructureKind::HashTable)
     };

@@ -152,7 +152,7 @@ fn beside(store: AsymStore, kind: StructureKind, (readers, percent): (u32, u32))
         write_percent: percent,
         batch: 16,
         in_flight: 16,
-        // As many updates with each share.
+        // All shares have as many updates.
         operations: 204_800 / u64::from(percent),
         ..AsymLoad::inserts(store, kind)
     }

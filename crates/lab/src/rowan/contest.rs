@@ -107,7 +107,7 @@ impl Machines {
         ] {
             *number = *number * self.messages_percent / 100;
         }
-        // What the medium takes longer than DRAM stays: NICs wait for it, too.
+        // The time of the medium beyond that of DRAM stays: NICs wait for it, too.
         let beyond_ns = profile.media_read_ns - profile.dram_read_ns;
         for number in [
             &mut profile.cpu_hit_ps,
