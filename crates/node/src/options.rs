@@ -69,7 +69,8 @@ pub enum EarlierWriters {
     AskedAfter(Box<dyn Fn() -> bool>),
 }
 
-/// The memory that appends of other nodes fill.
+/// The memory that appends of other nodes fill. Its segments have room for the ledger of a node with a copy of each
+/// shard ([`check_ledger_room`](stonecast_log::check_ledger_room)): otherwise the node ends when its ledger is full.
 pub struct Place {
     /// The half that takes the appends, begun on the node's port.
     pub intake: Intake,

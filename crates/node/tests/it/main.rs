@@ -6,6 +6,7 @@ mod failures;
 mod heirs;
 mod joins;
 mod losses;
+mod many_shards;
 mod moves;
 #[cfg(feature = "mutants")]
 mod mutants;

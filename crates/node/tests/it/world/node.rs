@@ -346,14 +346,15 @@ impl Place {
         }
     }
 
-    /// The reason why the node has ended by itself.
+    /// The reason why the node has ended by itself, however often a story asks.
     pub fn end(&self) -> Option<String> {
         let running = self.running.borrow();
         let running = running.as_ref()?;
         let node = running.node.borrow();
         let ended = node.as_ref().and_then(|node| node.take_end());
-        let ended = ended.or_else(|| running.end.take());
-        ended.map(|error| error.to_string())
+        let mut told = running.end.borrow_mut();
+        *told = ended.or_else(|| told.take());
+        told.as_ref().map(ToString::to_string)
     }
 
     pub fn runs(&self) -> bool {
