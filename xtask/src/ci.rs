@@ -18,8 +18,8 @@ use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, hand_on, of_budget};
 use crate::time_limit::TimeLimit;
 use crate::{
-    design_index, doc_tables, example_lock, fresh, glossary, guest, layers, mutants, needs, python,
-    shown, sim, source_rules,
+    design_index, doc_paths, doc_tables, example_lock, fresh, glossary, guest, layers, mutants,
+    needs, python, shown, sim, source_rules,
 };
 
 /// The package with the binary, whose integration tests start real processes.
@@ -110,7 +110,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "doc-tables",
-        what: "printed tables of the documentation are up to date",
+        what: "printed tables of the documentation are up to date, and the files that it names exist",
         budget_minutes: 1,
         run: doc_tables,
         ..STEP
@@ -379,6 +379,7 @@ fn doc_tables(at: &Surroundings) -> Result<Outcome> {
     let mut findings = doc_tables::run(false)?;
     findings.extend(design_index::findings(&at.metadata.workspace_root)?);
     findings.extend(glossary::findings(&at.metadata.workspace_root)?);
+    findings.extend(doc_paths::findings(&at.metadata.workspace_root)?);
     findings.iter().for_each(|finding| println!("{finding}"));
     Ok(Outcome::of_check(findings.is_empty()))
 }

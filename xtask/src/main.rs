@@ -23,6 +23,7 @@
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
 //! | `sim.rs` | seeds of the simulated world |
 //! | `campaign/` | the long campaign, once for each release |
+//! | `doc_paths.rs` | the check that the files exist that the documentation names |
 //! | `doc_tables.rs` | tables of the documentation that are printed from facts |
 //! | `design_index.rs` | the check that the index of the design pages names every page |
 //! | `glossary.rs` | the check that each row of the glossary has a term or a context of its own |
@@ -36,6 +37,7 @@ mod ci;
 mod circles;
 mod comments;
 mod design_index;
+mod doc_paths;
 mod doc_tables;
 mod example_lock;
 mod executables;
