@@ -7,7 +7,7 @@
 //!                                                    ├─ litmus::prove   sound, and each step necessary: every state, every crash
 //!                                                    ├─ litmus::walk    the place of everything at each step
 //!                                                    ├─ execute         Persisted, on any provider
-//!   search::Searcher ── the cheapest sound program ──┘  compared with the tables that were published
+//!   search::Searcher ── the cheapest sound program ──┘  compared with the tables of the taxonomy
 //! ```
 //!
 //! Invariants: everything except [`execute`] is a pure function of its arguments; only the planner makes a [`Plan`]; a
@@ -21,11 +21,11 @@ mod plan;
 mod platform;
 mod profile;
 mod program;
-mod published;
 mod reasons;
 mod scenario;
 pub mod search;
 mod step;
+mod taxonomy;
 mod words;
 
 pub use execute::Persisted;
@@ -33,6 +33,6 @@ pub use plan::{NoPlan, Plan, plan, plan_answered, plan_for};
 pub use platform::{Axis, Contradiction, FlushKind, Platform, Transport};
 pub use profile::{Declaration, PlatformProfile, ProfileError};
 pub use program::{Cost, Program};
-pub use published::published;
 pub use scenario::{Operation, Scenario, Update, published_platforms, scenarios};
 pub use step::{Awaited, Item, Message, Party, Step, UnknownStep};
+pub use taxonomy::tabulated;

@@ -2,8 +2,8 @@
 
 use crate::litmus::{Run, Verdict, check};
 use crate::program::Program;
-use crate::published::published;
 use crate::scenario::Scenario;
+use crate::taxonomy::tabulated;
 
 use super::{Scope, Searcher};
 
@@ -36,7 +36,7 @@ pub struct Comparison {
 /// # Panics
 /// If the search missed a sound published program that is cheaper than its result, which is a bug of the search.
 pub fn compare(searcher: &mut Searcher, scenario: &Scenario, scope: Scope) -> Option<Comparison> {
-    let published = published(scenario)?;
+    let published = tabulated(scenario)?;
     let found = searcher.cheapest(
         &scenario.platform,
         scenario.operation,

@@ -19,8 +19,8 @@ mod pause;
 mod pipeline;
 mod profile;
 mod providers;
-mod published;
 mod search;
+mod taxonomy;
 mod timed;
 #[cfg(feature = "verbs")]
 mod verbs;

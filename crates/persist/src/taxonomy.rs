@@ -10,7 +10,7 @@ use crate::program::Program;
 use crate::scenario::{Operation, Scenario, scenarios};
 
 /// The program that the tables print for a scenario; `None` if it is not one of the 72.
-pub fn published(scenario: &Scenario) -> Option<Program> {
+pub fn tabulated(scenario: &Scenario) -> Option<Program> {
     if !scenarios().contains(scenario) {
         return None;
     }

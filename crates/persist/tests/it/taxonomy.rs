@@ -1,6 +1,6 @@
 //! The plans of the 72 scenarios against the published tables.
 
-use stonecast_persist::{plan_for, published, scenarios};
+use stonecast_persist::{plan_for, scenarios, tabulated};
 
 #[test]
 fn every_published_scenario_gets_the_published_plan() {
@@ -8,7 +8,7 @@ fn every_published_scenario_gets_the_published_plan() {
         let plan = plan_for(&scenario.platform, scenario.operation, scenario.update).unwrap();
         assert_eq!(
             plan.program(),
-            &published(&scenario).unwrap(),
+            &tabulated(&scenario).unwrap(),
             "{scenario:?}"
         );
     }
