@@ -13,8 +13,8 @@ use stonecast_structures::{
     BackEnd, FRONT_END_COMPLETIONS, FrontEndError, Key as _, NoMirrorLog, Ticket, Verb, Writer,
 };
 
-use super::Work;
 use super::pair::Pair;
+use super::{Work, seeds};
 use crate::sessions::{ANSWERED, LEASE_NS, PLATFORMS, create, insert, keys, operation, platform};
 
 /// The platforms on which a record needs no processor.
@@ -276,7 +276,7 @@ pub fn an_owner_whose_tenure_was_ended_writes_nothing_into_the_next_log_at_the_m
 #[test]
 fn a_ticket_that_ended_is_at_the_mirror_however_its_tenure_ended() {
     let mut told = 0;
-    for seed in 0..36 {
+    for seed in seeds(36) {
         told += end_in_some_way(ONE_SIDED[seed as usize % ONE_SIDED.len()], seed);
     }
     assert!(told > 500, "{told} keys were told");

@@ -15,6 +15,12 @@ use stonecast_structures::{BackEnd, Key as _, Verb, Writer};
 
 use crate::sessions::{create, operation};
 
+/// The seeds of a story: its usual ones, or as many as a campaign demands.
+pub fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let demanded = std::env::var("STONECAST_MIRROR_SEEDS").ok();
+    0..demanded.map_or(usual, |count| count.parse().expect("a number of seeds"))
+}
+
 /// A writer of one structure that works until its back-end is gone, and the number of keys that it was told to be
 /// durable.
 pub struct Work {

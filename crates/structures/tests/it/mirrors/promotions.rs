@@ -9,15 +9,15 @@ use stonecast_structures::{
     BackEnd, FRONT_END_COMPLETIONS, FrontEndError, Key as _, StandingError, promote,
 };
 
-use super::Work;
 use super::pair::{MIRROR_LEASE_NS, Pair};
+use super::{Work, seeds};
 use crate::sessions::{ANSWERED, PLATFORMS, create, insert, keys};
 
 /// Needs everything that is durable to be durable in the mirror first.
 #[test]
 pub fn a_back_end_that_is_gone_for_good_leaves_every_acknowledged_operation_to_its_mirror() {
     for platform in PLATFORMS {
-        let told: u64 = (0..12).map(|seed| lose(platform, seed)).sum();
+        let told: u64 = seeds(12).map(|seed| lose(platform, seed)).sum();
         assert!(told > 100, "{platform:?}: {told} keys were told");
     }
 }
