@@ -62,8 +62,32 @@ const LARGEST_CLUSTER: Stories = Stories {
     )],
 };
 
+/// A back-end and its mirror lose front-ends, each other and their power in 1,000 ways for each of three stories, the one
+/// of a loss for good on each of five platforms.
+const MIRROR_PAIRS: Stories = Stories {
+    order: "mirror-pairs",
+    count: ("STONECAST_MIRROR_SEEDS", 1_000),
+    tests: &[
+        (
+            "stonecast-structures",
+            &["--test", "it"],
+            "a_back_end_that_restarts_finds_its_mirror_again_and_loses_nothing",
+        ),
+        (
+            "stonecast-structures",
+            &["--test", "it"],
+            "a_back_end_that_is_gone_for_good_leaves_every_acknowledged_operation_to_its_mirror",
+        ),
+        (
+            "stonecast-structures",
+            &["--test", "it"],
+            "a_ticket_that_ended_is_at_the_mirror_however_its_tenure_ended",
+        ),
+    ],
+};
+
 /// All orders that run tests. They are not split: the first part has them.
-pub const STORIES: [Stories; 3] = [QUIESCE, STRUCTURES_KILLS, LARGEST_CLUSTER];
+pub const STORIES: [Stories; 4] = [QUIESCE, STRUCTURES_KILLS, LARGEST_CLUSTER, MIRROR_PAIRS];
 
 impl Stories {
     /// Runs the tests with a percentage of the count. Returns whether all promises held. A name that matches no test is
