@@ -8,8 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stonecast_base::{Span, mutant};
 
-use super::slab::SlabGeometry;
+use super::slab::{SlabGeometry, UNITS_OF_WORD};
 use crate::wire::{Pointer, UNIT_SIZE};
+
+/// The power of two of [`UNITS_OF_WORD`].
+const WORD_ORDER: u32 = UNITS_OF_WORD.trailing_zeros();
 
 /// The reason why an operation cannot be executed in the slabs of its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,8 +68,8 @@ pub struct Allocator {
     geometry: SlabGeometry,
     /// Free runs, the smallest first.
     free: BTreeSet<Block>,
-    /// Words of bits, by their place in the pool.
-    bits: BTreeMap<u64, u64>,
+    /// The words of bits of each slab.
+    slabs: BTreeMap<u64, Vec<u64>>,
 }
 
 impl Allocator {
@@ -75,7 +78,7 @@ impl Allocator {
         Self {
             geometry,
             free: BTreeSet::new(),
-            bits: BTreeMap::new(),
+            slabs: BTreeMap::new(),
         }
     }
 
@@ -85,17 +88,15 @@ impl Allocator {
     /// Panics if the size of `bits` is not [`SlabGeometry::bits_size`].
     pub fn add_slab(&mut self, slab: u64, bits: &[u8]) {
         assert_eq!(bits.len() as u64, self.geometry.bits_size());
-        let place = self.geometry.slab(slab).offset;
         let words = bits.as_chunks::<8>().0.iter();
-        for (index, word) in words.enumerate() {
-            let place = place + index as u64 * 8;
-            self.bits.insert(place, u64::from_le_bytes(*word));
+        let mut words: Vec<u64> = words.map(|word| u64::from_le_bytes(*word)).collect();
+        self.slabs.insert(slab, words.clone());
+        // The units of the bits are never free.
+        for unit in 0..self.geometry.bits_size() / UNIT_SIZE {
+            words[(unit / UNITS_OF_WORD) as usize] |= 1 << (unit % UNITS_OF_WORD);
         }
-        let whole = Block {
-            order: self.geometry.units().trailing_zeros(),
-            unit: self.geometry.first_unit(slab),
-        };
-        self.add_free_parts(whole);
+        let order = self.geometry.units().trailing_zeros();
+        self.add_free_parts(slab, &words, Block { order, unit: 0 });
     }
 
     /// Adds a slab whose bits are all clear.
@@ -114,37 +115,52 @@ impl Allocator {
         self.free.iter().map(Block::units).sum()
     }
 
-    /// Adds the free runs inside a block of a slab.
-    fn add_free_parts(&mut self, block: Block) {
-        let units = block.unit..block.unit + block.units();
-        if units.clone().all(|unit| !self.is_used(unit)) {
-            self.free.insert(block);
-        } else if let Some(order) = block.order.checked_sub(1) {
-            for unit in [block.unit, block.unit + (1 << order)] {
-                self.add_free_parts(Block { order, unit });
+    /// Adds the free runs inside a block of a slab with these bits. The units of `part` count from the slab's start.
+    fn add_free_parts(&mut self, slab: u64, words: &[u64], part: Block) {
+        let used = match part.order {
+            0..WORD_ORDER => {
+                let mask = (1_u64 << part.units()) - 1;
+                words[(part.unit / UNITS_OF_WORD) as usize] >> (part.unit % UNITS_OF_WORD) & mask
+            }
+            _ => {
+                let first = (part.unit / UNITS_OF_WORD) as usize;
+                let words = &words[first..first + (part.units() / UNITS_OF_WORD) as usize];
+                words.iter().fold(0, |all, word| all | word)
+            }
+        };
+        if used == 0 {
+            let unit = self.geometry.first_unit(slab) + part.unit;
+            self.free.insert(Block { unit, ..part });
+        } else if let Some(order) = part.order.checked_sub(1) {
+            for unit in [part.unit, part.unit + (1 << order)] {
+                self.add_free_parts(slab, words, Block { order, unit });
             }
         }
     }
 
-    fn is_used(&self, unit: u64) -> bool {
-        let first = self.geometry.first_unit(0);
-        let bits_units = self.geometry.bits_size() / UNIT_SIZE;
-        let (word, bit) = self.geometry.bit(unit);
-        (unit - first) % self.geometry.units() < bits_units || self.bits[&word] >> bit & 1 == 1
+    /// The word that holds the bit of a unit of the domain's slabs, its place in the pool, and the bit.
+    fn word(&mut self, unit: u64) -> (&mut u64, u64, u32) {
+        let (place, bit) = self.geometry.bit(unit);
+        let slab = self.geometry.slab_of(Span::new(place, 8));
+        let slab = slab.expect("a slab holds its bits");
+        let index = (place - self.geometry.slab(slab).offset) as usize / 8;
+        let words = self.slabs.get_mut(&slab).expect("the slab is the domain's");
+        (&mut words[index], place, bit)
     }
 
     /// Whether all units of a block are in use, in one slab of the domain. For blocks that untrusted bytes name.
     pub(super) fn is_taken(&self, block: Block) -> bool {
         let span = Span::new(block.unit * UNIT_SIZE, block.units() * UNIT_SIZE);
-        let Some(slab) = self.geometry.slab_of(span) else {
+        let slab = self.geometry.slab_of(span);
+        let Some((slab, words)) = slab.and_then(|slab| Some((slab, self.slabs.get(&slab)?))) else {
             return false;
         };
-        let has_slab = self.bits.contains_key(&self.geometry.slab(slab).offset);
         let is_aligned = block.unit.is_multiple_of(block.units());
         let first = block.unit - self.geometry.first_unit(slab);
-        let mut units = block.unit..block.unit + block.units();
-        let is_block = has_slab && is_aligned && first >= self.geometry.bits_size() / UNIT_SIZE;
-        is_block && units.all(|unit| self.is_used(unit))
+        let is_block = is_aligned && first >= self.geometry.bits_size() / UNIT_SIZE;
+        let is_used =
+            |unit: u64| words[(unit / UNITS_OF_WORD) as usize] >> (unit % UNITS_OF_WORD) & 1 == 1;
+        is_block && (first..first + block.units()).all(is_used)
     }
 
     /// Takes a block for `size` bytes. Its bits are set by the transaction that links the block.
@@ -196,8 +212,7 @@ impl Allocator {
     pub(super) fn mark(&mut self, block: Block, is_used: bool) -> Vec<(u64, u64)> {
         let mut changed = BTreeMap::new();
         for unit in block.unit..block.unit + block.units() {
-            let (place, bit) = self.geometry.bit(unit);
-            let word = self.bits.get_mut(&place).expect("the slab is the domain's");
+            let (word, place, bit) = self.word(unit);
             assert_ne!(
                 *word >> bit & 1 == 1,
                 is_used,
@@ -265,10 +280,8 @@ mod tests {
             // The bits alone give the same free blocks.
             let mut again = Allocator::new(allocator.geometry);
             for slab in 0..3 {
-                let start = allocator.geometry.slab(slab).offset;
-                let end = start + allocator.geometry.bits_size();
-                let words = allocator.bits.range(start..end);
-                let bits: Vec<u8> = words.flat_map(|(_, word)| word.to_le_bytes()).collect();
+                let words = allocator.slabs[&slab].iter();
+                let bits: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
                 again.add_slab(slab, &bits);
             }
             assert_eq!(again.free, allocator.free, "seed {seed}");

@@ -5,7 +5,7 @@ use stonecast_base::Span;
 use crate::wire::UNIT_SIZE;
 
 /// Units for which a word has bits.
-const UNITS_OF_WORD: u64 = 64;
+pub(super) const UNITS_OF_WORD: u64 = 64;
 
 /// The places of a pool's slabs. The size of a slab is a power of two, and its place a multiple of the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
