@@ -3,7 +3,8 @@
 //! ```text
 //!   cargo build --release --package stonecast --bench structures         names the program
 //!   structures serve KEYS FOLDER &                                       a pool with the keys, until it is killed
-//!   structures KIND COUNT KEYS FOLDER                                    cold, warm, range, insert, batch, staged
+//!   structures serve-durable KEYS FOLDER &                               the same, and all of it outlives a loss of power
+//!   structures KIND COUNT KEYS FOLDER                                    cold, warm, range, insert, batch, staged, staged-16
 //! ```
 //!
 //! Keys have 8 bytes and are drawn uniformly, values have 100. A program that counts instructions (`valgrind
@@ -53,7 +54,12 @@ impl Value for Hundred {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["serve", keys, folder] => number(keys).and_then(|keys| serve(keys, folder)),
+        ["serve", keys, folder] => {
+            number(keys).and_then(|keys| serve(keys, folder, Durability::Process))
+        }
+        ["serve-durable", keys, folder] => {
+            number(keys).and_then(|keys| serve(keys, folder, Durability::Power))
+        }
         [kind, count, keys, folder] => number(count)
             .and_then(|count| Ok((count, number(keys)?)))
             .and_then(|(count, keys)| measure(kind, count as usize, keys, folder)),
@@ -86,9 +92,9 @@ fn address(folder: &str) -> String {
     format!("shm:{folder}/socket")
 }
 
-fn serve(keys: u64, folder: &str) -> Outcome {
+fn serve(keys: u64, folder: &str, durability: Durability) -> Outcome {
     let server = Server::builder(Path::new(folder).join("pool"))
-        .durability(Durability::Process)
+        .durability(durability)
         .capacity((1 << 30) + (keys << 10))
         .listen(address(folder).parse()?)
         .serve()?;
@@ -125,7 +131,8 @@ fn measure(kind: &str, count: usize, keys: u64, folder: &str) -> Outcome {
         "range" => ranges(&session, count, keys),
         "insert" => inserts(&session, count, keys, 1),
         "batch" => inserts(&session, count, keys, BATCH),
-        "staged" => staged(&session, count, keys),
+        "staged" => staged(&session, count, keys, BATCH),
+        "staged-16" => staged(&session, count, keys, 16),
         _ => Err(format!("{kind}: no such kind of call").into()),
     }
 }
@@ -179,11 +186,11 @@ fn inserts(session: &BlockingSession, count: usize, keys: u64, batch: usize) -> 
 }
 
 /// Stages keys, and waits for a batch of them. `count` counts batches.
-fn staged(session: &BlockingSession, count: usize, keys: u64) -> Outcome {
+fn staged(session: &BlockingSession, count: usize, keys: u64, batch: usize) -> Outcome {
     let mut writer = session.writer::<Tree>("entries")?;
     let mut random = random_from_seed(5);
     timed(count, || {
-        for _ in 0..BATCH {
+        for _ in 0..batch {
             let key = random.random_range(keys..keys * 4);
             writer.stage(&key, &value(key))?;
         }
