@@ -16,7 +16,7 @@ use stonecast_base::{Span, mutant};
 
 use crate::shapes::{
     Answer, CreateFault, Description, ExecuteFault, ItemRead, ItemReader, NewResult, Place, Places,
-    Reclaim, Repeated, Results, Roots, Stale, Step, Travel, Traversal, results_size,
+    Plan, Reclaim, Repeated, Results, Roots, Stale, Step, Travel, Traversal, results_size,
 };
 use crate::space::{Allocator, Draft, Recall, Workspace};
 use crate::wire::{Group, Operation, Pointer, Verb};
@@ -65,6 +65,22 @@ impl Open<'_> {
 }
 
 impl<'a> Open<'a> {
+    /// Takes the next step of a walk, and the steps after it over nodes that are known in their decoded form.
+    fn step(&mut self, travel: &mut Travel, bytes: &[Vec<u8>]) -> Step<Plan> {
+        let mut step = travel.step(bytes);
+        if let Some(node) = travel.take_decoded() {
+            self.draft.keep_decoded(node.span(), node);
+        }
+        while let Step::Read(places) = &step
+            && let [place] = &places[..]
+            && let Some(node) = self.draft.decoded(place)
+            && let Some(next) = travel.step_over(&node)
+        {
+            step = next;
+        }
+        step
+    }
+
     /// The draft, and the structures to change.
     fn parts(&mut self) -> (&mut Draft<'a>, &mut Roots) {
         let draft = &mut self.draft;
@@ -333,7 +349,7 @@ impl<'a> Execution<'a> {
         mut travel: Travel,
         bytes: &[Vec<u8>],
     ) -> Result<Next<'a>, ExecuteFault> {
-        match travel.step(bytes) {
+        match self.open().step(&mut travel, bytes) {
             Step::Read(places) => {
                 self.stage = Stage::Travel(number, travel);
                 Ok(Next::Read(places))

@@ -59,6 +59,7 @@ pub use roots::{CreateFault, Description, NAME_SIZE_MAX, Named, ReadRoots, Roots
 pub(crate) use structure::Read;
 pub use structure::{ExecuteFault, Structure};
 pub use tag::TagKey;
+pub(crate) use travel::DecodedNode;
 pub use travel::{Plan, Travel};
 pub use traversal::{Answer, Place, Places, Stale, Step, Traversal, drive};
 pub use watched::Watched;

@@ -55,6 +55,27 @@ pub enum Plan {
     Cursor(CursorPlan),
 }
 
+/// The decoded form of a node that many walks pass.
+pub(crate) type DecodedNode = btree::InnerNode;
+
+impl Travel {
+    /// Takes the next step over the node that was asked for, in its decoded form. `None`: the step needs the bytes.
+    pub(crate) fn step_over(&mut self, node: &DecodedNode) -> Option<Step<Plan>> {
+        match self {
+            Self::BTree(travel) => Some(travel.step_over(node)?.map(Plan::BTree)),
+            _ => None,
+        }
+    }
+
+    /// The node of the last step in its decoded form, if other walks may pass it.
+    pub(crate) fn take_decoded(&mut self) -> Option<DecodedNode> {
+        match self {
+            Self::BTree(travel) => travel.take_decoded(),
+            _ => None,
+        }
+    }
+}
+
 impl Traversal for Travel {
     type End = Plan;
 

@@ -17,10 +17,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+use std::rc::Rc;
 
 use stonecast_base::{Span, mutant};
 
 use super::clock::Clock;
+use crate::shapes::DecodedNode;
 
 /// Bytes of a page: those of a node of a tree.
 const PAGE_SIZE: usize = 2048;
@@ -52,9 +55,10 @@ impl Hasher for Mixer {
 /// Known words of a domain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
-    pages: HashMap<u64, Page, BuildHasherDefault<Mixer>>,
-    /// The numbers of all pages, in no order.
-    numbers: Vec<u64>,
+    /// The index of each page, by its number.
+    indices: HashMap<u64, usize, BuildHasherDefault<Mixer>>,
+    /// In no order.
+    pages: Vec<Page>,
     clock: Clock,
     /// Pages that each publication has written to, oldest first: those that are not applied. A page stands with each of
     /// them.
@@ -67,12 +71,15 @@ pub(super) struct Image {
 
 #[derive(Clone)]
 struct Page {
+    number: u64,
     bytes: Box<[u8; PAGE_SIZE]>,
     /// A bit for each known word.
     known: [u64; WORDS / 64],
     /// The publication that wrote to it last, or will; `None`: the pool has everything.
     staged_in: Option<u64>,
     was_asked: bool,
+    /// The node that fills the page, as a walk has decoded it. Any write takes it away.
+    decoded: Option<Rc<DecodedNode>>,
 }
 
 impl std::fmt::Debug for Page {
@@ -83,22 +90,19 @@ impl std::fmt::Debug for Page {
 }
 
 impl Page {
-    fn new() -> Self {
-        Self {
-            bytes: Box::new([0; PAGE_SIZE]),
-            known: [0; WORDS / 64],
-            staged_in: None,
-            was_asked: false,
-        }
+    fn new(number: u64) -> Self {
+        Self::in_memory(number, Box::new([0; PAGE_SIZE]))
     }
 
-    /// The memory of a page, for use by another page.
-    fn forgotten(self) -> Self {
+    /// A page without known words, in the memory of another page.
+    fn in_memory(number: u64, bytes: Box<[u8; PAGE_SIZE]>) -> Self {
         Self {
+            number,
+            bytes,
             known: [0; WORDS / 64],
             staged_in: None,
             was_asked: false,
-            ..self
+            decoded: None,
         }
     }
 
@@ -106,13 +110,8 @@ impl Page {
         self.known[word / 64] >> (word % 64) & 1 == 1
     }
 
-    fn know(&mut self, word: usize, is_known: bool) {
-        self.known[word / 64] &= !(1 << (word % 64));
-        self.known[word / 64] |= u64::from(is_known) << (word % 64);
-    }
-
     /// Bits of `words` in one part of the known ones.
-    fn mask(words: &std::ops::Range<usize>, part: usize) -> u64 {
+    fn mask(words: &Range<usize>, part: usize) -> u64 {
         let (start, end) = (part * 64, part * 64 + 64);
         let (first, last) = (words.start.max(start), words.end.min(end));
         match first < last {
@@ -121,35 +120,57 @@ impl Page {
         }
     }
 
-    fn knows_all(&self, words: &std::ops::Range<usize>) -> bool {
+    fn knows_all(&self, words: &Range<usize>) -> bool {
         let mut parts = self.known.iter().enumerate();
         parts.all(|(part, known)| !known & Self::mask(words, part) == 0)
     }
 
-    fn knows_none(&self, words: &std::ops::Range<usize>) -> bool {
+    fn knows_none(&self, words: &Range<usize>) -> bool {
         let mut parts = self.known.iter().enumerate();
         parts.all(|(part, known)| known & Self::mask(words, part) == 0)
     }
 
-    fn know_all(&mut self, words: &std::ops::Range<usize>) {
+    fn know_all(&mut self, words: &Range<usize>) {
         for (part, known) in self.known.iter_mut().enumerate() {
             *known |= Self::mask(words, part);
         }
     }
+
+    /// Knows of `words` those that were known `before`, and of the others the same as now.
+    fn know_again(&mut self, words: &Range<usize>, before: &[u64; WORDS / 64]) {
+        for (part, (known, before)) in self.known.iter_mut().zip(before).enumerate() {
+            let mask = Self::mask(words, part);
+            *known = *known & !mask | before & mask;
+        }
+    }
 }
 
-/// A word before it was written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Before {
-    place: u64,
-    word: [u8; 8],
-    is_known: bool,
+/// The words that a draft has written, as the writer knew them before, in the order of the writes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Undo {
+    writes: Vec<Before>,
+    /// The bytes of all writes, one behind the other.
+    bytes: Vec<u8>,
+}
+
+/// Some words of a page before they were written.
+#[derive(Clone, Debug)]
+struct Before {
+    number: u64,
+    words: Range<usize>,
+    known: [u64; WORDS / 64],
+}
+
+impl Undo {
+    /// Forgets all writes: they stay.
+    pub fn clear(&mut self) {
+        self.writes.clear();
+        self.bytes.clear();
+    }
 }
 
 /// The parts of a span that lie in one page each: the page, the bytes in it, and the bytes of the span.
-fn parts(
-    span: Span,
-) -> impl Iterator<Item = (u64, std::ops::Range<usize>, std::ops::Range<usize>)> {
+fn parts(span: Span) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let size = PAGE_SIZE as u64;
     let (mut at, end) = (span.offset, span.offset + span.size);
     std::iter::from_fn(move || {
@@ -164,16 +185,22 @@ fn parts(
     })
 }
 
+/// The number of the page that `span` fills.
+fn page_of(span: Span) -> Option<u64> {
+    let is_page = span.size == PAGE_SIZE as u64 && span.offset.is_multiple_of(span.size);
+    is_page.then(|| span.offset / span.size)
+}
+
 /// The words that bytes of a page touch.
-fn words_of(bytes: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+fn words_of(bytes: &Range<usize>) -> Range<usize> {
     bytes.start / 8..bytes.end.div_ceil(8)
 }
 
 impl Image {
     /// Reads a span whose words are all known. Returns false if a word is not known.
     pub fn recall(&mut self, span: Span, into: &mut [u8]) -> bool {
-        for (page, bytes, of_span) in parts(span) {
-            let Some(page) = self.pages.get_mut(&page) else {
+        for (number, bytes, of_span) in parts(span) {
+            let Some(page) = self.known_page(number) else {
                 return false;
             };
             if !page.knows_all(&words_of(&bytes)) {
@@ -185,6 +212,24 @@ impl Image {
         true
     }
 
+    /// The node that fills a span, if it is known in its decoded form. Counts as [`Image::recall`].
+    pub fn decoded(&mut self, span: Span) -> Option<Rc<DecodedNode>> {
+        let page = self.known_page(page_of(span)?)?;
+        let decoded = page.decoded.clone()?;
+        page.was_asked = true;
+        Some(decoded)
+    }
+
+    /// Keeps the decoded form of the node that fills `span`, if all of its words are known.
+    pub fn keep_decoded(&mut self, span: Span, node: DecodedNode) {
+        let page = page_of(span).and_then(|number| self.known_page(number));
+        if let Some(page) = page
+            && page.knows_all(&(0..WORDS))
+        {
+            page.decoded = Some(Rc::new(node));
+        }
+    }
+
     /// Takes bytes of the pool, and puts known words over them.
     pub fn learn(&mut self, span: Span, read: &mut [u8]) {
         let keeps = span.size <= LEARNED_MAX && span.offset.is_multiple_of(8);
@@ -192,7 +237,7 @@ impl Image {
             let read = &mut read[of_span];
             let page = match keeps {
                 true => self.page(number),
-                false => match self.pages.get_mut(&number) {
+                false => match self.known_page(number) {
                     Some(page) => page,
                     None => continue,
                 },
@@ -212,41 +257,48 @@ impl Image {
                     read[of_read].copy_from_slice(&page.bytes[first..last]);
                 } else if keeps && whole.contains(&word) {
                     page.bytes[first..last].copy_from_slice(&read[of_read]);
-                    page.know(word, true);
+                    page.know_all(&(word..word + 1));
                 }
             }
         }
     }
 
     /// Notes whole words as they will be, and their knowledge before.
-    pub fn write(&mut self, offset: u64, bytes: &[u8], before: &mut Vec<Before>) {
+    pub fn write(&mut self, offset: u64, bytes: &[u8], undo: &mut Undo) {
         let publication = self.applied + self.published.len() as u64;
         for (number, of_page, of_span) in parts(Span::new(offset, bytes.len() as u64)) {
-            self.page(number);
-            let page = self.pages.get_mut(&number).expect("it is there now");
+            let page = self.page(number);
+            let words = words_of(&of_page);
+            undo.bytes.extend_from_slice(&page.bytes[of_page.clone()]);
+            undo.writes.push(Before {
+                number,
+                words: words.clone(),
+                known: page.known,
+            });
+            page.know_all(&words);
+            page.decoded = None;
+            page.bytes[of_page].copy_from_slice(&bytes[of_span]);
             if page.staged_in.replace(publication) != Some(publication) {
                 self.open.push(number);
             }
-            for word in words_of(&of_page) {
-                let at = word * 8;
-                before.push(Before {
-                    place: number * PAGE_SIZE as u64 + at as u64,
-                    word: *page.bytes[at..].first_chunk().expect("a word has 8 bytes"),
-                    is_known: page.knows(word),
-                });
-            }
-            page.know_all(&words_of(&of_page));
-            page.bytes[of_page].copy_from_slice(&bytes[of_span]);
         }
     }
 
-    /// Takes the latest write of a word back.
-    pub fn restore(&mut self, before: Before) {
-        let number = before.place / PAGE_SIZE as u64;
-        let page = self.pages.get_mut(&number).expect("staged pages stay");
-        let at = (before.place % PAGE_SIZE as u64) as usize;
-        page.bytes[at..at + 8].copy_from_slice(&before.word);
-        page.know(at / 8, before.is_known);
+    /// Takes all writes of a draft back.
+    pub fn restore(&mut self, undo: &mut Undo) {
+        while let Some(Before {
+            number,
+            words,
+            known,
+        }) = undo.writes.pop()
+        {
+            let page = self.known_page(number).expect("staged pages stay");
+            let before = undo.bytes.len() - words.len() * 8;
+            page.bytes[words.start * 8..words.end * 8].copy_from_slice(&undo.bytes[before..]);
+            undo.bytes.truncate(before);
+            page.know_again(&words, &known);
+            page.decoded = None;
+        }
     }
 
     /// Everything staged is published.
@@ -259,9 +311,10 @@ impl Image {
         let Some(written) = self.published.pop_front() else {
             return;
         };
+        let applied = self.applied;
         for number in written {
-            if let Some(page) = self.pages.get_mut(&number)
-                && (page.staged_in == Some(self.applied) || mutant!(PageReleasedEarly))
+            if let Some(page) = self.known_page(number)
+                && (page.staged_in == Some(applied) || mutant!(PageReleasedEarly))
             {
                 page.staged_in = None;
             }
@@ -271,36 +324,57 @@ impl Image {
 
     /// Forgets everything. Words that are published and not applied have to be known elsewhere.
     pub fn forget(&mut self) {
+        self.indices.clear();
         self.pages.clear();
-        self.numbers.clear();
         self.open.clear();
         self.applied += self.published.len() as u64;
         self.published.clear();
     }
 
+    fn known_page(&mut self, number: u64) -> Option<&mut Page> {
+        let index = self.indices.get(&number)?;
+        Some(&mut self.pages[*index])
+    }
+
     fn page(&mut self, number: u64) -> &mut Page {
+        let index = match self.indices.get(&number) {
+            Some(index) => *index,
+            None => self.add_page(number),
+        };
+        &mut self.pages[index]
+    }
+
+    /// Adds a page without known words, in the place of others if there are too many. Returns its index.
+    fn add_page(&mut self, number: u64) -> usize {
         let mut spare = None;
-        if !self.pages.contains_key(&number) {
-            while self.numbers.len() >= PAGES_MAX {
-                match self.evict() {
-                    Some(page) => spare = Some(page),
-                    None => break,
-                }
+        while self.pages.len() >= PAGES_MAX {
+            match self.evict() {
+                Some(page) => spare = Some(page),
+                None => break,
             }
-            self.numbers.push(number);
         }
-        let page = || spare.map_or_else(Page::new, Page::forgotten);
-        self.pages.entry(number).or_insert_with(page)
+        let index = self.pages.len();
+        self.pages.push(match spare {
+            Some(page) => Page::in_memory(number, page.bytes),
+            None => Page::new(number),
+        });
+        self.indices.insert(number, index);
+        index
     }
 
     /// Takes a page out; `None`: all have staged words.
     fn evict(&mut self) -> Option<Page> {
-        let Self { pages, numbers, .. } = self;
-        let index = self.clock.next(numbers.len(), |index| {
-            let page = pages.get_mut(&numbers[index]).expect("it has a number");
+        let Self { pages, indices, .. } = self;
+        let index = self.clock.next(pages.len(), |index| {
+            let page = &mut pages[index];
             page.staged_in.is_some() || std::mem::take(&mut page.was_asked)
         })?;
-        pages.remove(&numbers.swap_remove(index))
+        let page = pages.swap_remove(index);
+        indices.remove(&page.number);
+        if let Some(moved) = pages.get(index) {
+            indices.insert(moved.number, index);
+        }
+        Some(page)
     }
 }
 
@@ -310,6 +384,7 @@ mod tests {
     use stonecast_base::random_from_seed;
 
     use super::*;
+    use crate::wire::{Pointer, UNIT_SIZE};
 
     /// A pool for tests, and its content once everything staged is applied.
     #[test]
@@ -327,10 +402,10 @@ mod tests {
                     0 => {
                         let bytes = vec![random.random(); (count as usize).next_multiple_of(8)];
                         let bytes = &bytes[..bytes.len().min((size - offset) as usize)];
-                        let mut before = Vec::new();
-                        image.write(offset, bytes, &mut before);
+                        let mut undo = Undo::default();
+                        image.write(offset, bytes, &mut undo);
                         if random.random() {
-                            before.into_iter().rev().for_each(|one| image.restore(one));
+                            image.restore(&mut undo);
                         } else {
                             let start = offset as usize;
                             expected[start..start + bytes.len()].copy_from_slice(bytes);
@@ -352,12 +427,32 @@ mod tests {
         }
     }
 
+    /// Needs the mark of the whole page, and that writes take the node away, those that are taken back included.
+    #[test]
+    fn a_decoded_node_stays_as_long_as_its_page_is_the_one_that_was_decoded() {
+        let pointer = Pointer::new(PAGE_SIZE as u64 / UNIT_SIZE, 1);
+        let span = pointer.span(PAGE_SIZE as u64);
+        let (mut image, mut undo) = (Image::default(), Undo::default());
+        let keep = |image: &mut Image| image.keep_decoded(span, DecodedNode::empty(pointer));
+        image.learn(Span::new(span.offset, 512), &mut [1; 512]);
+        keep(&mut image);
+        assert!(image.decoded(span).is_none(), "a part of the page is known");
+        image.learn(span, &mut [1; PAGE_SIZE]);
+        keep(&mut image);
+        assert!(image.decoded(span).is_some());
+        image.write(span.offset, &[2; 8], &mut undo);
+        assert!(image.decoded(span).is_none(), "the page was written");
+        keep(&mut image);
+        image.restore(&mut undo);
+        assert!(image.decoded(span).is_none(), "the write was taken back");
+    }
+
     /// Needs the mark of staged pages, and the clock.
     #[test]
     fn staged_pages_stay_and_the_others_are_kept_within_bounds() {
         let mut image = Image::default();
         let place = |number: usize| Span::new((number * PAGE_SIZE) as u64, 8);
-        image.write(place(0).offset, &[7; 8], &mut Vec::new());
+        image.write(place(0).offset, &[7; 8], &mut Undo::default());
         for number in 1..PAGES_MAX * 2 {
             image.learn(place(number), &mut [1; 8]);
         }

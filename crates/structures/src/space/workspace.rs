@@ -2,13 +2,14 @@
 //! blocks, and the open transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use stonecast_base::{Span, mutant};
 
 use super::allocator::{Allocator, Block, SpaceFault, order_of};
-use super::image::{Before, Image};
+use super::image::{Image, Undo};
 use super::recall::Recall;
-use crate::shapes::{Place, Places};
+use crate::shapes::{DecodedNode, Place, Places};
 use crate::wire::{Entries, Pointer, UNIT_SIZE};
 
 /// Bytes of the header of an entry.
@@ -48,6 +49,10 @@ pub struct Workspace {
     last: BTreeMap<u64, u64>,
     /// The words of lines before the open transaction, by their place.
     before: BTreeMap<u64, u64>,
+    /// The entries of the draft. They are empty without a draft, and keep their memory for the next one.
+    drafted: Entries,
+    /// The words that the draft has written, as the writer knew them before.
+    undo: Undo,
 }
 
 /// The content of a block as far as it was written.
@@ -62,11 +67,8 @@ struct FreshBlock {
 pub struct Draft<'a> {
     workspace: &'a mut Workspace,
     lsn: u64,
-    entries: Entries,
     /// Entries that are stored behind all fresh blocks, also where they change one.
     in_order: Entries,
-    /// The words that the draft has written, as the writer knew them before.
-    undo: Vec<Before>,
     taken: BTreeSet<Block>,
     freed: Vec<Block>,
     /// Blocks that only older snapshots reach.
@@ -106,6 +108,8 @@ impl Workspace {
             bits: BTreeMap::new(),
             last: BTreeMap::new(),
             before: BTreeMap::new(),
+            drafted: Entries::default(),
+            undo: Undo::default(),
         }
     }
 
@@ -119,9 +123,7 @@ impl Workspace {
         Draft {
             workspace: self,
             lsn,
-            entries: Entries::default(),
             in_order: Entries::default(),
-            undo: Vec::new(),
             taken: BTreeSet::new(),
             freed: Vec::new(),
             retired: Vec::new(),
@@ -236,6 +238,19 @@ impl Workspace {
         holds(span_of(fresh.block), offset).then_some(fresh)
     }
 
+    /// Makes the entries of the draft a part of the open transaction.
+    fn take_drafted(&mut self) {
+        let mut drafted = std::mem::take(&mut self.drafted);
+        for entry in drafted.iter() {
+            if !self.write_fresh(entry.offset, entry.bytes) {
+                self.entries.push(entry.offset, entry.bytes);
+            }
+        }
+        drafted.clear();
+        self.drafted = drafted;
+        self.undo.clear();
+    }
+
     /// Writes to a fresh block. Returns false if no fresh block holds the place.
     fn write_fresh(&mut self, offset: u64, bytes: &[u8]) -> bool {
         let Some((start, fresh)) = self.fresh.range_mut(..=offset).next_back() else {
@@ -336,7 +351,15 @@ impl Draft<'_> {
     /// Stores whole words.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.note_written(offset, bytes);
-        self.entries.push(offset, bytes);
+        self.workspace.drafted.push(offset, bytes);
+    }
+
+    /// Stores the first words of a new block of `size` bytes. No walk interprets the rest, whatever the pool holds
+    /// there, so the writer knows the rest as zeros and never reads it.
+    pub fn write_new(&mut self, offset: u64, bytes: &[u8], size: u64) {
+        let rest = vec![0; size as usize - bytes.len()];
+        self.note_written(offset + bytes.len() as u64, &rest);
+        self.write(offset, bytes);
     }
 
     /// Stores a word.
@@ -370,8 +393,18 @@ impl Draft<'_> {
     }
 
     fn note_written(&mut self, offset: u64, bytes: &[u8]) {
-        let image = &mut self.workspace.image;
-        image.write(offset, bytes, &mut self.undo);
+        let Workspace { image, undo, .. } = &mut *self.workspace;
+        image.write(offset, bytes, undo);
+    }
+
+    /// The node that fills a place, if it is known in its decoded form.
+    pub(crate) fn decoded(&mut self, place: &Place) -> Option<Rc<DecodedNode>> {
+        self.workspace.image.decoded(place.span)
+    }
+
+    /// Keeps the decoded form of the node that fills `span` until the node changes.
+    pub(crate) fn keep_decoded(&mut self, span: Span, node: DecodedNode) {
+        self.workspace.image.keep_decoded(span, node);
     }
 
     /// Takes the places of the next step of a walk, as [`Workspace::ask`] does, with the words of this draft.
@@ -393,7 +426,7 @@ impl Draft<'_> {
         size += self.in_order.body().len();
         // A fresh block is written up to the last word that was ever written to it.
         let mut ends: BTreeMap<u64, usize> = BTreeMap::new();
-        for entry in self.entries.iter() {
+        for entry in self.workspace.drafted.iter() {
             let of_draft = self.taken.iter().map(|block| span_of(*block));
             let fresh = of_draft
                 .chain(
@@ -442,13 +475,8 @@ impl Draft<'_> {
                 workspace.bits.extend(words);
             }
         }
-        for entry in self.entries.iter() {
-            if !workspace.write_fresh(entry.offset, entry.bytes) {
-                workspace.entries.push(entry.offset, entry.bytes);
-            }
-        }
+        workspace.take_drafted();
         workspace.entries.append(&self.in_order);
-        self.undo.clear();
         workspace.last.extend(std::mem::take(&mut self.last));
         for (place, word) in std::mem::take(&mut self.before) {
             workspace.before.entry(place).or_insert(word);
@@ -473,9 +501,14 @@ impl Drop for Draft<'_> {
         for block in std::mem::take(&mut self.taken) {
             self.workspace.allocator.give_back(block);
         }
-        for before in self.undo.drain(..).rev() {
-            self.workspace.image.restore(before);
-        }
+        let Workspace {
+            image,
+            undo,
+            drafted,
+            ..
+        } = &mut *self.workspace;
+        image.restore(undo);
+        drafted.clear();
     }
 }
 

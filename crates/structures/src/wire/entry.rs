@@ -85,6 +85,11 @@ impl Entries {
         self.0.extend_from_slice(&other.0);
     }
 
+    /// Removes all entries. The memory stays for others.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Whether the body has no entry.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

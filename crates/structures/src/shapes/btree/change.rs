@@ -9,6 +9,7 @@ use crate::wire::{Pointer, Verb};
 
 use super::BTree;
 use super::geometry::NODE_SIZE;
+use super::inner_nodes::InnerNode;
 use super::node::{Node, Slot, Value};
 use super::seek::{Path, Seek, WayDown};
 
@@ -89,6 +90,25 @@ impl Change {
         })
     }
 
+    /// Takes the next step over the node that was asked for, in its decoded form. `None`: the step needs the bytes.
+    pub(in crate::shapes) fn step_over(&mut self, node: &InnerNode) -> Option<Step<ChangePlan>> {
+        let step = self.way.step_over(node)?;
+        Some(self.after(step))
+    }
+
+    /// The inner node of the last step in its decoded form, if the way may lead over it again.
+    pub(in crate::shapes) fn take_decoded(&mut self) -> Option<InnerNode> {
+        self.way.take_decoded()
+    }
+
+    fn after(&mut self, step: Step<Path>) -> Step<ChangePlan> {
+        match step {
+            Step::Read(places) => Step::Read(places),
+            Step::Stale(stale) => Step::Stale(stale),
+            Step::Done(path) => self.compared(path).unwrap_or_else(Step::Stale),
+        }
+    }
+
     /// Reads the value of the key if the change depends on it.
     fn compared(&mut self, path: Path) -> Result<Step<ChangePlan>, Stale> {
         let plan = self.planned(path)?;
@@ -123,11 +143,8 @@ impl Traversal for Change {
                 }
             };
         }
-        match self.way.step(bytes) {
-            Step::Read(places) => Step::Read(places),
-            Step::Stale(stale) => Step::Stale(stale),
-            Step::Done(path) => self.compared(path).unwrap_or_else(Step::Stale),
-        }
+        let step = self.way.step(bytes);
+        self.after(step)
     }
 }
 

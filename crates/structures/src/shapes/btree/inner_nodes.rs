@@ -5,6 +5,8 @@
 
 use std::hash::BuildHasherDefault;
 
+use stonecast_base::Span;
+
 use crate::shapes::root::Root;
 use crate::shapes::tag::TagKey;
 use crate::shapes::traversal::Stale;
@@ -16,15 +18,16 @@ use super::geometry::NODE_SIZE;
 use super::node::{NodeView, ValueView, pointer_in};
 
 /// An inner node.
-#[derive(Debug)]
-pub(super) struct InnerNode {
+#[derive(Clone, Debug)]
+pub struct InnerNode {
+    pointer: Pointer,
     level: u32,
     low: Vec<u8>,
     high: Option<Vec<u8>>,
     /// The first eight bytes of both fences. A key whose head lies between them lies between the fences.
     heads: (u64, u64),
     right: Pointer,
-    pub birth: u64,
+    pub(super) birth: u64,
     separators: Separators,
     children: Vec<Pointer>,
 }
@@ -40,9 +43,10 @@ pub(super) enum Way {
 
 impl InnerNode {
     /// Decodes a node, all of whose slots are checked.
-    pub fn decode(node: &NodeView<'_>, tags: TagKey) -> Result<Self, Stale> {
-        let mut separators = Separators::default();
-        let mut children = Vec::with_capacity(node.slots.count());
+    pub(super) fn decode(node: &NodeView<'_>, tags: TagKey) -> Result<Self, Stale> {
+        let count = node.slots.count();
+        let mut separators = Separators::with_capacity(count);
+        let mut children = Vec::with_capacity(count);
         for slot in node.slots.all(tags) {
             let slot = slot?;
             separators.push(slot.key);
@@ -52,6 +56,7 @@ impl InnerNode {
             });
         }
         Ok(Self {
+            pointer: node.slots.pointer,
             level: node.level,
             low: node.fences.low.to_vec(),
             high: node.fences.high.map(<[u8]>::to_vec),
@@ -68,7 +73,7 @@ impl InnerNode {
 
     /// The way to `aim`; `None`: it does not lead through this node.
     #[inline]
-    pub fn way(&self, level: u32, aim: Aim<'_>) -> Option<Way> {
+    pub(super) fn way(&self, level: u32, aim: Aim<'_>) -> Option<Way> {
         if level != self.level {
             return None;
         }
@@ -88,6 +93,16 @@ impl InnerNode {
         Some(Way::Down(self.children[index]))
     }
 
+    /// The pointer to the node.
+    pub(super) fn pointer(&self) -> Pointer {
+        self.pointer
+    }
+
+    /// The bytes of the pool that hold the node.
+    pub(crate) fn span(&self) -> Span {
+        self.pointer.span(NODE_SIZE)
+    }
+
     fn is_between_heads(&self, aim: Aim<'_>) -> bool {
         let Aim::At(key) = aim else { return false };
         let head = head_of(key);
@@ -95,8 +110,26 @@ impl InnerNode {
     }
 }
 
+#[cfg(test)]
+impl InnerNode {
+    /// A node without children.
+    pub(crate) fn empty(pointer: Pointer) -> Self {
+        Self {
+            pointer,
+            level: 1,
+            low: Vec::new(),
+            high: None,
+            heads: (0, u64::MAX),
+            right: Pointer::NULL,
+            birth: 0,
+            separators: Separators::default(),
+            children: Vec::new(),
+        }
+    }
+}
+
 /// Separators in the order of their keys.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Separators {
     /// The first eight bytes of each separator, as a number that compares as the bytes do.
     heads: Vec<u64>,
@@ -105,6 +138,14 @@ struct Separators {
 }
 
 impl Separators {
+    fn with_capacity(count: usize) -> Self {
+        Self {
+            heads: Vec::with_capacity(count),
+            ends: Vec::with_capacity(count),
+            bytes: Vec::with_capacity(count * size_of::<u64>()),
+        }
+    }
+
     fn push(&mut self, separator: &[u8]) {
         self.heads.push(head_of(separator));
         self.bytes.extend_from_slice(separator);
@@ -149,7 +190,7 @@ fn head_of(key: &[u8]) -> u64 {
 
 /// Inner nodes of one tree, and its root, as a reader has read them. The nodes may be old: the fences of the leaf show
 /// their age.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct InnerNodes {
     pub(super) root: Option<Root>,
     nodes: ClockMap<u64, InnerNode, BuildHasherDefault<Mixer>>,

@@ -46,7 +46,7 @@ use super::root::{ROOT_LINE_SIZE, Root};
 use super::tag::TagKey;
 pub use change::{Change, ChangePlan};
 pub use geometry::Geometry;
-pub use inner_nodes::InnerNodes;
+pub use inner_nodes::{InnerNode, InnerNodes};
 pub use load::{Load, LoadPlan};
 pub use mv::{MvBTree, MvChange, MvChangePlan};
 pub use seek::{Find, Page, PageOf, Seek};

@@ -91,7 +91,7 @@ pub(super) fn pointer_in(bytes: &[u8]) -> Pointer {
 /// Words and slots of a node, in the bytes of the node. Nothing of a slot is checked before it is handed out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slots<'a> {
-    pointer: Pointer,
+    pub pointer: Pointer,
     geometry: NodeGeometry,
     bytes: &'a [u8],
 }
@@ -534,7 +534,7 @@ impl Node {
     pub fn write_whole(&mut self, draft: &mut Draft<'_>, tags: TagKey) {
         self.seal(tags);
         let end = self.used_end();
-        draft.write(self.pointer.offset(), &self.bytes[..end]);
+        draft.write_new(self.pointer.offset(), &self.bytes[..end], NODE_SIZE);
     }
 
     /// The end of the last slot that is in use.

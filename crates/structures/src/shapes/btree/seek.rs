@@ -12,6 +12,7 @@ use crate::wire::Pointer;
 
 use super::aim::Aim;
 use super::geometry::NODE_SIZE;
+use super::inner_nodes::{InnerNode, Way};
 use super::node::{Node, NodeView, SlotView, ValueView};
 use super::{BTree, LEVEL_MAX, TreePlace};
 
@@ -72,6 +73,10 @@ impl Descent {
     }
 
     fn ask(&mut self, pointer: Pointer, level: u32) -> Result<Down<'static>, Stale> {
+        self.places_of(pointer, level).map(Down::Read)
+    }
+
+    fn places_of(&mut self, pointer: Pointer, level: u32) -> Result<Places, Stale> {
         self.hops += 1;
         let span = Node::place(pointer);
         if self.hops > HOPS_MAX || pointer.is_null() {
@@ -79,10 +84,22 @@ impl Descent {
             return Err(Stale { place, what });
         }
         self.wanted = Some((pointer, level));
-        Ok(Down::Read(Places::from_iter([match level {
+        Ok(Places::from_iter([match level {
             0 if !self.tree.is_version() => Place::last(span),
             _ => Place::inner(span),
-        }])))
+        }]))
+    }
+
+    /// Takes the next step over the inner node that was asked for. `None`: the node is not on the way, so its bytes
+    /// have to show why.
+    fn advance_over(&mut self, node: &InnerNode) -> Option<Result<Places, Stale>> {
+        let (_, level) = self
+            .wanted
+            .filter(|(pointer, _)| *pointer == node.pointer())?;
+        Some(match node.way(level, self.seek.aim())? {
+            Way::Right(right) => self.places_of(right, level),
+            Way::Down(child) => self.places_of(child, level.checked_sub(1)?),
+        })
     }
 
     /// Takes the next step. `inner` sees the nodes on the way, one of each level.
@@ -141,6 +158,8 @@ pub(super) struct WayDown {
     descent: Descent,
     nodes: Vec<Node>,
     keeps: Keeps,
+    /// The last inner node on the way, for walks after this one.
+    decoded: Option<InnerNode>,
 }
 
 /// The nodes of a way that are kept.
@@ -173,6 +192,7 @@ impl WayDown {
         Self {
             descent: Descent::new(tree, seek),
             nodes: Vec::new(),
+            decoded: None,
             keeps: match tree.is_version() {
                 true => Keeps::All,
                 false => Keeps::Leaf,
@@ -191,6 +211,22 @@ impl WayDown {
     pub fn tree(&self) -> BTree {
         self.descent.tree
     }
+
+    /// Takes the next step over the node that was asked for, in its decoded form. `None`: the step needs the bytes.
+    pub fn step_over(&mut self, node: &InnerNode) -> Option<Step<Path>> {
+        if self.keeps != Keeps::Leaf {
+            return None;
+        }
+        Some(match self.descent.advance_over(node)? {
+            Ok(places) => Step::Read(places),
+            Err(stale) => Step::Stale(stale),
+        })
+    }
+
+    /// The inner node of the last step in its decoded form, if the way may lead over it again.
+    pub fn take_decoded(&mut self) -> Option<InnerNode> {
+        self.decoded.take()
+    }
 }
 
 impl Traversal for WayDown {
@@ -198,16 +234,17 @@ impl Traversal for WayDown {
 
     fn step(&mut self, bytes: &[Vec<u8>]) -> Step<Path> {
         let (nodes, keeps) = (&mut self.nodes, self.keeps);
+        let (tags, decoded) = (self.descent.tree.tags, &mut self.decoded);
         let mut keep = |node: NodeView<'_>| {
             if keeps == Keeps::FromRoom && !node.slots.is_full() {
                 nodes.clear();
             }
             nodes.push(node.to_node());
         };
-        let inner = |node: NodeView<'_>| {
-            if keeps != Keeps::Leaf {
-                keep(node);
-            }
+        let inner = |node: NodeView<'_>| match keeps {
+            // A damaged slot concerns the walks that meet it.
+            Keeps::Leaf => *decoded = InnerNode::decode(&node, tags).ok(),
+            Keeps::FromRoom | Keeps::All => keep(node),
         };
         match self.descent.advance(bytes, inner) {
             Err(stale) => Step::Stale(stale),
