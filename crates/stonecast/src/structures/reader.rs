@@ -423,7 +423,8 @@ impl<S: Ordered> Range<'_, S> {
                     .map(|high| Seek::At(high.to_vec())),
                 true => (!low.is_empty() && is_above(low)).then(|| Seek::Below(Some(low.clone()))),
             };
-            self.page = page;
+            let before = std::mem::replace(&mut self.page, page);
+            self.reader.reader.reuse(before);
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) struct InCall {
     /// The serving word at the end of the latest call.
     served: Option<u64>,
     value: Vec<u8>,
+    /// A page that is not needed any more, whose memory the next one takes.
+    spare: Page,
     /// Reads that have ended in the call.
     pub answers: u64,
 }
@@ -70,9 +72,15 @@ impl InCall {
     ) -> Option<Page> {
         let tree = tree_of(structure)?;
         let mut memory = Memory::new(reader, table, &mut self.served)?;
-        let page = tree.page_in_call(seek, &mut self.remembered.nodes, &mut memory)?;
+        let (nodes, spare) = (&mut self.remembered.nodes, std::mem::take(&mut self.spare));
+        let page = tree.page_in_call(seek, nodes, &mut memory, spare)?;
         self.answers += 1;
         Some(page)
+    }
+
+    /// Takes a page whose memory is free.
+    pub fn reuse(&mut self, page: Page) {
+        self.spare = page;
     }
 }
 

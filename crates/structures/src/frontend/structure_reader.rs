@@ -211,6 +211,11 @@ impl StructureReader {
         Ok(page)
     }
 
+    /// Takes a page that is not needed any more: its memory serves the next one.
+    pub fn reuse(&mut self, page: Page) {
+        self.in_call.reuse(page);
+    }
+
     async fn page_now(&mut self, seek: &Seek) -> Result<Page, FrontEndError> {
         let (table, in_call) = (self.table(), &mut self.in_call);
         if let Some(page) = in_call.page(&self.reader, &self.structure, (table, seek)) {

@@ -82,18 +82,19 @@ impl BTree {
         Some(true)
     }
 
-    /// The leaf of `seek` as it was at one moment; `None`: [`BTree::page`] has to answer.
+    /// The leaf of `seek` as it was at one moment, in the memory of another page; `None`: [`BTree::page`] has to answer.
     pub fn page_in_call(
         &self,
         seek: &Seek,
         nodes: &mut InnerNodes,
         memory: &mut impl MemoryInCall,
+        spare: Page,
     ) -> Option<Page> {
         let mut bytes = [0; NODE_SIZE as usize];
         let leaf = self.leaf_in_call(seek.aim(), nodes, memory, &mut bytes)?;
         let leaf = NodeView::parse((self.geometry, self.tags), leaf, 0, &bytes).ok()?;
         let mut blocks = Vec::new();
-        let page = Page::of_leaf(&leaf, self.tags, &mut blocks).ok()?;
+        let page = Page::of_leaf(&leaf, self.tags, &mut blocks, spare).ok()?;
         memory.look()?;
         blocks.is_empty().then_some(page)
     }
@@ -139,7 +140,7 @@ impl BTree {
             }
             let way = match nodes.get(pointer) {
                 Some(node) => {
-                    self.is_of_version(node.birth)?;
+                    self.is_of_version(node.birth())?;
                     node.way(level, aim)?
                 }
                 None => self.read_inner(pointer, level, aim, nodes, memory)?,

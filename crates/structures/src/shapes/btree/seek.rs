@@ -347,18 +347,26 @@ impl Page {
         page
     }
 
-    /// The items of a leaf. Items whose values lie in blocks are left empty; `blocks` gets their indices and blocks.
+    /// The items of a leaf, in the memory of another page. Items whose values lie in blocks are left empty; `blocks`
+    /// gets their indices and blocks.
     pub(super) fn of_leaf(
         leaf: &NodeView<'_>,
         tags: TagKey,
         blocks: &mut Vec<(usize, Pointer)>,
+        mut page: Self,
     ) -> Result<Self, Stale> {
-        let mut page = Self {
-            bytes: Vec::with_capacity(NODE_SIZE as usize),
-            items: Vec::with_capacity(leaf.slots.count()),
-            low: leaf.fences.low.to_vec(),
-            high: leaf.fences.high.map(<[u8]>::to_vec),
-        };
+        page.bytes.clear();
+        page.bytes.reserve(NODE_SIZE as usize);
+        page.items.clear();
+        page.items.reserve(leaf.slots.count());
+        page.low.clear();
+        page.low.extend_from_slice(leaf.fences.low);
+        page.high = leaf.fences.high.map(|high| {
+            let mut bytes = page.high.take().unwrap_or_default();
+            bytes.clear();
+            bytes.extend_from_slice(high);
+            bytes
+        });
         for slot in leaf.slots.all(tags) {
             let SlotView { key, value, .. } = slot?;
             let value = match value {
@@ -456,7 +464,7 @@ impl Traversal for Find {
 impl PageOf {
     fn leaf(&mut self, leaf: &NodeView<'_>) -> Result<Step<Page>, Stale> {
         let tree = self.descent.tree;
-        let page = Page::of_leaf(leaf, tree.tags, &mut self.blocks)?;
+        let page = Page::of_leaf(leaf, tree.tags, &mut self.blocks, Page::default())?;
         if self.blocks.is_empty() {
             return Ok(Step::Done(page));
         }

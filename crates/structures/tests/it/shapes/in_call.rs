@@ -94,5 +94,9 @@ pub fn page(
         random,
         root,
     };
-    tree_of(structure)?.page_in_call(seek, nodes, &mut memory)
+    let tree = tree_of(structure)?;
+    let last = Seek::Below(None);
+    // Nothing of the page whose memory is used again is left.
+    let spare = tree.page_in_call(&last, nodes, &mut memory, Page::default())?;
+    tree.page_in_call(seek, nodes, &mut memory, spare)
 }
