@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use stonecast::structures::{BTree, Connection, Error, NoMirrorLog, connect};
 
-use crate::cluster::nodes::Etcd;
+use crate::cluster::etcd::Etcd;
 use crate::gateway::address;
 use crate::support::{
     Place, Server, Worker, as_worker, command, http_get, not_run, start_worker, stonecast,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::nodes::Etcd;
+use super::etcd::Etcd;
 use crate::containers::in_a_namespace;
 use crate::gateway::address;
 use crate::stat_admin::secret;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Reply, RespClient, http_get};
 
-use super::nodes::{NODES, SHARDS, Servers};
+use super::servers::{NODES, SHARDS, Servers};
 
 /// Keys that all clients of gateways increment.
 const COUNTERS: usize = 8;

@@ -2,11 +2,14 @@
 
 mod compose;
 mod creation;
+pub mod etcd;
 mod gateways;
-pub mod nodes;
+mod mishaps;
+mod nodes;
 mod page;
 mod rdma;
 mod requests;
+mod servers;
 mod status;
 mod using;
 mod walk;
