@@ -24,6 +24,8 @@ fn answer(key: u32, call: &Call, answer: Option<&Answer>) -> String {
     let told = match answer {
         Some(Answer::Got(None)) => "it is absent".to_owned(),
         Some(Answer::Got(Some((value, version)))) => format!("it is {value} at version {version}"),
+        Some(Answer::Saw(value)) => format!("it is {value}"),
+        Some(Answer::Wrote) => "stored".to_owned(),
         Some(Answer::Stored(version)) => format!("stored at version {version}"),
         Some(Answer::Conflict(None)) => "not stored: it is absent".to_owned(),
         Some(Answer::Conflict(Some(version))) => {

@@ -92,7 +92,7 @@ fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
     let done = |answer| {
         matches!(
             answer,
-            Some(Answer::Stored(_) | Answer::Removed(true) | Answer::Cleared)
+            Some(Answer::Stored(_) | Answer::Wrote | Answer::Removed(true) | Answer::Cleared)
         )
     };
     let last_call = writes()

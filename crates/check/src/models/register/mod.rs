@@ -45,9 +45,14 @@ pub enum Call {
 pub enum Answer {
     /// A value and its version; `None`: the key is absent.
     Got(Option<(ValueId, u64)>),
+    /// A value, whose version is not told; [`ValueId::ABSENT`]: the key is absent.
+    Saw(ValueId),
     /// Stored, with this version.
     Stored(u64),
-    /// Not stored, because the condition did not hold for the present version.
+    /// Stored, with a version that is not told.
+    Wrote,
+    /// Not stored, because the condition did not hold for the present version; `None`: the key is absent, or the version
+    /// is not told.
     Conflict(Option<u64>),
     /// Whether there was a value to remove.
     Removed(bool),
@@ -172,7 +177,7 @@ pub fn check<'a>(
 struct Told {
     /// The value of each version.
     versions: HashMap<u64, ValueId>,
-    /// The versions of each value.
+    /// The versions of each value that an answer mentions.
     made: HashMap<ValueId, SmallVec<[u64; 1]>>,
     /// Number of calls that write each value.
     calls: HashMap<ValueId, usize>,
@@ -197,6 +202,10 @@ impl Told {
             let (value, version) = match (operation.call.value(), operation.answer) {
                 (_, Some(Answer::Got(Some(got)))) => got,
                 (Some(value), Some(Answer::Stored(version))) => (value, version),
+                (_, Some(Answer::Saw(value))) => {
+                    told.made.entry(value).or_default();
+                    continue;
+                }
                 _ => continue,
             };
             let before = told.versions.insert(version, value);
@@ -259,8 +268,11 @@ impl Told {
             (Call::Get, Some(Answer::Got(found))) => {
                 Action::Read(found.map_or(ValueId::ABSENT, |(value, _)| value))
             }
-            (Call::Put(value), Some(Answer::Stored(_)) | None) => Action::Write(value),
-            (Call::PutIf(value, expected), Some(Answer::Stored(_)) | None) => {
+            (Call::Get, Some(Answer::Saw(value))) => Action::Read(value),
+            (Call::Put(value), Some(Answer::Stored(_) | Answer::Wrote) | None) => {
+                Action::Write(value)
+            }
+            (Call::PutIf(value, expected), Some(Answer::Stored(_) | Answer::Wrote) | None) => {
                 Action::Swap(wanted(expected), value)
             }
             (Call::PutIf(_, expected), Some(Answer::Conflict(_))) => {

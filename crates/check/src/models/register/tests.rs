@@ -118,6 +118,40 @@ fn a_write_that_took_effect_twice_is_found_by_its_versions() {
     ));
 }
 
+/// Fails without the mention of a value by an answer that tells no version: the write has no value that could be read.
+#[test]
+fn answers_without_versions_are_judged_by_their_values() {
+    let saw = |value| Some(Answer::Saw(ValueId(value)));
+    let (first, second) = (
+        (put(1), 1, Some(Answer::Wrote), 2),
+        (put(2), 3, Some(Answer::Wrote), 4),
+    );
+    assert!(judged(&[first, second, (Call::Get, 5, saw(2), 6)], Some(2)));
+    let third = (put(3), 7, Some(Answer::Wrote), 8);
+    let read = (Call::Get, 5, saw(2), 6);
+    assert!(judged(&[first, second, read, third], Some(3)));
+    for stale in [0, 1] {
+        let read = (Call::Get, 5, saw(stale), 6);
+        assert!(!judged(&[first, second, read], Some(2)), "{stale} is stale");
+    }
+    assert!(!judged(&[first, second], Some(1)), "the write is lost");
+    let unknown = (put(4), 5, None, NEVER);
+    assert!(judged(
+        &[first, unknown, (Call::Get, 6, saw(4), 7)],
+        Some(4)
+    ));
+    let as_if_absent = |called| {
+        let call = Call::PutIf(ValueId(4), Expected::Absent);
+        (call, called, Some(Answer::Wrote), called + 1)
+    };
+    assert!(
+        !judged(&[first, as_if_absent(3)], Some(4)),
+        "the key is there"
+    );
+    let delete = (Call::Delete, 3, removed(true), 4);
+    assert!(judged(&[first, delete, as_if_absent(5)], Some(4)));
+}
+
 /// Fails without the comparison of the values of a version: each value looks right in its place.
 #[test]
 fn a_version_of_two_values_is_found() {
