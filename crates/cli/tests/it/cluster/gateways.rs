@@ -1,13 +1,12 @@
 //! The gateways of nodes: each serves every key.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{Reply, RespClient, http_get};
 
+use super::load::{Fate, GatewayClient};
 use super::servers::{NODES, SHARDS, Servers};
 
 /// Keys that all clients of gateways increment.
@@ -33,45 +32,22 @@ fn key(number: usize) -> String {
 }
 
 /// A client that increments counters through the gateways of the nodes, one after the other, until it is told to stop.
-pub fn increment(ports: &Mutex<[SocketAddr; 3]>, first: usize, stops: &AtomicBool) -> History {
+pub fn increment(mut client: GatewayClient, stops: &AtomicBool) -> History {
     let mut history = History::default();
-    let (mut node, mut client) = (first, None);
     for turn in 0.. {
         if stops.load(Ordering::Relaxed) {
             break;
         }
-        let connected = client.get_or_insert_with(|| {
-            let address = ports.lock().expect("nobody panics")[node % 3];
-            RespClient::try_connect(address)
-        });
         let key = key(turn % COUNTERS);
         let increments = history.keys.entry(key.clone()).or_default();
-        let mut asked = connected.as_mut();
-        let sent = asked
-            .as_mut()
-            .is_some_and(|connected| connected.send(&[vec!["INCR", &key]]));
-        let Some(asked) = asked.filter(|_| sent) else {
-            // The command was not sent as a whole: the node is away.
-            (node, client) = (node + 1, None);
-            std::thread::sleep(Duration::from_millis(20));
-            continue;
-        };
-        match asked.reply() {
-            Some(Reply::Line(line)) if line.starts_with(':') => {
-                increments
-                    .acknowledged
-                    .push(line[1..].parse().expect("a number"));
+        match client.ask(vec!["INCR", &key]) {
+            Fate::Done(Reply::Line(line)) if line.starts_with(':') => {
+                let result = line[1..].parse().expect("a number");
+                increments.acknowledged.push(result);
             }
-            Some(Reply::Line(line)) if line.starts_with("-ERR ") => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Some(Reply::Line(line)) if line.starts_with("-UNKNOWN ") => increments.unknown += 1,
-            Some(other) => panic!("{other:?}"),
-            // The node died with the command.
-            None => {
-                increments.unknown += 1;
-                (node, client) = (node + 1, None);
-            }
+            Fate::Done(other) => panic!("{other:?}"),
+            Fate::Refused => {}
+            Fate::Unknown => increments.unknown += 1,
         }
     }
     history

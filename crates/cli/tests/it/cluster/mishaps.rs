@@ -1,40 +1,18 @@
-//! Nodes are killed, or stand still for longer than their leases, while clients write.
+//! Nodes are killed, or stand still for longer than their leases, while clients read and write the same keys.
 
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::RngExt as _;
+use stonecast_base::Random;
 
 use crate::support::not_run;
 
 use super::etcd::Etcd;
 use super::gateways;
-use super::servers::{NODES, Servers, connect, read, write};
-
-/// A client that counts up under keys of its own, until it is told to stop. Returns the count under each key that was
-/// acknowledged last.
-fn count_up(url: &str, writer: u32, stops: &AtomicBool) -> Vec<u64> {
-    let client = connect(url);
-    let mut acknowledged = vec![0; 16];
-    let mut longest = Duration::ZERO;
-    for turn in 1_u64.. {
-        if stops.load(Ordering::Relaxed) {
-            break;
-        }
-        for (number, known) in acknowledged.iter_mut().enumerate() {
-            let begun = Instant::now();
-            write(&client, &format!("{writer}/{number}"), turn);
-            longest = longest.max(begun.elapsed());
-            *known = turn;
-        }
-        let key = format!("{writer}/{}", turn % 16);
-        let found = read(&client, &key);
-        assert_eq!(found, turn.to_string().as_bytes(), "{key}");
-    }
-    println!("writer {writer}: the longest write took {longest:?}");
-    acknowledged
-}
+use super::load::{GatewayClient, Gateways, Load, keys_of};
+use super::servers::{NODES, Servers, connect, read};
 
 /// The number of times that nodes are killed and stopped: `NODE_KILLS`, or a few.
 fn mishaps() -> u32 {
@@ -55,66 +33,53 @@ fn the_same_holds_when_the_configuration_is_in_an_etcd() {
     }
 }
 
-/// Kills nodes, and stops some of them for longer than their leases, while clients write through the library and
-/// through gateways.
+/// Kills nodes, and stops some of them for longer than their leases, while clients of the library and of gateways work
+/// on shared keys, and other clients of gateways increment counters. The calls and answers about each key are
+/// linearizable, and each increment was done once.
 fn goes_on(etcd: Option<Etcd>) {
     let mut servers = Servers::start(etcd);
-    let stops = AtomicBool::new(false);
     let seed: u64 = std::env::var("NODE_SEED").map_or(std::process::id().into(), |seed| {
         seed.parse().expect("a number")
     });
     println!("NODE_SEED={seed}");
     let mut random = stonecast_base::random_from_seed(seed);
-    let url = servers.url();
-    let ports = Mutex::new(NODES.map(|node| servers.port(node, "redis://")));
-    let (counts, histories) = std::thread::scope(|scope| {
-        let (url, stops, ports) = (&url, &stops, &ports);
-        let writers: Vec<_> = (0..2)
-            .map(|writer| scope.spawn(move || count_up(url, writer, stops)))
-            .collect();
-        let counters: Vec<_> = (0..2)
-            .map(|client| scope.spawn(move || gateways::increment(ports, client, stops)))
-            .collect();
+    let (gateways, stops) = (servers.gateways(), AtomicBool::new(false));
+    let load = Load::start(servers.ways(&gateways), keys_of("shared", 8));
+    let increments = std::thread::scope(|scope| {
+        let counters = [0, 1].map(|first| {
+            let (client, stops) = (GatewayClient::new(gateways.clone(), first), &stops);
+            scope.spawn(move || gateways::increment(client, stops))
+        });
         for mishap in 0..mishaps() {
             std::thread::sleep(Duration::from_millis(random.random_range(50..700)));
-            let index = random.random_range(0..3);
-            let node = NODES[index];
-            let pause = Duration::from_millis(random.random_range(150..450));
-            // A third of the nodes stand still for longer than their leases, and go on.
-            if mishap % 3 == 2 {
-                servers.stop(node, pause);
-            } else {
-                servers.kill(node);
-                std::thread::sleep(pause);
-                servers.start_again(node);
-                ports.lock().expect("no writer panics")[index] = servers.port(node, "redis://");
-            }
+            befall(&mut servers, &gateways, &mut random, mishap);
         }
-        std::thread::sleep(Duration::from_millis(500));
+        load.goes_on();
+        load.wait_until_all_took_part();
         stops.store(true, Ordering::Relaxed);
-        let counts = writers
-            .into_iter()
-            .map(|it| it.join().expect("every write is done"));
-        let counts: Vec<_> = counts.collect();
-        let histories = counters
-            .into_iter()
-            .map(|it| it.join().expect("gateways answer"));
-        (counts, histories.collect::<Vec<_>>())
+        counters.map(|counter| counter.join().expect("gateways answer"))
     });
-    let client = connect(&url);
-    for (writer, counts) in counts.iter().enumerate() {
-        println!("writer {writer}: {:?}", counts.first());
-        for (number, count) in counts.iter().enumerate() {
-            let key = format!("{writer}/{number}");
-            let found = read(&client, &key);
-            assert_eq!(found, count.to_string().as_bytes(), "{key}");
-        }
+    let record = load.end();
+    record.assert_linearizable();
+    record.assert_tampering_is_noticed();
+    let client = connect(&servers.url());
+    gateways::judge(&increments, |key| {
+        let value = String::from_utf8(read(&client, key)).expect("a number");
+        value.parse().expect("a number")
+    });
+}
+
+/// A node stands still for longer than its lease and goes on, or is killed and starts again: one of three stands still.
+fn befall(servers: &mut Servers, gateways: &Arc<Gateways>, random: &mut Random, mishap: u32) {
+    let index = random.random_range(0..NODES.len());
+    let (node, pause) = (NODES[index], random.random_range(150..450));
+    let pause = Duration::from_millis(pause);
+    if mishap % 3 == 2 {
+        servers.stop(node, pause);
+    } else {
+        servers.kill(node);
+        std::thread::sleep(pause);
+        servers.start_again(node);
+        gateways.moved(index, servers.port(node, "redis://"));
     }
-    gateways::judge(&histories, |key| {
-        let value = read(&client, key);
-        String::from_utf8(value)
-            .expect("a number")
-            .parse()
-            .expect("a number")
-    });
 }

@@ -4,6 +4,7 @@ mod compose;
 mod creation;
 pub mod etcd;
 mod gateways;
+mod load;
 mod mishaps;
 mod nodes;
 mod page;

@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use stonecast::Connector;
 use stonecast::blocking::Client;
+use stonecast_cluster::Configuration;
+use stonecast_config_store::{executor, open};
 
-use crate::support::{Place, Server, command, run};
+use crate::support::{Output, Place, Server, command, run};
 
 use super::Cluster;
 use super::etcd::Etcd;
+use super::load::{Gateways, Ways};
 
 /// Servers of a cluster, each a process of its own that may be killed.
 pub struct Servers {
@@ -22,7 +27,7 @@ pub struct Servers {
     shards: u64,
     /// The nodes whose pools survive a power cut.
     on_disks: &'static [&'static str],
-    _etcd: Option<Etcd>,
+    etcd: Option<Etcd>,
 }
 
 pub const NODES: [&str; 3] = ["a", "b", "c"];
@@ -34,6 +39,11 @@ impl Servers {
     /// Three nodes, whose configuration is in files or in an etcd.
     pub fn start(etcd: Option<Etcd>) -> Self {
         Self::created(&[], SHARDS, etcd)
+    }
+
+    /// Three nodes of a cluster that was created with these flags.
+    pub fn with_flags(flags: &[&str], etcd: Option<Etcd>) -> Self {
+        Self::created(flags, SHARDS, etcd)
     }
 
     /// Three nodes with so many shards.
@@ -79,16 +89,29 @@ impl Servers {
             processes,
             shards,
             on_disks,
-            _etcd: etcd,
+            etcd,
         };
-        NODES.iter().for_each(|node| servers.launch(node));
-        for server in servers.processes.values_mut() {
-            assert!(server.wait_until_ready(), "{}", server.heard());
-        }
+        servers.start_all_again();
         servers
     }
 
+    fn wait_until_ready(&mut self) {
+        for server in self.processes.values_mut() {
+            assert!(server.wait_until_ready(), "{}", server.heard());
+        }
+    }
+
     fn launch(&mut self, node: &'static str) {
+        let server = Server::launch(&self.data(node), self.arguments(node));
+        self.processes.insert(node, server);
+    }
+
+    /// The folder of a node's pool.
+    pub fn data(&self, node: &str) -> PathBuf {
+        self.cluster.place.path().join(node)
+    }
+
+    fn arguments(&self, node: &'static str) -> Vec<String> {
         let durability = match self.on_disks.contains(&node) {
             true => "power",
             false => "process",
@@ -101,9 +124,7 @@ impl Servers {
             ["--resp", "127.0.0.1:0"],
             ["--admin", "127.0.0.1:0"],
         ];
-        let data = self.cluster.place.path().join(node);
-        let server = Server::launch(&data, arguments.concat());
-        self.processes.insert(node, server);
+        arguments.concat().into_iter().map(str::to_owned).collect()
     }
 
     /// Starts a node again, and waits until it is there.
@@ -111,6 +132,17 @@ impl Servers {
         self.launch(node);
         let server = self.processes.get_mut(node).expect("it was started");
         assert!(server.wait_until_ready(), "{}", server.heard());
+    }
+
+    /// Starts all nodes again, and waits until they are there.
+    pub fn start_all_again(&mut self) {
+        NODES.iter().for_each(|node| self.launch(node));
+        self.wait_until_ready();
+    }
+
+    /// The message of a node that must refuse to start.
+    pub fn refused(&self, node: &'static str) -> String {
+        Server::refused(&self.data(node), self.arguments(node))
     }
 
     pub fn kill(&mut self, node: &'static str) {
@@ -132,12 +164,32 @@ impl Servers {
         crate::gateway::address(server, scheme)
     }
 
+    /// Runs a command on the configuration.
+    pub fn cluster(&self, arguments: &[&str]) -> Output {
+        let mut command = command();
+        command.arg("cluster").args(arguments);
+        command.args(["--config-store", &self.store]);
+        run(command, b"")
+    }
+
     /// The nodes, as `cluster status` shows them.
-    fn status(&self) -> Vec<serde_json::Value> {
-        let mut status = command();
-        status.args(["cluster", "status", "--json", "--config-store", &self.store]);
-        let status = run(status, b"").json();
+    pub fn status(&self) -> Vec<serde_json::Value> {
+        let status = self.cluster(&["status", "--json"]).json();
         status["nodes"].as_array().expect("a list").clone()
+    }
+
+    pub fn configuration(&self) -> Configuration {
+        let store = open(&self.store).expect("the address is good");
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            match executor().block_on(store.read()) {
+                Ok(stored) => {
+                    let stored = stored.expect("it was created");
+                    return Configuration::decode(&stored.bytes).expect("a configuration");
+                }
+                Err(error) => assert!(Instant::now() < end, "{error}"),
+            }
+        }
     }
 
     /// The names of the nodes that lead shards.
@@ -160,6 +212,28 @@ impl Servers {
 
     pub fn url(&self) -> String {
         format!("cluster:{}", self.store)
+    }
+
+    /// The etcd of the configuration.
+    pub fn etcd(&mut self) -> &mut Etcd {
+        self.etcd.as_mut().expect("the story began with one")
+    }
+
+    /// The gateways of all nodes.
+    pub fn gateways(&mut self) -> Arc<Gateways> {
+        let addresses = NODES.map(|node| self.port(node, "redis://"));
+        Arc::new(Gateways::new(addresses.to_vec()))
+    }
+
+    /// Clients of the library and of gateways.
+    pub fn ways(&self, gateways: &Arc<Gateways>) -> Ways {
+        let connector = Connector::new(&self.url()).expect("an address");
+        Ways {
+            connector: connector.operation_timeout(Some(Duration::from_secs(20))),
+            gateways: Some(gateways.clone()),
+            patience: Duration::from_secs(120),
+            pause: Duration::from_millis(5),
+        }
     }
 }
 

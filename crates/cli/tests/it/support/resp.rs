@@ -27,21 +27,20 @@ pub struct RespClient {
 impl RespClient {
     /// Connects to the port at `address`.
     pub fn connect(address: SocketAddr) -> Self {
-        let output = TcpStream::connect(address).expect("the port is open");
-        output.set_nodelay(true).expect("a socket has options");
-        output
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a socket has options");
-        Self {
-            input: BufReader::new(output.try_clone().expect("a socket can be copied")),
-            output,
-        }
+        Self::try_connect(address).expect("the port is open")
     }
 
     /// Connects, if the port is open.
     pub fn try_connect(address: SocketAddr) -> Option<Self> {
-        TcpStream::connect(address).ok()?;
-        Some(Self::connect(address))
+        let output = TcpStream::connect(address).ok()?;
+        output.set_nodelay(true).expect("a socket has options");
+        output
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a socket has options");
+        Some(Self {
+            input: BufReader::new(output.try_clone().expect("a socket can be copied")),
+            output,
+        })
     }
 
     /// Sends commands of words, all at once; false if the connection has ended.

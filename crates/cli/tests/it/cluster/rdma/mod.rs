@@ -2,7 +2,7 @@
 //! its own at one switch, and the clients have the last device.
 //!
 //! ```text
-//!   nodes     the processes, their pools and their links           load     clients, whose calls and answers are judged
+//!   nodes     the processes, their pools and their links
 //!   cuts      the power of the whole machine is cut under load
 //! ```
 //!
@@ -10,11 +10,27 @@
 //! start of all nodes after all were killed.
 
 mod cuts;
-mod load;
 mod nodes;
 
-use load::Load;
-use nodes::Nodes;
+use std::time::Duration;
+
+use nodes::{Nodes, PATIENCE};
+
+use super::load::{Load, Ways, keys_of};
+
+/// Keys of the clients of a story.
+const KEYS: usize = 8;
+
+/// Starts clients on keys that begin with `name`. No story uses the same pools with the same name.
+fn start_load(nodes: &Nodes, name: &str) -> Load {
+    let ways = Ways {
+        connector: nodes.connector(),
+        gateways: None,
+        patience: PATIENCE,
+        pause: Duration::ZERO,
+    };
+    Load::start(ways, keys_of(name, KEYS))
+}
 
 /// Needs the whole time of a session's start between machines: with 3 ms no node links its copies. A copy that lacks an
 /// acknowledged write is seen when the other two nodes are gone.
@@ -22,7 +38,7 @@ use nodes::Nodes;
 #[ignore = "needs the devices of the guest: cargo xtask guest --only verbs-cluster"]
 fn primaries_are_killed_and_come_back_and_the_last_copy_has_every_acknowledged_write() {
     let mut nodes = Nodes::start();
-    let load = Load::start(&nodes, "copies");
+    let load = start_load(&nodes, "copies");
     load.goes_on();
     let first = nodes.leader();
     nodes.kill(first);
@@ -33,14 +49,14 @@ fn primaries_are_killed_and_come_back_and_the_last_copy_has_every_acknowledged_w
     nodes.start_again(first);
     nodes.start_again(second);
     nodes.wait_until_complete();
-    load.end();
+    load.end().assert_linearizable();
 }
 
 #[test]
 #[ignore = "needs the devices of the guest: cargo xtask guest --only verbs-cluster"]
 fn clients_go_on_while_the_link_of_a_node_is_cut_and_then_down_and_the_node_comes_back_as_a_copy() {
     let nodes = Nodes::start();
-    let load = Load::start(&nodes, "links");
+    let load = start_load(&nodes, "links");
     load.goes_on();
     let leader = nodes.leader();
     nodes.cut(leader);
@@ -56,7 +72,7 @@ fn clients_go_on_while_the_link_of_a_node_is_cut_and_then_down_and_the_node_come
     nodes.bring_up(leader);
     nodes.wait_until_complete();
     load.goes_on();
-    load.end();
+    load.end().assert_linearizable();
 }
 
 /// A machine without power sends nothing, not even the end of its connections.
@@ -64,7 +80,7 @@ fn clients_go_on_while_the_link_of_a_node_is_cut_and_then_down_and_the_node_come
 #[ignore = "needs the devices of the guest: cargo xtask guest --only verbs-cluster"]
 fn clients_go_on_while_the_machine_of_the_primary_is_silent_and_its_process_is_gone() {
     let mut nodes = Nodes::start();
-    let load = Load::start(&nodes, "silence");
+    let load = start_load(&nodes, "silence");
     load.goes_on();
     let leader = nodes.leader();
     nodes.cut(leader);
@@ -74,5 +90,5 @@ fn clients_go_on_while_the_machine_of_the_primary_is_silent_and_its_process_is_g
     nodes.start_again(leader);
     nodes.wait_until_complete();
     load.goes_on();
-    load.end();
+    load.end().assert_linearizable();
 }
