@@ -3,6 +3,7 @@
 mod compose;
 mod creation;
 pub mod etcd;
+mod etcd_loss;
 mod gateways;
 mod load;
 mod mishaps;

@@ -110,8 +110,11 @@ pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     stream
         .set_read_timeout(Some(PATIENCE))
         .expect("a socket has options");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .expect("the port takes requests");
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    .expect("the port takes requests");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
