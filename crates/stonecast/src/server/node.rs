@@ -132,6 +132,16 @@ pub enum NotANode {
         "a copy of a pool that was made while it was served lacks writes that the other nodes count on: begin with a new pool"
     )]
     Copied,
+    /// The pool is a copy that was made while the node served it, or after the node was killed.
+    #[error(
+        "{} is a copy of the pool of a node that had not ended in order, and may lack writes that the other nodes count on: name the pool that was served; if it is lost, \
+         take the node out (`stonecast cluster remove NODE`), remove the copy, and start the node with a new pool, which the other nodes fill",
+        data.display()
+    )]
+    PoolCopied {
+        /// The copy.
+        data: PathBuf,
+    },
 }
 
 impl From<NotANode> for Error {

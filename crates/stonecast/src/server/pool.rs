@@ -274,8 +274,8 @@ fn whole_segments(capacity: u64, segment_size: u64) -> u64 {
     capacity - capacity.checked_rem(segment_size).unwrap_or(0)
 }
 
-/// Checks that the pool of a node is served by that node alone, and that a node has a pool of its
-/// cluster.
+/// Checks that the pool of a node is served by that node alone, and that a node has a pool of its cluster, and no copy
+/// of one that another folder has.
 fn check_cluster(wanted: &Wanted, pool: &Pool) -> Result<(), Error> {
     let data = || wanted.data.clone();
     let member = pool.membership().load();
@@ -288,12 +288,14 @@ fn check_cluster(wanted: &Wanted, pool: &Pool) -> Result<(), Error> {
         (None, _, None) => return Ok(()),
         (Some(_), None, _) => NotANode::PoolOfServer { data: data() },
         (Some(WantedCluster { seed, nonce }), Some(found), member) => {
-            if found == seed && member.is_none_or(|member| member == nonce) {
-                return Ok(());
-            }
-            NotANode::PoolOfOtherCluster {
-                data: data(),
-                cluster: nonce,
+            let is_of_cluster = found == seed && member.is_none_or(|member| member == nonce);
+            match (is_of_cluster, pool.was_copied()) {
+                (true, false) => return Ok(()),
+                (true, true) => NotANode::PoolCopied { data: data() },
+                (false, _) => NotANode::PoolOfOtherCluster {
+                    data: data(),
+                    cluster: nonce,
+                },
             }
         }
     };

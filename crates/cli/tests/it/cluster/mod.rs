@@ -8,6 +8,7 @@ mod gateways;
 mod load;
 mod mishaps;
 mod nodes;
+mod older_pools;
 mod page;
 mod rdma;
 mod requests;
