@@ -101,8 +101,8 @@ enum Command {
         /// Only this part of each order: `2/8` is the second of eight. Seeded bugs belong to the first.
         #[arg(long, value_name = "PART", default_value = "1/1")]
         part: campaign::Part,
-        /// Only this order: a scenario, `quiesce`, `structures-kills`, `largest-cluster`, or `mutants`; may be given
-        /// more than once.
+        /// Only this order: a scenario, `quiesce`, `structures-kills`, `largest-cluster`, `mirror-pairs`, `node-kills`,
+        /// `etcd-loss`, `large-move`, or `mutants`; may be given more than once.
         #[arg(long = "order", value_name = "ORDER")]
         orders: Vec<String>,
         /// Runs nothing, and prints the totals of the parts that are done.

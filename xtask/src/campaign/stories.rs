@@ -86,8 +86,57 @@ const MIRROR_PAIRS: Stories = Stories {
     ],
 };
 
+/// Nodes of the KV store, as processes over shared memory, are killed 100 times and stopped past their leases 50 times
+/// under load, with the configuration in files in one half of the tries and in an etcd in the other.
+const NODE_KILLS: Stories = Stories {
+    order: "node-kills",
+    count: ("NODE_KILLS", 75),
+    tests: &[
+        (
+            "stonecast-cli",
+            &["--test", "it"],
+            "acknowledged_writes_are_there_whichever_node_is_killed_or_stands_still",
+        ),
+        (
+            "stonecast-cli",
+            &["--test", "it"],
+            "the_same_holds_when_the_configuration_is_in_an_etcd",
+        ),
+    ],
+};
+
+/// The etcd that has the configuration is away for two minutes, and a primary dies meanwhile.
+const ETCD_LOSS: Stories = Stories {
+    order: "etcd-loss",
+    count: ("ETCD_AWAY_S", 120),
+    tests: &[(
+        "stonecast-cli",
+        &["--test", "it"],
+        "nodes_serve_while_the_etcd_is_away_and_the_shards_of_a_dead_primary_have_an_heir_once_it_is_back",
+    )],
+};
+
+/// A shard with 100 MiB of values moves under load, in virtual time.
+const LARGE_MOVE: Stories = Stories {
+    order: "large-move",
+    count: ("MOVE_MIB", 100),
+    tests: &[(
+        "stonecast-lab",
+        &["--test", "it"],
+        "no_call_on_a_shard_that_moves_takes_twenty_milliseconds",
+    )],
+};
+
 /// All orders that run tests. They are not split: the first part has them.
-pub const STORIES: [Stories; 4] = [QUIESCE, STRUCTURES_KILLS, LARGEST_CLUSTER, MIRROR_PAIRS];
+pub const STORIES: [Stories; 7] = [
+    QUIESCE,
+    STRUCTURES_KILLS,
+    LARGEST_CLUSTER,
+    MIRROR_PAIRS,
+    NODE_KILLS,
+    ETCD_LOSS,
+    LARGE_MOVE,
+];
 
 impl Stories {
     /// Runs the tests with a percentage of the count. Returns whether all promises held. A name that matches no test is
