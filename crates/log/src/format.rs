@@ -127,11 +127,7 @@ impl LogFormat {
         let Secret(secret) = self
             .secret
             .expect("only a holder of the pool's secret makes or checks stamps");
-        let mut bytes = [0; 40];
-        for (into, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *into = word.to_le_bytes();
-        }
-        match hash::siphash24(secret, &bytes) {
+        match hash::siphash24_of_words(secret, words) {
             0 | VOID => 1,
             tag => tag,
         }

@@ -2,6 +2,7 @@
 //! The result of a hash never changes between versions or processors.
 
 mod middle;
+mod sip;
 
 use std::hash::{BuildHasherDefault, Hasher as _};
 
@@ -34,6 +35,12 @@ pub fn siphash24(key: [u64; 2], bytes: &[u8]) -> u64 {
     let mut hasher = siphasher::sip::SipHasher24::new_with_keys(key[0], key[1]);
     hasher.write(bytes);
     hasher.finish()
+}
+
+/// [`siphash24`] of the bytes of `words`, each in little-endian order.
+#[inline]
+pub fn siphash24_of_words<const COUNT: usize>(key: [u64; 2], words: [u64; COUNT]) -> u64 {
+    sip::siphash24(key, words)
 }
 
 #[cfg(test)]
