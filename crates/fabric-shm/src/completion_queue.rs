@@ -38,7 +38,11 @@ impl CompletionQueueState {
     /// Moves up to `limit` completions to `into`.
     pub(crate) fn take(&mut self, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {
         let count = self.entries.len().min(limit);
-        into.extend(self.entries.drain(..count));
+        let (front, back) = self.entries.as_slices();
+        let of_front = count.min(front.len());
+        into.extend_from_slice(&front[..of_front]);
+        into.extend_from_slice(&back[..count - of_front]);
+        self.entries.drain(..count);
         count
     }
 
@@ -50,6 +54,7 @@ impl CompletionQueueState {
 
 impl CompletionQueues {
     /// Adds a completion, or loses it if the queue is full.
+    #[inline]
     pub(crate) fn push(&mut self, queue: u32, completion: WorkCompletion) {
         let state = self
             .table

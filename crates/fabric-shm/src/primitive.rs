@@ -27,24 +27,31 @@ pub(crate) trait Memory {
 }
 
 impl Memory for MappedRegion {
+    #[inline]
     fn load(&self, offset: u64) -> u64 {
         Region::load(self, offset)
     }
+    #[inline]
     fn store(&self, offset: u64, value: u64) {
         Region::store(self, offset, value);
     }
+    #[inline]
     fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
         Region::compare_exchange(self, offset, current, new)
     }
+    #[inline]
     fn copy_out(&self, offset: u64, into: &mut [u8]) {
         Region::read(self, offset, into);
     }
+    #[inline]
     fn copy_in(&self, offset: u64, from: &[u8]) {
         Region::write(self, offset, from);
     }
+    #[inline]
     fn full_fence(&self) {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
+    #[inline]
     fn read_fence(&self) {
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
     }

@@ -112,17 +112,16 @@ impl Entry {
         bytes
     }
 
-    fn from_bytes(bytes: [u8; HEADER_SIZE as usize], payload_max: u32) -> Result<Self, Hostile> {
-        let [kind, _, _, _, s0, s1, s2, s3, i0, i1, i2, i3, ..] = bytes;
-        let kind = match kind {
+    fn from_words([first, second]: [u64; 2], payload_max: u32) -> Result<Self, Hostile> {
+        let kind = match first as u8 {
             1 => EntryKind::Send,
             2 => EntryKind::WriteWithImmediate,
             _ => return Err(Hostile),
         };
         let entry = Self {
             kind,
-            size: u32::from_le_bytes([s0, s1, s2, s3]),
-            immediate: u32::from_le_bytes([i0, i1, i2, i3]),
+            size: (first >> 32) as u32,
+            immediate: second as u32,
         };
         if entry.payload_size() > payload_max {
             Err(Hostile)
@@ -234,6 +233,7 @@ impl Consumer {
     }
 
     /// The oldest entry.
+    #[inline]
     pub(crate) fn peek(&mut self, memory: &impl Memory) -> Result<Option<Entry>, Hostile> {
         if self.entry.is_some() {
             return Ok(self.entry);
@@ -249,12 +249,9 @@ impl Consumer {
                 return Ok(None);
             }
         }
-        let mut bytes = [0; HEADER_SIZE as usize];
-        memory.copy_out(
-            self.layout.data + (self.head & (self.layout.capacity - 1)),
-            &mut bytes,
-        );
-        let entry = Entry::from_bytes(bytes, self.layout.payload_max)?;
+        let at = self.layout.data + (self.head & (self.layout.capacity - 1));
+        let words = [memory.load(at), memory.load(at + 8)];
+        let entry = Entry::from_words(words, self.layout.payload_max)?;
         if entry.length() > self.tail - self.head {
             return Err(Hostile);
         }
@@ -274,6 +271,7 @@ impl Consumer {
     }
 
     /// Takes the entry that `peek` returned.
+    #[inline]
     pub(crate) fn advance(&mut self) {
         let entry = self.entry.take().expect("peek comes before advance");
         self.head += entry.length();
@@ -384,7 +382,7 @@ mod tests {
         assert_eq!(consumer.peek(&memory), Ok(Some(send(8))));
     }
 
-    /// Needs each of the checks in `peek` and `from_bytes`: without one of them, the line for that check panics or
+    /// Needs each of the checks in `peek` and `from_words`: without one of them, the line for that check panics or
     /// finds an entry.
     #[test]
     fn a_hostile_producer_is_detected() {

@@ -112,7 +112,7 @@ unsafe fn lines_out(shared: *const u8, private: *mut u8, size: usize) {
 /// The conditions of [`copy_out`].
 #[inline(never)]
 unsafe fn bytes_out(shared: *const u8, private: *mut u8, size: usize) {
-    let head = size.min(shared.align_offset(WORD));
+    let head = size.min(to_next_word(shared));
     let middle = (size - head) / WORD * WORD;
     let tail = size - head - middle;
     if head > 0 {
@@ -144,7 +144,7 @@ unsafe fn bytes_out(shared: *const u8, private: *mut u8, size: usize) {
 /// does not change during the call, and does not overlap the shared range.
 #[inline]
 pub(crate) unsafe fn copy_in(private: *const u8, shared: *mut u8, size: usize) {
-    let head = size.min(shared.align_offset(WORD));
+    let head = size.min(to_next_word(shared));
     let middle = (size - head) / WORD * WORD;
     let tail = size - head - middle;
     if head > 0 {
@@ -165,6 +165,12 @@ pub(crate) unsafe fn copy_in(private: *const u8, shared: *mut u8, size: usize) {
         // SAFETY: `done + tail == size`, so both ranges are within those that the caller promises.
         unsafe { part_in(private.wrapping_add(done), shared.wrapping_add(done), tail) };
     }
+}
+
+/// Bytes from `shared` to the next aligned word. `align_offset` would be a call.
+#[inline(always)]
+fn to_next_word(shared: *const u8) -> usize {
+    shared.addr().wrapping_neg() % WORD
 }
 
 /// Copies `size` bytes, all in one aligned word, out of shared memory.

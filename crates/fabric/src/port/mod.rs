@@ -458,6 +458,7 @@ impl Port {
     }
 
     /// Takes the oldest arrival that no [`Inbox`] has claimed.
+    #[inline]
     pub fn take_received(&self) -> Option<Received> {
         self.inboxes.borrow_mut().tray(OWN).received.pop_front()
     }

@@ -155,6 +155,7 @@ impl MappedRegion {
     }
 
     /// Loads the aligned word at `offset`, unordered with any other access.
+    #[inline]
     pub fn load_relaxed(&self, offset: u64) -> u64 {
         self.word(offset).load(Ordering::Relaxed)
     }
