@@ -15,9 +15,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use stonecast_base::LINE_SIZE;
 use stonecast_media::Region;
-use zerocopy::IntoBytes as _;
 
-use crate::wire::{BUCKET_WORDS, CONTROL_OFFSET, KeyHash, MOVED, Word, table_size};
+use crate::wire::{BUCKET_WORDS, Bucket, CONTROL_OFFSET, KeyHash, MOVED, Word, table_size};
 
 /// One table of the index.
 pub(crate) struct Table {
@@ -36,23 +35,6 @@ impl Place {
     fn offset(self) -> u64 {
         self.bucket * LINE_SIZE as u64 + self.slot * 8
     }
-}
-
-/// The slots of the bucket `line` whose words may belong to `hash`, in their order.
-#[inline]
-fn matching(line: &[u64; 8], hash: KeyHash) -> impl Iterator<Item = usize> {
-    // All words are compared without a branch, and the loop over the results takes one turn for most buckets.
-    let mut found = 0_u32;
-    for (slot, &word) in line.iter().take(BUCKET_WORDS as usize).enumerate() {
-        found |= u32::from(Word(word).matches(hash)) << slot;
-    }
-    std::iter::from_fn(move || {
-        let slot = found.trailing_zeros();
-        (found != 0).then(|| {
-            found &= found - 1;
-            slot as usize
-        })
-    })
 }
 
 impl Table {
@@ -97,25 +79,27 @@ impl Table {
     /// prefetched.
     #[inline]
     pub fn each_candidate(&self, hash: KeyHash, mut each: impl FnMut(Word)) {
-        let line = self.line(hash.bucket(self.bits));
-        matching(&line, hash).for_each(|slot| each(Word(line[slot])));
+        let mut line = [0; LINE_SIZE];
+        let bucket = self.read(hash.bucket(self.bits), &mut line);
+        let mut candidates = bucket.candidates(hash);
+        while let Some((_, word)) = bucket.next_of(&mut candidates) {
+            each(word);
+        }
     }
 
     /// The words of a bucket, empty words included.
     pub fn words_of(&self, bucket: u64) -> impl Iterator<Item = Word> {
-        let words = self.line(bucket).into_iter().take(BUCKET_WORDS as usize);
-        words.map(Word)
+        let mut line = [0; LINE_SIZE];
+        self.read(bucket, &mut line).words().into_iter()
     }
 
-    /// The eight words of a bucket, each of them whole. One copy of the line costs less than eight loads.
+    /// Reads a bucket into `line`, each word whole. One copy of the line costs less than eight loads.
     #[inline]
-    fn line(&self, bucket: u64) -> [u64; 8] {
-        let mut words = [0_u64; 8];
-        self.memory
-            .read(bucket * LINE_SIZE as u64, words.as_mut_bytes());
+    fn read<'a>(&self, bucket: u64, line: &'a mut [u8; LINE_SIZE]) -> Bucket<'a> {
+        self.memory.read(bucket * LINE_SIZE as u64, line);
         // A copy is no acquire. The record that a client has published with a word is read after the word.
         fence(Ordering::Acquire);
-        words
+        Bucket::parse(line)
     }
 
     /// The words of `bucket`, and of the later buckets to which its keys may have overflowed. Words of other keys are
@@ -136,15 +120,15 @@ impl Table {
         hash: KeyHash,
         mut is_key: impl FnMut(Word) -> bool,
     ) -> Option<(Place, Word)> {
+        let mut line = [0; LINE_SIZE];
         for bucket in self.buckets_for(hash) {
-            let line = self.line(bucket);
-            let found = matching(&line, hash).find(|&slot| is_key(Word(line[slot])));
-            if let Some(slot) = found {
-                let place = Place {
-                    bucket,
-                    slot: slot as u64,
-                };
-                return Some((place, Word(line[slot])));
+            let read = self.read(bucket, &mut line);
+            let mut candidates = read.candidates(hash);
+            while let Some((slot, word)) = read.next_of(&mut candidates) {
+                if is_key(word) {
+                    let slot = slot as u64;
+                    return Some((Place { bucket, slot }, word));
+                }
             }
             if self.control(bucket) & !MOVED == 0 {
                 return None;
@@ -218,7 +202,9 @@ impl Table {
     /// Calls `visit` with the number and the eight words of each bucket that is not all zero.
     pub fn for_each_bucket(&self, mut visit: impl FnMut(u64, &[u64; 8])) {
         for bucket in 0..self.buckets() {
-            let words = self.line(bucket);
+            let mut line = [0; LINE_SIZE];
+            self.read(bucket, &mut line);
+            let words = zerocopy::transmute!(line);
             if words != [0; 8] {
                 visit(bucket, &words);
             }
