@@ -68,7 +68,7 @@ pub use record::{
     BatchPlace, BodyFault, CHUNK_SIZE_MAX, Condition, Draft, Expiry, Form, GENERATION_MAX,
     HEAD_SIZE, KEY_SIZE_MAX, Kind, NoMoment, RECORD_BODY_SIZE_MAX, RECORD_START_SIZE, Reading,
     Record, RecordBody, RecordFault, RecordHeader, STAMP_SIZE, VALUE_SIZE_MAX, batch_body,
-    batch_body_size, bury, check, check_read, is_batch_body, read_of_key, record_size,
+    batch_body_size, bury, check, check_read, is_batch_body, read_of_key, rebind, record_size,
     record_size_until, relocate,
 };
 pub use recovery::{ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};

@@ -105,6 +105,7 @@ impl Stamp {
     ///
     /// `tag` and `size` belong to the checked copy: bytes that a client may have put into the record since then are not
     /// read again, and do not pass.
+    #[inline]
     pub fn write(
         &self,
         region: &dyn Region,

@@ -137,6 +137,7 @@ impl SegmentState {
     }
 
     /// Notes a record that was stamped with this state's `last` and `durable`.
+    #[inline]
     pub fn note_stamped(&mut self, unit: u32, size_units: u32, commit_tag: u64) {
         assert!(
             self.durable >= SEGMENT_HEADER_UNITS,

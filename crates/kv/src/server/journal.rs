@@ -19,8 +19,8 @@ use std::rc::Rc;
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::Runtime;
 use stonecast_log::{
-    Draft, LogFormat, Record, RecordHeader, STAMP_SIZE, Stamp, UNIT_SIZE, bury, record_size,
-    relocate,
+    Draft, LogFormat, Record, RecordHeader, STAMP_SIZE, Stamp, UNIT_SIZE, bury, rebind,
+    record_size, relocate,
 };
 use stonecast_media::{MediaError, PersistentRegion, Pool, Region};
 use stonecast_persist::Persisted;
@@ -268,6 +268,7 @@ impl Journal {
     }
 
     /// Whether the server's own segment for a record of `kind` has room for `units`.
+    #[inline]
     pub fn has_room(&mut self, units: u32, purpose: Purpose) -> bool {
         let own = *self.own(purpose);
         own.is_some_and(|number| self.space.room(number) >= units)
@@ -381,26 +382,51 @@ impl Journal {
 
     /// Writes a record into the server's own segment for it, which has room.
     pub fn append(&mut self, draft: &Draft<'_>, purpose: Purpose) -> Placed {
+        self.append_as(draft.size(), purpose, |format, place, record| {
+            let (position, generation, opening) = place;
+            draft.encode(format, position, generation, opening, record)
+        })
+    }
+
+    /// Writes a record that lies whole in `staged`, as a client has encoded it for its staging memory. The record takes
+    /// `size` bytes of the server's own segment for it, which has room.
+    pub fn append_staged(&mut self, staged: &[u8], size: u64, purpose: Purpose) -> Placed {
+        self.append_as(size, purpose, |format, place, record| {
+            record.clear();
+            record.extend_from_slice(staged);
+            rebind(format, record, place)
+        })
+    }
+
+    /// Writes the record that `encode` makes for its position, generation and opening, whose tag it returns.
+    #[inline]
+    fn append_as(
+        &mut self,
+        size: u64,
+        purpose: Purpose,
+        encode: impl FnOnce(&LogFormat, (u64, u32, u32), &mut Vec<u8>) -> u64,
+    ) -> Placed {
         let segment = self
             .own(purpose)
             .expect("the segment was taken and has room");
         let (unit, generation) = self.end(segment);
         let position = self.format.position(segment, unit);
         let record = &mut self.record;
-        let tag = draft.encode(&self.format, position, generation, self.opening, record);
+        let tag = encode(&self.format, (position, generation, self.opening), record);
         self.log
             .write(position + STAMP_SIZE as u64, &record[STAMP_SIZE..]);
         Placed {
             segment,
             unit,
             generation,
-            size: draft.size(),
+            size,
             whole_size: record.len() as u64,
             tag,
         }
     }
 
     /// The first unit of a segment that is not written, and its generation.
+    #[inline]
     pub fn end(&mut self, segment: u32) -> (u32, u32) {
         let segment = self.space.state(segment);
         (segment.end, segment.generation)
@@ -408,6 +434,7 @@ impl Journal {
 
     /// Stamps a record that lies above the end of its segment, and returns its sequence. Returns `None` if the record
     /// lies below: two records of one batch claim the same place.
+    #[inline]
     pub fn stamp(&mut self, placed: &Placed, is_tombstone: bool) -> Option<u64> {
         if placed.unit < self.space.state(placed.segment).end {
             return None;
@@ -436,6 +463,7 @@ impl Journal {
             .note_moved(placed.segment, placed.size, header, next_sequence);
     }
 
+    #[inline]
     fn write_stamp(&mut self, placed: &Placed, sequence: u64) {
         let Placed {
             segment,
@@ -458,6 +486,7 @@ impl Journal {
     }
 
     /// Has the next persist make a stamped record durable.
+    #[inline]
     pub fn await_persist(&mut self, placed: &Placed) {
         let position = self.format.position(placed.segment, placed.unit);
         self.awaiting
@@ -469,6 +498,7 @@ impl Journal {
     }
 
     /// The index word of a record.
+    #[inline]
     pub fn word(&self, placed: &Placed, hash: KeyHash) -> Word {
         let position = self.format.position(placed.segment, placed.unit);
         Word::new(position, placed.generation, hash, placed.size)

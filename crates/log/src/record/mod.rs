@@ -418,11 +418,32 @@ pub fn bury(
     facts.encode(format, (position, opening), key, &[], into)
 }
 
+/// Binds a record that [`check`] has passed at one place to another place, and returns its tag there: apart from the
+/// stamp, `record` becomes what [`Draft::encode`] makes of it there.
+#[inline]
+pub fn rebind(
+    format: &LogFormat,
+    record: &mut [u8],
+    (position, generation, opening): (u64, u32, u32),
+) -> u64 {
+    assert!(
+        generation <= GENERATION_MAX,
+        "no segment is used that often"
+    );
+    let facts = record[TAGGED_FROM..].first_chunk_mut();
+    let facts: &mut [u8; 8] = facts.expect("a checked record has its facts");
+    let others = u64::from_le_bytes(*facts) & !(u64::from(GENERATION_MAX) << GENERATION_SHIFT);
+    *facts = (others | u64::from(generation) << GENERATION_SHIFT).to_le_bytes();
+    let tag = format.tag(position, opening, &record[TAGGED_FROM..]);
+    record[STAMP_SIZE..TAGGED_FROM].copy_from_slice(&tag.to_le_bytes());
+    tag
+}
+
 impl RecordHeader {
     /// Checks lengths and codes, and nothing else.
     #[inline]
     pub fn parse(bytes: &[u8; RECORD_START_SIZE]) -> Result<Self, RecordFault> {
-        let header = Self(StartBytes::read_from_bytes(bytes).expect("a header lies in a unit"));
+        let header = Self(zerocopy::transmute!(*bytes));
         if header.what() == 0 {
             return Err(RecordFault::Kind);
         }

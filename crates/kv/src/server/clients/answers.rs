@@ -33,6 +33,7 @@ impl Answers {
     }
 
     /// Queues an answer behind the earlier ones.
+    #[inline]
     pub fn queue(&mut self, port: &Port, qp: QueuePair, answer: &Answer) {
         if !self.writer.push(answer) {
             self.send(port, qp);

@@ -79,6 +79,7 @@ impl Sessions {
     }
 
     /// The client of `qp`.
+    #[inline]
     pub fn get(&self, qp: QueuePair) -> Option<&Session> {
         self.all.get(&qp)
     }
@@ -113,6 +114,7 @@ impl Sessions {
     }
 
     /// Queues an answer behind the earlier ones of this client.
+    #[inline]
     pub fn answer(&mut self, qp: QueuePair, answer: &Answer) {
         if let Some(session) = self.all.get_mut(&qp) {
             session.answers.queue(&self.port, qp, answer);

@@ -5,6 +5,7 @@ use stonecast_lineage::Term;
 use stonecast_log::{Condition, Expiry, Form, Kind, record_size_until};
 
 use super::bundle::parts::{Bundle, Expected};
+use super::bytes::Bytes;
 use crate::metrics::ClientPath;
 use crate::server::journal::Placed;
 use crate::server::shard::Change;
@@ -20,7 +21,7 @@ pub(super) struct RequestBatch {
     pub bundles: Vec<Bundle>,
     pub expected: Vec<Expected>,
     /// Copies of the arrived records, and keys of deletes.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
 }
 
 /// A request that awaits its answer.
@@ -80,6 +81,14 @@ pub(super) struct Content {
     pub expires: Option<Expiry>,
 }
 
+impl Content {
+    /// Whether this is a whole value that does not expire, or a delete: every pool takes such records.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.form == Form::Whole && self.expires.is_none()
+    }
+}
+
 /// The words of the index that a write concerns.
 pub(super) struct Words {
     /// The word that names the record, and the segment of the record, once stamped.
@@ -113,8 +122,11 @@ pub(super) struct OnNode {
 pub(super) enum Source {
     /// The record lies in the log already.
     Placed(Placed),
-    /// The server has to write the record.
-    Copied,
+    /// The record lies whole in `RequestBatch::bytes`, from here to the end of its value. The server writes it to the
+    /// log.
+    Staged(usize),
+    /// Key and value alone lie in `RequestBatch::bytes`. The server makes the record.
+    Parts,
 }
 
 impl RequestBatch {
@@ -170,6 +182,7 @@ impl Write {
     }
 
     /// The change that makes the write visible, once stamped.
+    #[inline]
     pub fn change(&self) -> Change {
         Change {
             kind: self.kind,

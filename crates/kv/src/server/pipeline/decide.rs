@@ -211,11 +211,7 @@ impl Stamped {
             key,
             value: &bytes[write.value.0..write.value.1],
         };
-        let placed = match write.source {
-            Source::Placed(placed) => Ok(placed),
-            Source::Copied => append(state, &draft),
-        };
-        let stamped = placed.map_err(NotStamped::NoPlace);
+        let stamped = place(state, write, &draft, bytes).map_err(NotStamped::NoPlace);
         let stamped = stamped.and_then(|placed| stamp((state, leading), write, &draft, &placed));
         if let Err(reason) = stamped {
             (write.verdict, write.version) = verdict_on(state, reason, may_wait)?;
@@ -363,18 +359,32 @@ fn has_chunks(state: &mut State, write: &Write, bytes: &[u8]) -> bool {
     head.is_some_and(|head| chunks::has_chunks(shards.of_mut(shard), (key, head), is_to_come))
 }
 
-/// Writes a record into a segment of the server's own.
-fn append(state: &mut State, draft: &Draft<'_>) -> Result<Placed, NoPlace> {
-    let units = (draft.size() / UNIT_SIZE) as u32;
+/// The place of the record of `write`, which has the content of `draft`. The record is written into a segment of the
+/// server's own unless it lies in the log already.
+fn place(
+    state: &mut State,
+    write: &Write,
+    draft: &Draft<'_>,
+    bytes: &[u8],
+) -> Result<Placed, NoPlace> {
+    if let Source::Placed(placed) = write.source {
+        return Ok(placed);
+    }
+    let size = draft.size();
     let purpose = match draft.kind {
         Kind::Delete => Purpose::Delete,
         Kind::Put => Purpose::Put,
     };
-    append_room(state, units, purpose)?;
-    Ok(state.journal.append(draft, purpose))
+    append_room(state, (size / UNIT_SIZE) as u32, purpose)?;
+    let journal = &mut state.journal;
+    Ok(match write.source {
+        Source::Staged(start) => journal.append_staged(&bytes[start..write.value.1], size, purpose),
+        Source::Placed(_) | Source::Parts => journal.append(draft, purpose),
+    })
 }
 
 /// Makes room for `units` in a segment of the server's own.
+#[inline]
 pub(super) fn append_room(state: &mut State, units: u32, purpose: Purpose) -> Result<(), NoPlace> {
     if !state.journal.has_room(units, purpose) {
         match state.journal.take_own(units, purpose) {

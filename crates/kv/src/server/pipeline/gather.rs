@@ -112,13 +112,19 @@ impl Gather {
 
     fn take_arrival(&mut self, state: &mut State, batch: &mut RequestBatch, arrival: &Received) {
         let qp = arrival.qp;
-        let Some(session) = state.clients.sessions.get(qp) else {
+        let State {
+            clients,
+            journal,
+            shards,
+            ..
+        } = state;
+        let Some(session) = clients.sessions.get(qp) else {
             return;
         };
         let path = session.path;
         let owed = match arrival.opcode {
             Opcode::ReceiveWriteWithImmediate => {
-                match records::take_record(state, batch, arrival) {
+                match records::take_record((session, journal, shards), batch, arrival) {
                     Some(carrier) if brings_batch(arrival.immediate) => {
                         take_bundle(state, batch, qp, &carrier)
                     }

@@ -25,7 +25,7 @@ pub(super) fn add(state: &mut State, batch: &mut RequestBatch) -> Result<(), Med
         batch.bytes.extend_from_slice(&key);
         let end = batch.bytes.len();
         let rules = (Kind::Delete, Condition::None, 0);
-        let mut write = Write::new(Source::Copied, rules, route, (start, end), (end, end));
+        let mut write = Write::new(Source::Parts, rules, route, (start, end), (end, end));
         write.content.expires = Some(mark);
         write.on_node.term = term;
         batch.writes.push(write);

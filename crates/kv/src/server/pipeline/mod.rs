@@ -26,6 +26,7 @@
 mod answer;
 mod batch;
 mod bundle;
+mod bytes;
 mod company;
 mod decide;
 mod flight;

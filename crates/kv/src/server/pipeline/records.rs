@@ -1,6 +1,6 @@
 //! Records that clients wrote: each record is copied once, and checked against the rights of its client.
 
-use stonecast_base::{Span, mutant};
+use stonecast_base::{LINE_SIZE, Span, mutant};
 use stonecast_fabric::Received;
 use stonecast_log::{
     Condition, Form, KEY_SIZE_MAX, Kind, LogFormat, Record, RecordHeader, SEGMENT_HEADER_UNITS,
@@ -11,7 +11,7 @@ use stonecast_media::Region;
 use super::batch::{RequestBatch, Source, Write};
 use crate::server::clients::Session;
 use crate::server::journal::{Journal, Placed};
-use crate::server::state::State;
+use crate::server::shards::Shards;
 use crate::wire::limits::STAGING_SIZE;
 use crate::wire::staging::staging_position;
 use crate::wire::{ChunkName, Head, split_immediate};
@@ -31,8 +31,9 @@ struct Spot<'s> {
 
 /// Copies and checks a record that a client wrote, which is of the term that the client has named for its shard.
 /// `None`: the record is invalid.
+#[inline]
 pub(super) fn take_record(
-    state: &mut State,
+    (session, journal, shards): (&Session, &mut Journal, &Shards),
     batch: &mut RequestBatch,
     arrival: &Received,
 ) -> Option<Write> {
@@ -41,20 +42,14 @@ pub(super) fn take_record(
     if size > record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX) {
         return None;
     }
-    let State {
-        clients,
-        journal,
-        shards,
-        ..
-    } = state;
-    let session = clients.sessions.get(arrival.qp)?;
     let spot = find_spot(session, journal, arrival, size)?;
     let start = batch.bytes.len();
-    batch.bytes.resize(start + size as usize, 0);
-    let copy = &mut batch.bytes[start..];
     let log: &dyn Region = &**journal.log();
     let memory = spot.staging.unwrap_or(log);
-    memory.read(spot.offset + STAMP_SIZE as u64, &mut copy[STAMP_SIZE..]);
+    // Records begin and end with whole lines, which are copied in the shortest way.
+    let lines = size.next_multiple_of(LINE_SIZE as u64);
+    memory.read(spot.offset, batch.bytes.add(lines as usize));
+    let copy = &batch.bytes[start..][..size as usize];
     let format = journal.format();
     let Some(record) = checked(format, &spot, journal.opening(), copy) else {
         batch.bytes.truncate(start);
@@ -72,7 +67,7 @@ pub(super) fn take_record(
             whole_size: size,
             tag: header.tag(),
         }),
-        None => Source::Copied,
+        None => Source::Staged(start),
     };
     let mut write = Write::new(
         source,

@@ -93,7 +93,7 @@ pub(super) fn take_message(
             batch.bytes.extend_from_slice(key);
             let end = batch.bytes.len();
             let delete = (Kind::Delete, condition, token);
-            let mut write = Write::new(Source::Copied, delete, route, (start, end), (end, end));
+            let mut write = Write::new(Source::Parts, delete, route, (start, end), (end, end));
             write.on_node.term = term;
             return batch.push(write);
         }
@@ -129,7 +129,11 @@ pub(super) fn refusal(state: &State, qp: QueuePair, shard: u32) -> Result<Term, 
 
 /// The reason why the pool takes no record with the features of this one, if any. The pool names the features of its
 /// records before the first such record.
+#[inline]
 pub(super) fn refusal_of_features(state: &State, write: &Write) -> Option<Answer> {
+    if write.content.is_plain() {
+        return None;
+    }
     if write.content.form != Form::Whole
         && state.record_features.set(RecordFeature::Chunks).is_err()
     {

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use stonecast_base::LINE_SIZE;
 use stonecast_log::{Form, RECORD_START_SIZE, RecordHeader};
 use stonecast_media::{Backing, MediaError, Region};
 
@@ -67,13 +68,16 @@ pub(crate) struct Resident {
 }
 
 /// Reads header and key at `position` and compares the key. `None` if no record header is there. `scratch` is reused.
+#[inline]
 pub(crate) fn resident(
     log: &dyn Region,
     position: u64,
     key: &[u8],
     scratch: &mut Vec<u8>,
 ) -> Option<Resident> {
+    // Whole lines are copied in the shortest way.
     let size = (RECORD_START_SIZE + key.len())
+        .next_multiple_of(LINE_SIZE)
         .min(usize::try_from(log.size() - position).unwrap_or(usize::MAX));
     scratch.resize(size, 0);
     log.read(position, scratch);

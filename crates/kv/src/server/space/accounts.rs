@@ -35,6 +35,7 @@ impl Space {
     }
 
     /// Notes a record of `size` bytes that was stamped in a segment as `sequence`.
+    #[inline]
     pub fn note_stamped(&mut self, number: u32, size: u64, sequence: u64, is_tombstone: bool) {
         let occupancy = self.occupancy_mut(number);
         occupancy.written_at = sequence;
@@ -80,11 +81,13 @@ impl Space {
     }
 
     /// Notes that the index names a record of `size` bytes in this segment.
+    #[inline]
     pub fn note_live(&mut self, number: u32, size: u64) {
         self.occupancy_mut(number).live += size as i64;
     }
 
     /// Notes the death of a record of `size` bytes at `position`, which the index named until `sequence` was published.
+    #[inline]
     pub fn note_death(&mut self, position: u64, size: u64, sequence: u64) {
         let (number, _) = self.format.locate(position);
         if let Some(segment) = self.segments.get_mut(number as usize) {

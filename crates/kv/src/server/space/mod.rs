@@ -221,6 +221,7 @@ impl Space {
     }
 
     /// The state of a segment in use.
+    #[inline]
     pub fn state(&mut self, number: u32) -> &mut SegmentState {
         self.segments[number as usize]
             .used
@@ -249,6 +250,7 @@ impl Space {
     }
 
     /// Units left in a taken segment.
+    #[inline]
     pub fn room(&self, number: u32) -> u32 {
         let used = self.segments[number as usize].used.as_ref();
         self.format.segment_units() - used.map_or(SEGMENT_HEADER_UNITS, |state| state.end)

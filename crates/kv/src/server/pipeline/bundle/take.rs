@@ -88,7 +88,7 @@ fn take_entries(state: &State, batch: &mut RequestBatch, carrier: &Write) -> Res
             false => 0,
         };
         let rules = (kind, Condition::None, token);
-        let mut write = Write::new(Source::Copied, rules, route, key, value);
+        let mut write = Write::new(Source::Parts, rules, route, key, value);
         write.content.expires = expires;
         if let Some(refused) = requests::refusal_of_features(state, &write) {
             return Err(refused);
