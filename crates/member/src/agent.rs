@@ -267,6 +267,11 @@ impl Agent {
         self.leads.lease(subject)
     }
 
+    /// The time since `peer` last answered, counted while this node runs, round by round.
+    pub fn silence(&self, peer: &NodeName) -> Nanoseconds {
+        self.silence.of(peer)
+    }
+
     /// The offer to a reader of `subject` at `now`.
     pub fn offer(&self, subject: &Subject, now: Nanoseconds) -> Option<(Term, ReaderOffer)> {
         let timing = self.configuration.policy.lease;

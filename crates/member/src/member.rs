@@ -196,6 +196,12 @@ impl Member {
         lease.filter(|_| goes_on)
     }
 
+    /// The time since `peer` last answered this node, for the operator: 0 for the node itself, and for a node that
+    /// shares no group with it. Time counts while this node runs.
+    pub fn silence(&self, peer: &NodeName) -> Nanoseconds {
+        self.shared.agent.borrow().silence(peer)
+    }
+
     /// The offer to a reader of `subject` at this moment: a lease of this node's term that ends within this node's own
     /// lease.
     pub fn offer(&self, subject: &Subject) -> Option<(Term, ReaderOffer)> {

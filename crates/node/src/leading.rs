@@ -13,7 +13,7 @@ use crate::error::NotServed;
 use crate::heading::lease_says;
 use crate::links::send_stamped;
 use crate::node::{Node, Shared};
-use crate::shard::{Leads, Role, Shard};
+use crate::shard::{Leads, Role, Shard, Unsettled};
 use crate::state::State;
 use crate::store::Store;
 use crate::turn::Extent;
@@ -68,7 +68,11 @@ impl<S: Store> Node<S> {
         let entry = self.with_leads(shard, |shard, leads| {
             let entry = leads.primary.stamp(version, call)?;
             leads.written_at = now;
-            leads.unsettled.push_back((version, room));
+            leads.unsettled.push_back(Unsettled {
+                version,
+                room,
+                stamped_at: now,
+            });
             shard.insert(entry.point(), body.into());
             Ok(entry)
         })?;
@@ -248,9 +252,9 @@ fn count_unsettled<C>(state: &mut State<C>) {
         let horizon = leads.primary.horizon();
         let settled = leads
             .unsettled
-            .partition_point(|&(version, _)| version <= horizon);
+            .partition_point(|write| write.version <= horizon);
         leads.unsettled.drain(..settled);
-        leads.unsettled.iter().map(|&(_, room)| room)
+        leads.unsettled.iter().map(|write| write.room)
     });
     state.waiting.unsettled = unsettled.sum();
 }

@@ -32,6 +32,7 @@
 mod answers;
 mod bodies;
 mod consent;
+mod copies;
 mod copying;
 mod entering;
 mod error;
@@ -58,6 +59,7 @@ mod state;
 mod store;
 mod turn;
 
+pub use copies::{CopyStatus, Part};
 pub use error::{NodeError, NotServed};
 pub use leading::OwnBatch;
 pub use node::{Counts, Filling, Node, ShardStatus};

@@ -131,10 +131,19 @@ pub struct Leads<C> {
     /// The end of the last lease of a reader, on the clock of this node.
     pub read_until: Nanoseconds,
     pub written_at: Nanoseconds,
-    /// Versions that were stamped and are not on all copies, each with the bytes that its entry takes.
-    pub unsettled: VecDeque<(u64, u64)>,
+    /// Writes that were stamped and are not on all copies.
+    pub unsettled: VecDeque<Unsettled>,
     /// Writes that were published since the floor rose.
     pub digested: u64,
+}
+
+/// A write that was stamped and is not on all copies.
+#[derive(Clone, Copy)]
+pub struct Unsettled {
+    pub version: u64,
+    /// Bytes that the entry of the write takes.
+    pub room: u64,
+    pub stamped_at: Nanoseconds,
 }
 
 /// A shard on this node.

@@ -122,8 +122,14 @@ impl<W> Primary<W> {
         let behind = move |persisted: u64| {
             chain.len() - chain.partition_point(|entry| entry.version <= persisted)
         };
+        self.persisted_by()
+            .map(move |(name, persisted)| (name, behind(persisted) as u64))
+    }
+
+    /// For each copy that is awaited, the version up to which the copy has everything durably.
+    pub fn persisted_by(&self) -> impl Iterator<Item = (&NodeName, u64)> {
         let copies = self.peers.progresses();
-        copies.map(move |(name, progress)| (name, behind(progress.persisted()) as u64))
+        copies.map(|(name, progress)| (name, progress.persisted()))
     }
 
     /// Stamps a write that was decided. The caller persists the write here and appends it to all copies, in the order

@@ -1,6 +1,7 @@
 //! Stories of nodes that keep copies of shards.
 
 mod campaign;
+mod copies;
 mod dismissals;
 mod failures;
 mod heirs;
