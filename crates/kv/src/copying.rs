@@ -41,6 +41,8 @@ impl Copying {
             term_max: self.term_max.max(other.term_max),
             lease_left_ns: self.lease_left_ns.min(other.lease_left_ns),
             behind_entries_max: self.behind_entries_max.max(other.behind_entries_max),
+            replicas: self.replicas.max(other.replicas),
+            min_copies: self.min_copies.max(other.min_copies),
             ..self.sum(other)
         }
     }
@@ -84,4 +86,14 @@ copying! {
     appended_bytes,
     /// Bytes of records of other nodes that were written into this node's log.
     digested_bytes,
+    /// Copies that each shard has by the policy of the cluster.
+    replicas,
+    /// Copies in sync that a shard needs for writes.
+    min_copies,
+    /// Shards whose primary the node is by the configuration.
+    primaries,
+    /// Of these, shards with fewer copies in sync than the policy names.
+    short,
+    /// Of these, shards with fewer copies in sync than writes need.
+    below_min,
 }

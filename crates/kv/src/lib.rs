@@ -18,6 +18,7 @@
 mod cleaning;
 mod client;
 mod cluster;
+mod copies;
 mod copying;
 mod error;
 mod index;
@@ -34,6 +35,7 @@ pub use client::{
 pub use cluster::{
     ClusterClient, ClusterEntries, ClusterError, ClusterGet, ClusterOptions, Copies, Dial, Found,
 };
+pub use copies::{CopyOfShard, CopyPart};
 pub use copying::Copying;
 pub use error::{Effect, Refusal, StoreError};
 pub use metrics::{

@@ -36,5 +36,6 @@
 //! ```
 
 pub use stonecast_kv::{
-    Cleaning, ClientPath, Copying, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, latency_bound,
+    Cleaning, ClientPath, CopyOfShard, CopyPart, Copying, LATENCY_BUCKETS, Latencies, Metrics,
+    PathMetrics, latency_bound,
 };

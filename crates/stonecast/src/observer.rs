@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stonecast_fabric::BusyPoll;
-use stonecast_kv::{CLIENT_COMPLETIONS, Metrics};
+use stonecast_kv::{CLIENT_COMPLETIONS, CopyOfShard, Metrics, StoreError};
 
 use crate::address::Place;
 use crate::connector::{Connector, nanoseconds};
@@ -70,7 +70,32 @@ impl Observer {
     /// [`ErrorKind::TimedOut`] if the server is silent for longer than [`Connector::operation_timeout`], and
     /// [`ErrorKind::Store`] if the connection is over. After an error, connect again.
     pub fn metrics(&self) -> Result<Metrics, Error> {
-        let asked = self.counts.metrics();
+        self.ask(self.counts.metrics())
+    }
+
+    /// The copies of the shards whose primary the server is: which of them lag, and how far the copies are that the
+    /// server fills. A server that is alone has none.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let server = stonecast::Server::builder(folder.path().join("pool"))
+    /// #     .durability(stonecast::Durability::Process).serve()?;
+    /// # let url = server.address().to_string();
+    /// let observer = stonecast::Connector::new(&url)?.observe()?;
+    /// for copy in observer.copies()? {
+    ///     println!("{} lacks {} entries of shard {}", copy.node, copy.behind_entries, copy.shard);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`Observer::metrics`].
+    pub fn copies(&self) -> Result<Vec<CopyOfShard>, Error> {
+        self.ask(self.counts.copies())
+    }
+
+    fn ask<T>(&self, asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, Error> {
         let answer = match self.limit {
             None => self.executor.block_on(asked),
             Some(limit) => {

@@ -1,8 +1,10 @@
 //! Asks a server for its counts, and reads and writes no key.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::connection::Connection;
+use crate::copies::CopyOfShard;
 use crate::error::StoreError;
 use crate::metrics::{Metrics, PAGES};
 use crate::stat::{COUNTERS, Stat};
@@ -18,6 +20,41 @@ impl Observer {
     /// Everything that the server counts.
     pub async fn metrics(&self) -> Result<Metrics, StoreError> {
         self.connection.metrics().await
+    }
+
+    /// The copies of the shards whose primary the server is, in the order of shards and nodes. A server without a
+    /// cluster has none, and neither tells a server of an earlier version of any.
+    pub async fn copies(&self) -> Result<Vec<CopyOfShard>, StoreError> {
+        let mut copies = BTreeMap::new();
+        let (mut known, mut total) = (0, 1);
+        while known < total {
+            let page = match self
+                .connection
+                .request(Request::Copies { from: known })
+                .await?
+            {
+                Answer::Copies(page) => *page,
+                Answer::Verdict {
+                    verdict: Verdict::Invalid,
+                    ..
+                } => break,
+                _ => {
+                    return Err(StoreError::Protocol {
+                        what: "the answer to a question for copies names no copies",
+                    });
+                }
+            };
+            // The configuration may change between two questions.
+            total = if page.copies.is_empty() {
+                0
+            } else {
+                page.total
+            };
+            known += page.copies.len() as u32;
+            let named = page.copies.into_iter();
+            copies.extend(named.map(|copy| ((copy.shard, copy.node.clone()), copy)));
+        }
+        Ok(copies.into_values().collect())
     }
 }
 

@@ -84,7 +84,7 @@ use expiries::Expiries;
 use journal::{Journal, Sequences};
 pub use leads::Offers;
 pub use node::NodeOptions;
-use node::counts::counts_of;
+use node::counts::{copies_of, counts_of};
 use node::digest::{durable_count, publish_some};
 use node::leading::Leading;
 use node::start::{begin, left_by};
@@ -246,9 +246,14 @@ impl Server {
         }));
         let bell = state.node_mut().bell.clone();
         let asked = Rc::downgrade(&node);
-        self.reporter.ask_node(move || {
+        let counts = move || {
             let node = asked.upgrade();
             node.map(|node| counts_of(&node)).unwrap_or_default()
+        };
+        let asked = Rc::downgrade(&node);
+        self.reporter.ask_node(counts, move || {
+            let node = asked.upgrade();
+            node.map(|node| copies_of(&node)).unwrap_or_default()
         });
         self.joined = Some(Joined {
             node,

@@ -8,9 +8,11 @@ use stonecast_media::{Durability, PersistCounts, PersistentRegion, Pool};
 use super::commit::Committer;
 use super::state::State;
 use crate::cleaning::Cleaning;
+use crate::copies::CopyOfShard;
 use crate::copying::Copying;
 use crate::metrics::Metrics;
 use crate::stat::Stat;
+use crate::wire::CopiesPage;
 
 /// Makes the server's report of itself.
 pub(super) struct Reporter {
@@ -22,8 +24,14 @@ pub(super) struct Reporter {
     /// Process number of the server; 0 if it has none.
     process: u32,
     committer: Rc<Committer>,
-    /// The counts of the node that the server is.
-    node: OnceCell<Box<dyn Fn() -> Copying>>,
+    /// The node that the server is.
+    node: OnceCell<AskedNode>,
+}
+
+/// The questions to the node.
+struct AskedNode {
+    counts: Box<dyn Fn() -> Copying>,
+    copies: Box<dyn Fn() -> Vec<CopyOfShard>>,
 }
 
 impl Reporter {
@@ -40,10 +48,24 @@ impl Reporter {
         }
     }
 
-    /// Asks `node` for the counts of the node from now on.
-    pub fn ask_node(&self, node: impl Fn() -> Copying + 'static) {
-        let first = self.node.set(Box::new(node));
+    /// Asks the node for its counts and its copies from now on.
+    pub fn ask_node(
+        &self,
+        counts: impl Fn() -> Copying + 'static,
+        copies: impl Fn() -> Vec<CopyOfShard> + 'static,
+    ) {
+        let first = self.node.set(AskedNode {
+            counts: Box::new(counts),
+            copies: Box::new(copies),
+        });
         assert!(first.is_ok(), "a server joins once");
+    }
+
+    /// The copies of the shards whose primary the server is, the first `from` left out, as far as one answer takes
+    /// them. A server without a cluster has none.
+    pub fn copies(&self, from: u32) -> CopiesPage {
+        let copies = self.node.get().map(|node| (node.copies)());
+        CopiesPage::of(&copies.unwrap_or_default(), from)
     }
 
     /// A report of the server.
@@ -115,7 +137,11 @@ impl Reporter {
                     .node
                     .as_ref()
                     .map_or(0, |node| node.elsewhere.digested_bytes()),
-                ..self.node.get().map(|asked| asked()).unwrap_or_default()
+                ..self
+                    .node
+                    .get()
+                    .map(|node| (node.counts)())
+                    .unwrap_or_default()
             },
         }
     }

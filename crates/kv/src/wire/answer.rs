@@ -6,6 +6,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::bucket::{INDEX_BITS_MAX, table_size};
+use super::copies::{CopiesBody, CopiesPage};
 use super::layout::message;
 use super::word::Word;
 use crate::stat::COUNTERS;
@@ -69,6 +70,7 @@ pub(crate) const TAG_RIGHTS: u8 = 0x43;
 pub(crate) const TAG_READER_LEASE: u8 = 0x44;
 pub(crate) const TAG_TIME: u8 = 0x45;
 pub(crate) const TAG_KEPT: u8 = 0x46;
+pub(crate) const TAG_COPIES: u8 = 0x47;
 
 /// Words of kept records in one answer: as long as a page of a report.
 pub(crate) const KEPT_WORDS: usize = COUNTERS - 4;
@@ -258,6 +260,7 @@ pub(crate) enum Answer {
     ReaderLease(ReaderLeaseGrant),
     Time(ServerTimeGrant),
     Kept(Box<KeptPage>),
+    Copies(Box<CopiesPage>),
 }
 
 impl From<Verdict> for Answer {
@@ -289,6 +292,7 @@ impl AnswerWriter {
             Answer::ReaderLease(_) => size_of::<ReaderLeaseBody>(),
             Answer::Time(_) => size_of::<TimeBody>(),
             Answer::Kept(_) => size_of::<KeptBody>(),
+            Answer::Copies(_) => size_of::<CopiesBody>(),
         };
         if self.bytes.len() + size > ANSWER_SIZE_MAX {
             return false;
@@ -307,6 +311,7 @@ impl AnswerWriter {
             }
             Answer::Time(grant) => self.add(TAG_TIME, &TimeBody::from(grant)),
             Answer::Kept(page) => self.add(TAG_KEPT, &KeptBody::from(&**page)),
+            Answer::Copies(page) => self.add(TAG_COPIES, &CopiesBody::from(&**page)),
         }
         true
     }
@@ -341,6 +346,10 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
         TAG_KEPT => {
             let (body, rest) = KeptBody::read_from_prefix(rest).ok()?;
             (Answer::Kept(Box::new(KeptPage::from(&body))), rest)
+        }
+        TAG_COPIES => {
+            let (body, rest) = CopiesBody::read_from_prefix(rest).ok()?;
+            (Answer::Copies(Box::new(body.page()?)), rest)
         }
         TAG_STAT => {
             let (words, rest) = <[U64; COUNTERS]>::read_from_prefix(rest).ok()?;
@@ -613,6 +622,16 @@ mod tests {
         let mut bytes = writer.bytes();
         let back: Vec<Answer> = std::iter::from_fn(|| next_answer(&mut bytes)).collect();
         assert_eq!(back, answers);
+        assert!(bytes.is_empty());
+    }
+
+    #[test]
+    fn an_answer_about_copies_fills_a_message_and_survives_the_wire() {
+        let answer = Answer::Copies(Box::new(CopiesPage::of(&[], 0)));
+        let mut writer = AnswerWriter::default();
+        assert!(writer.push(&answer));
+        let mut bytes = writer.bytes();
+        assert_eq!(next_answer(&mut bytes), Some(answer));
         assert!(bytes.is_empty());
     }
 

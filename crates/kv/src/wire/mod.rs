@@ -10,6 +10,7 @@ mod batch;
 mod bucket;
 mod chunks;
 mod connect;
+mod copies;
 pub(crate) mod intent;
 mod keys;
 mod layout;
@@ -31,6 +32,7 @@ pub(crate) use bucket::{
 };
 pub(crate) use chunks::{ChunkName, Head};
 pub(crate) use connect::{Hello, Welcome};
+pub(crate) use copies::CopiesPage;
 pub(crate) use keys::{KeyHash, KeyMap, Route};
 pub(crate) use request::{Release, Request};
 pub(crate) use word::{FIRST_READ_SIZE_MAX, LOG_SIZE_MAX, Word};
@@ -73,7 +75,7 @@ mod tests {
             let size = random.random_range(0..96);
             let mut bytes: Vec<u8> = (0..size).map(|_| random.random()).collect();
             if let Some(first) = bytes.first_mut() {
-                *first %= 16;
+                *first %= 17;
             }
             let _ = (
                 Request::parse(&bytes),

@@ -56,6 +56,8 @@ pub(crate) enum Request<'a> {
     /// Drop the chunks that `upload` has written of the value of the key with the hash `whole`, unless a record names
     /// them.
     Abandon { upload: u64, whole: u64 },
+    /// Tell of the copies of the node's shards, the first `from` left out.
+    Copies { from: u32 },
 }
 
 /// The lease that a client gives back.
@@ -68,9 +70,9 @@ message! {
     /// The header of every request. The key of a delete, or a report, follows.
     RequestHeader, REQUEST:
     kind: u8, "kind";
-    detail: u8, "lease: 1 if the client stamps the records of the extent; release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6; kept: 1 at the end of the hold";
+    detail: u8, "lease: 1 if the client stamps the records of the extent; release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 7; kept: 1 at the end of the hold";
     reserved: [u8; 2], "zero";
-    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number; access, outcome, time, count: number of the shard";
+    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of the report; leave index: its number; access, outcome, time, count: number of the shard; copies: copies that the client knows";
     token: U64, "delete, outcome: token; abandon: the upload";
     number: U64, "delete: version that the condition names; outcome: latest version that the client knew; kept: records that the client has read; access: the term in which the client takes the server for the primary of the shard, 0 without a cluster; abandon: the hash of the key in all shards together";
     session: U64, "outcome: session of the first attempt";
@@ -78,7 +80,7 @@ message! {
 
 /// The kinds and their names, in the order of their numbers, from 1.
 #[cfg(test)]
-pub(crate) const KINDS: [&str; 15] = [
+pub(crate) const KINDS: [&str; 16] = [
     "lease",
     "release",
     "delete",
@@ -94,6 +96,7 @@ pub(crate) const KINDS: [&str; 15] = [
     "kept",
     "count",
     "abandon",
+    "copies",
 ];
 
 const _: () = assert!(size_of::<RequestHeader>() + REPORT_SIZE <= REQUEST_SIZE_MAX);
@@ -178,6 +181,10 @@ impl<'a> Request<'a> {
                 header.token = U64::new(upload);
                 header.number = U64::new(whole);
             }
+            Self::Copies { from } => {
+                header.kind = 16;
+                header.size = U32::new(from);
+            }
         }
         into.clear();
         into.extend_from_slice(header.as_bytes());
@@ -241,6 +248,9 @@ impl<'a> Request<'a> {
                 upload: header.token.get(),
                 whole: header.number.get(),
             }),
+            16 if tail.is_empty() => Some(Self::Copies {
+                from: header.size.get(),
+            }),
             _ => None,
         }
     }
@@ -272,6 +282,7 @@ mod tests {
             (10, Request::ReaderLease),
             (11, Request::Time { shard: 3 }),
             (14, Request::Count { shard: 3 }),
+            (16, Request::Copies { from: 14 }),
             (
                 15,
                 Request::Abandon {

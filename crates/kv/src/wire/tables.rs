@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::layout::Field;
-use super::{answer, batch, connect, request};
+use super::{answer, batch, connect, copies, request};
 use crate::stat::{COUNTERS, STAT_NAMES};
 use crate::wire::limits::PROTOCOL_VERSION;
 
@@ -67,6 +67,11 @@ fn answers() -> String {
             size(answer::KEPT),
             "kept records, see below",
         ),
+        (
+            answer::TAG_COPIES,
+            size(copies::COPIES),
+            "copies of the node's shards, see below",
+        ),
     ] {
         writeln!(table, "| {tag:#x} | {bytes} bytes | {meaning} |")
             .expect("a String takes everything");
@@ -103,6 +108,8 @@ fn the_page_of_the_protocol_agrees_with_the_types() {
         ("reader's lease", table(answer::READER_LEASE)),
         ("time", table(answer::TIME)),
         ("kept", table(answer::KEPT)),
+        ("copies", table(copies::COPIES)),
+        ("copy", table(copies::COPY)),
         ("report", report()),
     ] {
         let (_, rest) = page

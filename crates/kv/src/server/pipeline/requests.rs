@@ -49,6 +49,7 @@ pub(super) fn take_message(
         Request::Kept { read, ends } => give_kept(state, qp, (read, ends)),
         Request::Release(release) => return Owed::Release(release.slot),
         Request::Stat { page } => Answer::Stat(Box::new(reporter.metrics(state).page(page))),
+        Request::Copies { from } => Answer::Copies(Box::new(reporter.copies(from))),
         Request::Report(bytes) => take_report(state, qp, bytes).into(),
         Request::Access { shard, term } => open_doors(state, qp, shard, term),
         Request::LeaveIndex { table } => {
