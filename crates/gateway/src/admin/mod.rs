@@ -17,6 +17,7 @@
 //! the store, for other connections, or for the answers to other questions.
 
 mod answer;
+mod copies;
 mod cut;
 mod exposition;
 mod http;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stonecast::Connector;
 use stonecast::structures::{self, Connection};
-use stonecast_kv::{ClientPath, Metrics};
+use stonecast_kv::{ClientPath, CopyOfShard, Metrics};
 
 use super::pulse::Pulse;
 use crate::error::GatewayError;
@@ -76,6 +76,23 @@ impl Observer {
             store: options.store.as_deref().map(|store| self.metrics(store)),
             structures: back_end.map(|back_end| self.structures(back_end)),
         }
+    }
+
+    /// The copies of the shards whose primary the node is that made `report`; none if the node does not answer. Waits
+    /// for the store.
+    pub fn copies(&self, report: &Report<'_>) -> Vec<CopyOfShard> {
+        let is_node = |metrics: &Metrics| metrics.copying.epoch > 0;
+        let counted = report.store.as_ref().and_then(|store| store.as_ref().ok());
+        if !counted.is_some_and(is_node) {
+            return Vec::new();
+        }
+        let mut link = self.link.borrow_mut();
+        let connected = link.take();
+        let copies = connected.as_ref().map(stonecast::Observer::copies);
+        let copies = copies.and_then(Result::ok);
+        // A connection is kept as long as it works.
+        *link = connected.filter(|_| copies.is_some());
+        copies.unwrap_or_default()
     }
 
     fn metrics(&self, store: &str) -> Result<Metrics, GatewayError> {

@@ -13,18 +13,19 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use stonecast_kv::{
-    ClientPath, Copying, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,
+    ClientPath, CopyOfShard, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE,
+    latency_bound,
 };
 
 use super::observer::Report;
-use super::structures;
+use super::{copies, structures};
 use crate::commands::COMMANDS;
 use crate::counters::{Counters, Kind};
 
-/// Returns all metrics as OpenMetrics text.
-pub fn metrics(report: &Report<'_>) -> String {
+/// Returns all metrics as OpenMetrics text. `copies` are those of the shards whose primary the node is.
+pub fn metrics(report: &Report<'_>, copies: &[CopyOfShard]) -> String {
     let mut registry = Registry::with_prefix("stonecast");
-    registry.register_collector(Box::new(Snapshot::take(report)));
+    registry.register_collector(Box::new(Snapshot::take(report, copies)));
     let mut text = String::new();
     text::encode(&mut text, &registry).expect("writing into a string does not fail");
     text
@@ -39,6 +40,7 @@ struct Snapshot {
     buffer_bytes: u64,
     threads: Vec<std::sync::Arc<Counters>>,
     store: Option<Metrics>,
+    copies: Vec<CopyOfShard>,
     structures: Option<stonecast::structures::Metrics>,
 }
 
@@ -124,7 +126,7 @@ impl Sheet<'_> {
 }
 
 impl Snapshot {
-    fn take(report: &Report<'_>) -> Self {
+    fn take(report: &Report<'_>, copies: &[CopyOfShard]) -> Self {
         let shared = report.shared;
         let store = report.store.as_ref();
         let structures = report.structures.as_ref();
@@ -141,6 +143,7 @@ impl Snapshot {
                 .cloned()
                 .collect(),
             store: store.and_then(|counted| counted.as_ref().ok().copied()),
+            copies: copies.to_vec(),
             structures: structures.and_then(|counted| counted.as_ref().ok().cloned()),
         }
     }
@@ -407,7 +410,7 @@ impl Snapshot {
         if copying.epoch == 0 {
             return Ok(());
         }
-        write_copying(sheet, copying)
+        copies::write(sheet, copying, &self.copies)
     }
 }
 
@@ -552,113 +555,6 @@ fn write_store_gauges(sheet: &mut Sheet<'_>, store: &Metrics) -> fmt::Result {
         ),
     ] {
         sheet.gauge(name, help, unit, value)?;
-    }
-    Ok(())
-}
-
-/// Writes the report of a node about its copies.
-fn write_copying(sheet: &mut Sheet<'_>, copying: &Copying) -> fmt::Result {
-    for (name, help, value) in [
-        (
-            "cluster_epoch",
-            "Epoch of the configuration that the node knows.",
-            copying.epoch,
-        ),
-        (
-            "cluster_leads",
-            "Shards that the node leads.",
-            copying.leads,
-        ),
-        (
-            "cluster_term_max",
-            "Highest term of the shards that the node leads.",
-            copying.term_max,
-        ),
-        (
-            "cluster_copies",
-            "Shards of which the node keeps a copy.",
-            copying.copies,
-        ),
-        (
-            "cluster_joins",
-            "Shards of which the node is being filled.",
-            copying.joins,
-        ),
-        (
-            "cluster_peers",
-            "Nodes that get entries from this one.",
-            copying.peers,
-        ),
-        (
-            "cluster_peers_linked",
-            "Nodes that take entries now.",
-            copying.peers_linked,
-        ),
-        (
-            "cluster_behind_entries",
-            "Entries that other copies have not reported.",
-            copying.behind_entries,
-        ),
-        (
-            "cluster_behind_entries_max",
-            "Entries that the copy that lags most has not reported.",
-            copying.behind_entries_max,
-        ),
-        (
-            "cluster_fills",
-            "Copies on other nodes that this node fills.",
-            copying.fills,
-        ),
-        (
-            "cluster_lease_left_nanoseconds",
-            "Time until the first lease of these shards ends.",
-            copying.lease_left_ns,
-        ),
-    ] {
-        sheet.gauge(name, help, None, value)?;
-    }
-    write_copied_bytes(sheet, copying)
-}
-
-/// Writes the bytes that the copies of a node lack, and those that they have got.
-fn write_copied_bytes(sheet: &mut Sheet<'_>, copying: &Copying) -> fmt::Result {
-    for (name, help, value) in [
-        (
-            "cluster_unsettled",
-            "Entries that are stamped and not on all copies.",
-            copying.unsettled_bytes,
-        ),
-        (
-            "cluster_fill_left",
-            "Records that the copies being filled still lack, as an estimate.",
-            copying.fill_left_bytes,
-        ),
-    ] {
-        sheet.gauge(name, help, Some(&Unit::Bytes), value)?;
-    }
-    for (name, help, value) in [
-        (
-            "cluster_appended_bytes",
-            "Bytes of entries that other nodes appended.",
-            copying.appended_bytes,
-        ),
-        (
-            "cluster_digested_bytes",
-            "Bytes of records of other nodes, written to this node's log.",
-            copying.digested_bytes,
-        ),
-        (
-            "cluster_filled_bytes",
-            "Bytes that copies being filled have received.",
-            copying.filled_bytes,
-        ),
-        (
-            "cluster_lost_copies",
-            "Copies that were found to lack entries.",
-            copying.lost,
-        ),
-    ] {
-        sheet.counter(name, help, value)?;
     }
     Ok(())
 }

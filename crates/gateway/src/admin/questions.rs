@@ -55,7 +55,7 @@ pub fn answer_all(observer: &Observer, questions: &Receiver<Asked>) {
             let answer = match known {
                 Some((_, answer)) => answer.clone(),
                 None => {
-                    let answer = report.answer(question);
+                    let answer = report.answer(question, observer);
                     answers.push((question, answer.clone()));
                     answer
                 }
@@ -67,7 +67,7 @@ pub fn answer_all(observer: &Observer, questions: &Receiver<Asked>) {
 }
 
 impl super::observer::Report<'_> {
-    fn answer(&self, question: Question) -> Answer {
+    fn answer(&self, question: Question, observer: &Observer) -> Answer {
         let whole = |content_type, body: String| Answer {
             status: Status::Ok,
             content_type,
@@ -76,7 +76,8 @@ impl super::observer::Report<'_> {
         };
         match question {
             Question::Metrics(format) => {
-                whole(format.content_type(), format.of(prometheus::metrics(self)))
+                let metrics = prometheus::metrics(self, &observer.copies(self));
+                whole(format.content_type(), format.of(metrics))
             }
             Question::Status => whole("application/json", format!("{}\n", status::json(self))),
             Question::Ready => match self.silent() {

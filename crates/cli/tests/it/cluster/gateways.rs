@@ -164,6 +164,20 @@ fn the_gateway_of_each_node_serves_the_keys_of_all_nodes() {
             "{name} in {metrics}"
         );
     }
+    for family in ["shard_power_durable{shard=", "copy_behind_bytes{shard="] {
+        let family = format!("stonecast_cluster_{family}");
+        assert!(metrics.contains(&family), "{family} in {metrics}");
+    }
+    let page = include_str!("../../../../../docs/gateway.md");
+    let lines = metrics.lines();
+    let types = lines.filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    for name in types {
+        let name = name.trim_end_matches("_total");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "{name} is in docs/gateway.md"
+        );
+    }
 }
 
 /// Commands of expiry by the gateways of two nodes, about keys of any node. No key is left.
