@@ -25,6 +25,11 @@ pub struct CopyingReport {
     lost_copies: u64,
     appended_bytes: u64,
     digested_bytes: u64,
+    replicas: u64,
+    min_copies: u64,
+    primaries: u64,
+    short: u64,
+    below_min: u64,
 }
 
 impl CopyingReport {
@@ -48,6 +53,11 @@ impl CopyingReport {
             lost_copies: copying.lost,
             appended_bytes: copying.appended_bytes,
             digested_bytes: copying.digested_bytes,
+            replicas: copying.replicas,
+            min_copies: copying.min_copies,
+            primaries: copying.primaries,
+            short: copying.short,
+            below_min: copying.below_min,
         })
     }
 
@@ -67,6 +77,12 @@ impl CopyingReport {
                 self.behind_entries_max
             ),
         };
+        if self.primaries > self.leads {
+            words += &format!(
+                "; does not serve {} shards yet",
+                self.primaries - self.leads
+            );
+        }
         let away = self.peers - self.peers_linked;
         if away > 0 {
             words += &format!("; {away} of {} other nodes take no entries", self.peers);

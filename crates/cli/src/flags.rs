@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
-use stonecast::Address;
+use stonecast::{Address, Connector};
 
 use crate::failure::Failure;
 use crate::values;
@@ -141,6 +141,20 @@ impl VerbsFlags {
         Self {
             typed: first.map(|(_, flag)| *flag),
             ..self
+        }
+    }
+
+    /// `connector` with these settings.
+    pub fn applied_to(&self, mut connector: Connector) -> Connector {
+        if let Some(keys) = &self.keys {
+            connector = connector.keys(keys);
+        }
+        if let Some(device) = &self.rdma_device {
+            connector = connector.rdma_device(device);
+        }
+        match self.gid_index {
+            Some(index) => connector.gid_index(index),
+            None => connector,
         }
     }
 

@@ -5,6 +5,7 @@ mod creation;
 pub mod etcd;
 mod etcd_loss;
 mod gateways;
+mod lag;
 mod load;
 mod mishaps;
 mod nodes;

@@ -158,6 +158,11 @@ impl Servers {
         process.signal(Signal::CONT);
     }
 
+    /// Sends a signal to the process of a node.
+    pub fn signal(&self, node: &'static str, signal: Signal) {
+        self.processes[node].signal(signal);
+    }
+
     /// The address that a node has printed behind `scheme`.
     pub fn port(&mut self, node: &'static str, scheme: &str) -> SocketAddr {
         let server = self.processes.get_mut(node).expect("it runs");

@@ -1,6 +1,7 @@
 //! `cluster status`: the state of a cluster, on one screen or as JSON.
 
 mod asked;
+mod copies;
 mod report;
 mod text;
 mod words;
@@ -9,7 +10,7 @@ use clap::Args;
 
 use super::store::{OpenStore, StoreFlags};
 use crate::failure::Failure;
-use crate::flags::OutputFlags;
+use crate::flags::{OutputFlags, VerbsFlags};
 use crate::output;
 
 /// Shows the state of a cluster: its nodes, the copies of its shards, what a write survives, and what to do next.
@@ -24,10 +25,12 @@ Example: for people, and the names of the nodes for programs
 pub struct Status {
     #[command(flatten)]
     pub store: StoreFlags,
-    /// Also asks each node that has an address on this host whether it answers; takes up to 4 seconds for each node
-    /// that is silent.
+    /// Also asks each node whether it answers, which copies lag, and how far moves are; takes up to 4 seconds for each
+    /// node that is silent. Nodes at verbs: addresses are asked with --keys.
     #[arg(long)]
     pub ask: bool,
+    #[command(flatten)]
+    pub verbs: VerbsFlags,
     #[command(flatten)]
     pub output: OutputFlags,
 }
@@ -37,7 +40,9 @@ pub fn run(flags: &Status) -> Result<(), Failure> {
     let open = OpenStore::open(&flags.store)?;
     let configuration = open.read()?;
     let store = open.store.name();
-    let asked = flags.ask.then(|| asked::ask_all(&configuration));
+    let asked = flags
+        .ask
+        .then(|| asked::ask_all(&configuration, &flags.verbs));
     if flags.output.json {
         output::json(&report::Report::of(store, &configuration, asked))
     } else {

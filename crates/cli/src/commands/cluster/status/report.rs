@@ -57,6 +57,8 @@ struct PlacementReport<'a> {
     joining: Vec<&'a NodeName>,
     leaving: Vec<&'a NodeName>,
     missing: usize,
+    /// The failure that an acknowledged write of these shards survives.
+    survives: String,
     /// Whether a node with a copy in sync answers, with --ask only.
     #[serde(skip_serializing_if = "Option::is_none")]
     served: Option<bool>,
@@ -99,7 +101,7 @@ impl<'a> Report<'a> {
             placements: overview
                 .placements
                 .into_iter()
-                .map(|it| placement(it, asked.as_deref()))
+                .map(|it| placement(configuration, it, asked.as_deref()))
                 .collect(),
             asked,
         }
@@ -127,7 +129,11 @@ fn nodes<'a>(configuration: &'a Configuration, overview: &Overview<'a>) -> Vec<N
     nodes.collect()
 }
 
-fn placement<'a>(placement: Placement<'a>, asked: Option<&[Asked]>) -> PlacementReport<'a> {
+fn placement<'a>(
+    configuration: &Configuration,
+    placement: Placement<'a>,
+    asked: Option<&[Asked]>,
+) -> PlacementReport<'a> {
     let ranges = placement.shards.iter();
     PlacementReport {
         primary: &placement.group.primary,
@@ -135,6 +141,7 @@ fn placement<'a>(placement: Placement<'a>, asked: Option<&[Asked]>) -> Placement
         joining: placement.group.joining.keys().collect(),
         leaving: placement.group.leaving.iter().collect(),
         missing: placement.missing,
+        survives: configuration.survives(placement.group).to_string(),
         served: asked.map(|asked| asked::is_served(placement.group, asked)),
         shards: ranges.map(|range| [*range.start(), *range.end()]).collect(),
         back_ends: placement.back_ends,

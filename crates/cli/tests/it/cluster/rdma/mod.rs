@@ -49,6 +49,7 @@ fn primaries_are_killed_and_come_back_and_the_last_copy_has_every_acknowledged_w
     nodes.start_again(first);
     nodes.start_again(second);
     nodes.wait_until_complete();
+    nodes.wait_until_told();
     load.end().assert_linearizable();
 }
 

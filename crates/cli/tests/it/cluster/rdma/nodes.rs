@@ -116,6 +116,29 @@ impl Nodes {
         }
     }
 
+    /// Waits until every node has answered `cluster status --ask` over RDMA.
+    pub fn wait_until_told(&self) {
+        let begun = Instant::now();
+        loop {
+            let mut status = command();
+            status.args([
+                "cluster",
+                "status",
+                "--ask",
+                "--json",
+                "--config-store",
+                &store(),
+            ]);
+            status.args(["--keys", KEYS, "--rdma-device", CLIENTS]);
+            let status = run(status, b"").json();
+            let mut asked = status["asked"].as_array().expect("a list").iter();
+            if asked.all(|one| one["answers"] == true) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}", status["asked"]);
+        }
+    }
+
     /// A count of each node, as `cluster status` shows it; 0 for nodes that have not registered.
     fn status(&self, count: &str) -> [u64; NODES] {
         let mut status = command();
