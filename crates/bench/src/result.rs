@@ -36,7 +36,7 @@ pub struct YcsbResult {
     /// CPU time of the client threads for one operation.
     pub client_cpu_ns_per_op: f64,
     /// The bare loop of the same run, by as many threads: the speed of this memory without any store. `null` if a GET
-    /// is not two reads, as for values of many kilobytes.
+    /// is not two reads, as for values of many kilobytes, and for a server with several shards.
     pub limit_ops_per_s: Option<f64>,
     /// Keys that were read by their remembered places, in one round trip.
     pub location_hits: u64,

@@ -69,7 +69,9 @@ impl Session {
         } = devices.open()?;
         let connection = connect(connector, device)?;
         if connection.client().store().is_none() {
-            let words = format!("{address}: one server is measured, and no cluster");
+            let words = format!(
+                "{address} is a cluster, and one server is measured, by a client that reads the memory of one server"
+            );
             return Err(ErrorKind::Setup(words).into());
         }
         Ok(Self {
@@ -90,13 +92,17 @@ impl Session {
     }
 
     /// Returns the store's memory, as mapped into this process. Reads `key`, which must exist, because the first READ
-    /// that needs a mapping makes the mapping. `None` if nothing is mapped.
+    /// that needs a mapping makes the mapping. `None` if nothing is mapped, or if the server has several shards, and so
+    /// several indexes: the bare loop reads one index.
     pub fn store_memory(&self, key: &[u8]) -> Result<Option<StoreMemory>, StoreError> {
         self.block_on(self.client().get(key, &mut Vec::new()))?;
         Ok(self.mapped())
     }
 
     fn mapped(&self) -> Option<StoreMemory> {
+        if self.client().shards() > 1 {
+            return None;
+        }
         let device = self.shared_memory.as_ref()?;
         let yardstick = self.client().yardstick()?;
         let piece = |address| {

@@ -349,7 +349,7 @@ impl Stage<'_> {
     }
 
     /// Looks up the places that the bare loop reads, for all clients. The bare loop is left out if a GET of this data
-    /// is not two reads, or if the store's memory is not mapped.
+    /// is not two reads, if the store's memory is not mapped, or if the server has several shards.
     fn prepare_limit(&self, session: &Session) -> Result<(), YcsbError> {
         let Some(store) = session.store_memory(self.first_key())? else {
             return Ok(());

@@ -131,6 +131,13 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
         ));
     }
     flags.rdma.0.check(flags.connect.as_ref())?;
+    if flags.connect.as_ref().is_some_and(Address::is_cluster) {
+        return Err(Failure::usage(
+            "bench ycsb measures one server: the reports of processor time and the bare loop are of one process, and its \
+             client asks no configuration. `stonecast-lab compare --only nodes-get --only nodes-put-etcd` measures three \
+             nodes of its own, and `stonecast bench ycsb --connect shm:PATH` a server without a cluster",
+        ));
+    }
     let options = YcsbOptions {
         with_limit: flags.fabric == Fabric::SharedMemory,
         ..flags.workload.options(SECONDS)?
@@ -148,7 +155,12 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
         ),
         (None, None) => unreachable!("a command without an address has a server of its own"),
     };
-    let process = fill(&*devices, &address, options.data)?;
+    let (process, shards) = fill(&*devices, &address, options.data)?;
+    if options.with_limit && shards > 1 {
+        output::say(format_args!(
+            "no bare loop: it reads one index, and the server has one for each of its {shards} shards"
+        ));
+    }
     // Shared memory alone shows that the server is on this machine.
     let is_here = flags
         .connect
@@ -176,16 +188,18 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
     }
 }
 
-/// Stores the data set, and returns the process number of the server.
-fn fill(devices: &dyn Devices, address: &str, data: DataSet) -> Result<u32, Failure> {
+/// Stores the data set, and returns the process number and the number of shards of the server.
+fn fill(devices: &dyn Devices, address: &str, data: DataSet) -> Result<(u32, u32), Failure> {
     let session = Session::open_with(devices, address, 0)?;
     let progress = Progress::of_count("loading", Some(data.keys));
     load(&session, data, |stored| progress.set(stored))?;
     drop(progress);
     let stat = session.block_on(session.client().stat())?;
+    let shards = session.client().shards();
     session.close();
-    u32::try_from(stat.process)
-        .map_err(|_| Failure::operation("the server does not tell its process number"))
+    let process = u32::try_from(stat.process)
+        .map_err(|_| Failure::operation("the server does not tell its process number"))?;
+    Ok((process, shards))
 }
 
 /// Starts a server for this command, on a pool that is removed with the server.

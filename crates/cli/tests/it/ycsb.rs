@@ -94,6 +94,39 @@ fn a_running_server_can_be_measured_and_wrong_mixes_are_wrong_usage() {
     stonecast(["bench", "ycsb", "--seconds", "0"]).refusal(2);
 }
 
+/// Needs the look at the number of shards: the bare loop reads the index of the first shard, which has few of the keys.
+#[test]
+fn a_server_with_several_shards_is_measured_without_the_bare_loop() {
+    let place = Place::in_volatile_memory();
+    let arguments = ["--durability", "process", "--capacity", "64MiB"];
+    let several = [&arguments[..], &["--shards", "8"]].concat();
+    let mut server = Server::start(&place.pool(), several);
+    let common = ["bench", "ycsb", "--keys", "1000", "--ops", "1000"];
+    let measured = server.client(&common);
+    let (shown, said) = (measured.text(), &measured.stderr);
+    assert!(shown.contains("bare loop      not measured"), "{shown}");
+    assert!(
+        said.contains("no bare loop") && said.contains("8 shards"),
+        "{said}"
+    );
+    let json = server.client(&[&common[..], &["--json"]].concat()).json();
+    assert!(
+        json["limit_ops_per_s"].is_null() && json["errors"] == 0,
+        "{json}"
+    );
+    server.stop();
+}
+
+#[test]
+fn a_cluster_is_refused_with_the_reason_and_the_command_that_measures_nodes() {
+    let refused = stonecast(["bench", "ycsb", "--connect", "cluster:file:./nowhere"]);
+    let words = refused.refusal(2);
+    assert!(
+        words.contains("stonecast-lab compare --only nodes-get"),
+        "{words}"
+    );
+}
+
 #[test]
 fn simulated_machines_belong_to_another_binary() {
     let refused = stonecast(["bench", "ycsb", "--fabric", "sim:modern"]);
