@@ -152,7 +152,7 @@ impl Admission {
         welcome.sequence = U64::new(sequence);
         welcome.session = U64::new(id);
         welcome.publication = U16::new((self.options.publishes() && !copying).into());
-        let shards = u16::try_from(self.keys.shards).expect("at most 32");
+        let shards = u16::try_from(self.keys.shards).expect("at most 64");
         welcome.shards = U16::new(shards);
         welcome.key_seed = U64::new(self.keys.seed);
         let session = Session {
