@@ -40,7 +40,7 @@ pub struct Bounds {
     /// Units to look at.
     pub units: u32,
     /// Units of these in which no entry was found, apart from the place behind the last entry: entries seldom arrive
-    /// there first.
+    /// there first. A closed segment has no such bound.
     pub open: u32,
     /// Units behind the last entry in which something may have arrived: the credits of senders.
     pub under_way: u32,
@@ -177,7 +177,13 @@ impl ArrivalScan {
         }
         let units = bounds.units / 2 + bounds.units / 4;
         found += self.look_at_gaps(&mut look, units, visit);
-        let budget = bounds.units.min(look.looked.saturating_add(bounds.open));
+        // A closed segment is looked at once more and never again, and its streams go on behind its last entries.
+        let open = if self.closed {
+            bounds.units
+        } else {
+            bounds.open
+        };
+        let budget = bounds.units.min(look.looked.saturating_add(open));
         let (start, mut began) = (self.cursor, false);
         while look.looked < budget && !self.settled {
             let Some(unit) = self.open_from(self.cursor) else {

@@ -363,6 +363,25 @@ fn a_step_that_finds_nothing_looks_at_few_of_the_places_in_which_something_may_a
     }
 }
 
+/// Needs the whole budget in a segment that has come back: its last entries would be found four units a step, and all
+/// that follows in their streams waits for them.
+#[test]
+fn the_last_entries_of_a_segment_that_has_come_back_are_found_within_the_whole_budget_of_a_step() {
+    let (memory, lineages, mut scan) = (log(), Lineages::default(), scan());
+    let bounds = Bounds {
+        units: 1000,
+        open: 4,
+        under_way: UNITS,
+    };
+    let entries = (0..20).map(|number| (FIRST + number, u64::from(number) + 1));
+    for (unit, version) in entries.clone() {
+        place(&memory, 1, unit, &entry(1, version, b""));
+    }
+    scan.close();
+    let found = look_within(&memory, &mut scan, &lineages, bounds);
+    assert!(found.into_iter().eq(entries) && scan.is_settled());
+}
+
 /// In each step as many entries arrive behind the reach as the step can look at.
 #[test]
 fn a_place_that_is_filled_late_is_found_while_the_budget_is_used_up_by_others() {
