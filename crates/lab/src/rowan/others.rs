@@ -12,6 +12,10 @@ use crate::papers::{
 
 pub(super) const OTHERS: &str = "rowan-others";
 pub(super) const VISITING: &str = "rowan-others-visits";
+pub(super) const MESSAGES: &str = "rowan-others-messages";
+/// The places of [`MESSAGES`].
+pub(super) const TOLD: &str = "as it is";
+pub(super) const UNTOLD: &str = "no messages behind a PUT";
 /// Percent of PUTs.
 const PUTS: [u32; 4] = [100, 50, 5, 0];
 /// Bytes of the versions whose first copy a memory node has: more than a run writes.
@@ -33,7 +37,7 @@ const VISITS: [Visits; 8] = [
 ];
 
 /// The figures.
-pub(super) static FIGURES: [Figure; 3] = [
+pub(super) static FIGURES: [Figure; 4] = [
     Figure {
         axes: Axes {
             name: OTHERS,
@@ -66,6 +70,19 @@ pub(super) static FIGURES: [Figure; 3] = [
             ..AXES
         },
         measure: Measure::Time(by_visits),
+        picture: Picture::None,
+        section: Section::Standard,
+    },
+    Figure {
+        axes: Axes {
+            name: MESSAGES,
+            title: "Throughput of Rowan-KV in multiples of that of the store like Hermes, and of one that lets readers have an entry as soon as a copy has it; 50 % PUT",
+            x_title: "hermes-like",
+            unit: "x",
+            series: &["hermes-like"],
+            published: |_, x| (x == TOLD).then_some(1.98),
+        },
+        measure: Measure::Time(by_messages),
         picture: Picture::None,
         section: Section::Standard,
     },
@@ -113,6 +130,27 @@ fn by_visits(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
         y: rounded(rowan.million_a_second() / clover.million_a_second()),
     };
     Ok(VISITS.iter().zip(clovers).map(sample).collect())
+}
+
+/// Rowan-KV in multiples of the store like Hermes, with and without the messages that make an entry visible.
+fn by_messages(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let designs = [
+        Replication::Append,
+        Replication::Hermes,
+        Replication::HermesUntold,
+    ];
+    let outcomes = outcomes(runs, &designs.map(KvLoad::usual))?;
+    let rowan = outcomes[0].million_a_second();
+    let sample = |(x, hermes): (&str, &KvOutcome)| Sample {
+        series: "hermes-like",
+        x: x.to_owned(),
+        y: rounded(rowan / hermes.million_a_second()),
+    };
+    Ok([TOLD, UNTOLD]
+        .into_iter()
+        .zip(&outcomes[1..])
+        .map(sample)
+        .collect())
 }
 
 fn measure(

@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use stonecast_fabric::{Port, Runtime};
 
+use super::RowanOptions;
 use super::caller::Caller;
 use super::entry::VALUE_SIZE_MAX;
 use super::message::{Kind, Outcome};
 use super::placement::Placement;
-use super::{Replication, RowanOptions};
 use crate::PublishedError;
 
 /// A client thread with a connection to one worker thread of each server. Several operations may be under way at a
@@ -40,7 +40,7 @@ impl RowanClient {
             let (caller, _) = Caller::connect(port, runtime, &address, &[]).await?;
             servers.push(caller);
         }
-        let is_symmetric = options.replication == Replication::Hermes;
+        let is_symmetric = options.replication.is_symmetric();
         Ok(Self {
             placement,
             servers,

@@ -17,10 +17,13 @@ pub enum Replication {
     Share,
     /// A store like HermesKV: each server with a copy takes PUTs and GETs, and a PUT invalidates the other copies.
     Hermes,
+    /// The same store without the messages behind a PUT: readers may have an entry as soon as a copy has it. No design
+    /// is like that; it shows the cost of the messages.
+    HermesUntold,
 }
 
 impl Replication {
-    /// All ways, that of Rowan-KV first.
+    /// The ways of all designs, that of Rowan-KV first.
     pub const ALL: [Self; 6] = [
         Self::Append,
         Self::Rpc,
@@ -39,7 +42,13 @@ impl Replication {
             Self::Batch => "batch-kv",
             Self::Share => "share-kv",
             Self::Hermes => "hermes-like",
+            Self::HermesUntold => "hermes-untold",
         }
+    }
+
+    /// Whether every copy of a shard takes requests.
+    pub(crate) const fn is_symmetric(self) -> bool {
+        matches!(self, Self::Hermes | Self::HermesUntold)
     }
 }
 

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use stonecast_media::{PersistentRegion, Region};
 use stonecast_persist::execute::Commit;
 
+use super::RowanOptions;
 use super::entry::{Entry, UNIT};
 use super::index::{Index, Located};
 use super::placement::Placement;
 use super::segments::{LogKind, Segments, State};
-use super::{Replication, RowanOptions};
 use crate::PublishedError;
 
 /// Bits of a time stamp that name the server.
@@ -98,7 +98,7 @@ impl Store {
 
     /// Whether every copy of a shard takes requests.
     pub fn is_symmetric(&self) -> bool {
-        self.options.replication == Replication::Hermes
+        self.options.replication.is_symmetric()
     }
 
     /// Whether this server takes requests for a shard.

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{QueuePair, Runtime};
 
+use super::Replication;
 use super::entry::{Entry, VALUE_SIZE_MAX};
 use super::log::Log;
 use super::message::{Kind, Outcome, Request};
@@ -142,6 +143,10 @@ impl Worker {
         };
         let appended = self.backup_log.append(body).await;
         match appended.and_then(|place| self.store.invalidate(&entry, place)) {
+            Ok(_) if self.is_untold() => {
+                self.store.validate(entry.shard, entry.key, entry.version);
+                Outcome::Done
+            }
             Ok(_) => Outcome::Done,
             Err(PublishedError::Full) => Outcome::Full,
             Err(_) => Outcome::Failed,
@@ -194,6 +199,11 @@ impl Worker {
         }
     }
 
+    /// Whether no message says that all copies of an entry are made.
+    fn is_untold(&self) -> bool {
+        self.store.options.replication == Replication::HermesUntold
+    }
+
     /// Brings an entry at `place` to the other servers.
     async fn copy(
         &self,
@@ -210,6 +220,7 @@ impl Worker {
         let others = store.others(entry.shard);
         let copied = replicator.replicate(&others, bytes).await;
         match is_symmetric {
+            true if self.is_untold() => {}
             true => replicator.conclude(&others, entry),
             false => store.end(entry.shard, entry.version, Some(place)),
         }

@@ -77,7 +77,9 @@ impl Replicator {
         Ok(match store.options.replication {
             Replication::Append => Self::Append(Appends::connect(&connecting).await?),
             Replication::Rpc => Self::Rpc(Calls::connect(&connecting, Kind::Replicate).await?),
-            Replication::Hermes => Self::Rpc(Calls::connect(&connecting, Kind::Invalidate).await?),
+            Replication::Hermes | Replication::HermesUntold => {
+                Self::Rpc(Calls::connect(&connecting, Kind::Invalidate).await?)
+            }
             Replication::Write => Self::Write(Writes::connect(&connecting).await?),
             Replication::Batch => Self::Batch(Batches::connect(&connecting).await?),
             Replication::Share => Self::Share(Shares::connect(&connecting).await?),
