@@ -76,6 +76,7 @@ fn samples(runs: &mut Runs, value: fn(&Outcome) -> f64) -> Result<Vec<Sample>, F
                 design,
                 senders,
                 size,
+                local: 0,
             };
             (series, place(senders, size), load)
         })

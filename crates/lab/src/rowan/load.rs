@@ -6,17 +6,17 @@
 //!   receiver                  buffers of 4 MiB, or a log for each sender
 //! ```
 //!
-//! The receiver's processor only posts buffers again.
+//! The receiver's processor only posts buffers again. In some loads, further cores of it write to the same medium.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use rand::RngExt as _;
-use stonecast_base::{Nanoseconds, Random, random_from_seed};
+use stonecast_base::{Nanoseconds, Random, Span, random_from_seed};
 use stonecast_fabric::append::{AppendOptions, AppendQueue};
 use stonecast_fabric::{
     Access, ConnectionEvent, DeviceError, LocalSpan, MemoryRegion, Operation, Port, QueuePair,
-    QueuePairOptions, RemoteAddress, Runtime, Status,
+    QueuePairOptions, RemoteAddress, Runtime, Status, give_way,
 };
 use stonecast_fabric_sim::{
     Features, MachineOptions, MachineProfile, MediumCounts, Process, SimBacking, Survivor, World,
@@ -25,6 +25,7 @@ use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, MediaError, PersistenceDomain,
     PersistentRegion, ReceiveBuffers,
 };
+use stonecast_persist::execute::Commit;
 
 /// The ways in which records reach the receiver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +48,18 @@ pub struct Load {
     pub senders: u32,
     /// Bytes of a record; a multiple of 64.
     pub size: u32,
+    /// Cores of the receiver that write records of this size to the same medium, one behind the other, each into a log
+    /// of its own.
+    pub local: u32,
 }
 
 /// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The number of records that were persisted in the measured time.
+    /// The number of records of senders that were persisted in the measured time.
     pub records: u64,
+    /// The number of records of the receiver's own cores.
+    pub local_records: u64,
     /// The measured time.
     pub duration_ns: Nanoseconds,
     /// The counters of the medium in that time.
@@ -66,6 +72,11 @@ impl Outcome {
     /// Million records a second.
     pub fn million_a_second(&self) -> f64 {
         self.records as f64 * 1000.0 / self.duration_ns as f64
+    }
+
+    /// Million records a second of the receiver's own cores.
+    pub fn local_million_a_second(&self) -> f64 {
+        self.local_records as f64 * 1000.0 / self.duration_ns as f64
     }
 
     /// The bytes that the medium wrote for each byte that reached the medium.
@@ -141,8 +152,13 @@ pub fn measure(profile: MachineProfile, load: &Load) -> Result<Outcome, MediaErr
         cores: CORES,
         ..MachineOptions::new(profile)
     };
-    let machine = world.machine(options);
-    let capacity = u64::from(SEGMENT) * u64::from(BUFFERS.max(load.senders));
+    // Each thread of the receiver has a hardware thread of its own: the published receiver has 36.
+    let machine = world.machine(MachineOptions {
+        cores: CORES + load.local as usize,
+        ..options
+    });
+    let remote = u64::from(SEGMENT) * u64::from(BUFFERS.max(load.senders));
+    let capacity = remote + u64::from(SEGMENT) * u64::from(load.local);
     let module = world.module(machine, Survivor::default());
     let log = SimBacking::new(&module).open_log(LogOptions {
         capacity,
@@ -150,16 +166,26 @@ pub fn measure(profile: MachineProfile, load: &Load) -> Result<Outcome, MediaErr
         durability: Durability::Power,
     })?;
     let process = world.process(machine);
-    let records = Rc::new(Cell::new(0));
-    let started = start(&world, &process, log, load, &records, options);
+    let (records, local_records) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let started = start(&world, &process, log.clone(), load, &records, options);
     started.expect("the simulated devices have room for everything");
+    for number in 0..load.local {
+        let writer = LocalWriter {
+            log: log.clone(),
+            start: remote + u64::from(SEGMENT) * u64::from(number),
+            size: load.size.into(),
+        };
+        let writing = writer.run(local_records.clone());
+        process.thread().runtime().spawn(Box::pin(writing));
+    }
     let observer = world.observer();
     let rest = |duration| world.block_on(observer.sleep(duration));
     rest(WARM_UP_NS);
-    let (before, sent) = (module.counts(), records.get());
+    let (before, sent) = (module.counts(), [records.get(), local_records.get()]);
     rest(MEASURED_NS);
     Ok(Outcome {
-        records: records.get() - sent,
+        records: records.get() - sent[0],
+        local_records: local_records.get() - sent[1],
         duration_ns: MEASURED_NS,
         medium: module.counts() - before,
         hash: world.hash(),
@@ -326,6 +352,31 @@ impl Sender {
         let memory = self.port.device().memory(self.record.region);
         memory.read(OBJECTS + logs.draw_object(), &mut object);
         memory.write(self.record.offset, &object);
+    }
+}
+
+/// A core of the receiver that writes.
+struct LocalWriter {
+    log: Rc<dyn PersistentRegion>,
+    /// The place at which its log begins.
+    start: u64,
+    size: u64,
+}
+
+impl LocalWriter {
+    /// Writes one record behind the other, and persists each.
+    async fn run(self, records: Rc<Cell<u64>>) {
+        let commit = Commit::choose(PLATFORM, Durability::Power, self.log.means())
+            .expect("the declaration fits the platform");
+        let record = vec![1; self.size as usize];
+        for offset in (0..u64::from(SEGMENT)).step_by(record.len()).cycle() {
+            let span = Span::new(self.start + offset, self.size);
+            self.log.write(span.offset, &record);
+            let persisted = commit.persist(&*self.log, &[span]).await;
+            let _proof = persisted.expect("nothing disturbs the medium");
+            records.set(records.get() + 1);
+            give_way().await;
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! beside WRITEs into a log for each, and Rowan-KV beside its rivals.
 //!
 //! ```text
-//!   load.rs     senders and receiver in a world -> Outcome    appends.rs  streams.rs   figures
+//!   load.rs     senders and receiver in a world -> Outcome    appends.rs  streams.rs  local.rs   figures
 //!   cluster.rs  servers and clients in a world
 //!   contest.rs  a load on a cluster -> KvOutcome              clients.rs  mixes.rs  copies.rs  batches.rs   figures
 //!   clover.rs   the store like Clover in a world              control.rs  others.rs  cleaning.rs   figures
@@ -28,6 +28,7 @@ mod copies;
 mod kv;
 mod learned;
 mod load;
+mod local;
 mod mixes;
 mod others;
 mod paper;

@@ -74,6 +74,7 @@ fn samples(runs: &mut Runs, value: fn(&Outcome) -> f64) -> Result<Vec<Sample>, F
             design,
             senders,
             size,
+            local: 0,
         });
         STREAMS.map(|senders| (series, senders.to_string(), load(senders)))
     };

@@ -240,6 +240,7 @@ fn the_same_load_is_the_same_run_to_the_last_event() {
         design: Design::Write,
         senders: 18,
         size: 64,
+        local: 1,
     };
     let run = || measure(profile, &load).unwrap();
     assert_eq!(run(), run());
