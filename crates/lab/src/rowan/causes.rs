@@ -5,6 +5,7 @@ use stonecast_workload::Distribution;
 
 use super::appends::rounded;
 use super::cases::outcomes;
+use super::cleaning;
 use super::contest::{KvLoad, KvOutcome};
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section, nothing_published,
@@ -66,7 +67,7 @@ fn of(series: &str, numbers: [f64; 2]) -> f64 {
 /// A respect in which the run differs from the usual one.
 type Change = (&'static str, fn(&mut KvLoad));
 
-const CHANGES: [Change; 11] = [
+const CHANGES: [Change; 13] = [
     (AS_PUBLISHED, |_| {}),
     ("half of the clients", |load| load.clients /= 2),
     ("twice the clients", |load| load.clients *= 2),
@@ -95,6 +96,10 @@ const CHANGES: [Change; 11] = [
     }),
     ("the medium takes three times", |load| {
         load.machines.medium_percent = 300;
+    }),
+    ("five copies", |load| load.store.of_paper().copies = 5),
+    ("servers clean meanwhile", |load| {
+        cleaning::tight(load.store.of_paper());
     }),
 ];
 

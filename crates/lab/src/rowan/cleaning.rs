@@ -1,7 +1,7 @@
 //! Throughput with and without cleaning. The logs of the other rivals alone take more segments than the memory with
 //! cleaning has.
 
-use stonecast_published::rowan::Replication;
+use stonecast_published::rowan::{Replication, RowanOptions};
 
 use super::cases::{Case, samples};
 use super::contest::{KvLoad, KvOutcome};
@@ -14,6 +14,18 @@ const SEGMENT_SIZE: u32 = 16 << 10;
 /// Segments of a server with room for everything, and of one in which half of the bytes are live.
 const PLENTY: u32 = 16_384;
 const TIGHT: u32 = 300;
+
+/// Gives a server little memory, and threads that clean it. Each of its logs fills a segment of its own, which is not
+/// cleaned: a server of RWrite-KV has one for each worker of another server, in place of the posted buffers.
+pub(super) fn tight(options: &mut RowanOptions) {
+    let remote = (options.servers - 1) * options.workers;
+    options.segments = match options.replication {
+        Replication::Write => TIGHT + remote - options.append_buffers,
+        _ => TIGHT,
+    };
+    options.segment_size = SEGMENT_SIZE;
+    options.cleaners = 6;
+}
 
 /// The figures.
 pub(super) static FIGURES: [Figure; 2] = [

@@ -71,6 +71,20 @@ pub enum Store {
     Kv(KvOptions),
 }
 
+impl Store {
+    /// The parameters of a store that has the engine of Rowan-KV.
+    ///
+    /// # Panics
+    ///
+    /// If the store is another one.
+    pub(super) fn of_paper(&mut self) -> &mut RowanOptions {
+        match self {
+            Self::Replicated(options) => options,
+            Self::Clover { .. } | Self::Kv(_) => panic!("a store of another engine"),
+        }
+    }
+}
+
 /// Machines of the paper's evaluation, or machines that differ from them in one respect, to find what decides a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Machines {
