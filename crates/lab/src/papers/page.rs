@@ -15,8 +15,22 @@ pub fn page(paper: &Paper, points: &Points) -> String {
         text.heading
     )
     .expect("a String takes everything");
-    for headline in (paper.headlines)(points) {
-        page += &row(&headline);
+    let headlines = (paper.headlines)(points);
+    let (ours, published): (Vec<_>, Vec<_>) = headlines
+        .into_iter()
+        .partition(|headline| headline.published.is_empty());
+    published.iter().for_each(|headline| page += &row(headline));
+    if !ours.is_empty() {
+        page += "\n## Numbers that the paper does not have\n\n| what | here | why |\n| --- | --- | --- |\n";
+    }
+    for Headline {
+        what,
+        measured,
+        why,
+        ..
+    } in &ours
+    {
+        writeln!(page, "| {what} | {measured} | {why} |").expect("a String takes everything");
     }
     page += text.notes;
     page += &bars(&(text.bars)(points));

@@ -53,7 +53,7 @@ pub struct Demand {
 pub struct Headline {
     /// The quantity.
     pub what: String,
-    /// The published number, as it is shown.
+    /// The published number, as it is shown; empty for a number of this project, which the paper has not.
     pub published: String,
     /// The measured number, as it is shown.
     pub measured: String,
@@ -112,6 +112,11 @@ impl Headline {
     pub fn isolated_by(self, figure: &'static str, series: &'static str, x: &'static str) -> Self {
         let isolated = Some(Isolated { figure, series, x });
         Self { isolated, ..self }
+    }
+
+    /// A number of this project, which the paper has not. `why` is always shown.
+    pub fn ours(what: impl Into<String>, measured: String, why: &'static str) -> Self {
+        Self::quoted(what, "", measured, why)
     }
 
     /// A number in the paper's words. `why` is always shown.

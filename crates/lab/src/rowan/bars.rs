@@ -54,26 +54,84 @@ pub(super) fn bars(points: &Points) -> Vec<Demand> {
         "throughput by percent of PUTs, one node a server and clients that know the places of their keys: kv to clover-like".to_owned(),
         learned,
     ));
-    for (series, nodes) in [(THREE, "three nodes a server"), ("kv", "one node a server")] {
-        for (figure, value, bar) in [
-            (sustained::PUT_MEDIAN, "median latency", 0.95),
-            (sustained::PUT_P99, "99th percentile", 1.0),
-        ] {
-            bars.push(latency(points, figure, series, (value, nodes, bar)));
-        }
-    }
-    let busy = points.at(threads::BUSY, "kv", "0");
-    let busy = busy.expect("a point of the figure");
-    bars.push(Demand {
-        what: format!(
-            "processor of a server, GETs alone (*{}*); a test of `stonecast-lab` counts none at all for a GET",
-            threads::BUSY
+    bars.push(at_least_as_fast(
+        format!(
+            "throughput by clients, one node a server: kv to clover-like (*{}*)",
+            passive::THROUGHPUT
         ),
-        demanded: "0 %",
-        found: format!("{busy:.2} %, leases and the search for entries"),
-        is_met: busy < 0.1,
+        least(points, passive::THROUGHPUT, "kv", &[passive::OPENED]),
+    ));
+    bars.extend(latencies(points));
+    bars.extend([("kv", "one node"), (THREE, "three nodes")].map(|of| busy(points, of)));
+    bars.push(Demand {
+        what: "the whole paper on two cores (`time stonecast-lab figure rowan --out DIR`, a release build, 2026-11-30)"
+            .to_owned(),
+        demanded: "5:00",
+        found: format!(
+            "{}:{:02}, {PROCESSORS_S} s of the processors; figures added since take about 50 s of them more",
+            PAPER_S / 60,
+            PAPER_S % 60
+        ),
+        is_met: PAPER_S < 300,
     });
     bars
+}
+
+/// The time of the whole paper on a machine without other programs, in seconds, and that of its processors. No test
+/// asserts a time: the page says when it was taken.
+const PAPER_S: u32 = 159;
+const PROCESSORS_S: u32 = 281;
+
+/// The latencies of PUT, those over 6 ms first.
+fn latencies(points: &Points) -> Vec<Demand> {
+    const ROWAN: &str = "rowan-kv";
+    const MEDIAN: (&str, f64) = ("median latency", 0.95);
+    const P99: (&str, f64) = ("99th percentile", 1.0);
+    let mut bars = Vec::new();
+    for (series, nodes) in [(THREE, "three nodes a server"), ("kv", "one node a server")] {
+        for (figure, (value, bar)) in [(sustained::PUT_MEDIAN, MEDIAN), (sustained::PUT_P99, P99)] {
+            let what = format!("{value} of PUT over 6 ms");
+            bars.push(latency(
+                points,
+                figure,
+                [series, ROWAN],
+                (&what, nodes, bar),
+            ));
+        }
+    }
+    for (figure, rival, (value, bar)) in [
+        (threads::PUT_MEDIAN, ROWAN, MEDIAN),
+        (threads::PUT_P99, ROWAN, P99),
+        (passive::PUT_MEDIAN, passive::OPENED, (MEDIAN.0, 1.0)),
+        (passive::PUT_P99, passive::OPENED, P99),
+    ] {
+        let what = format!("{value} of PUT over 0.3 ms");
+        let demand = (&what[..], "one node a server", bar);
+        bars.push(latency(points, figure, ["kv", rival], demand));
+    }
+    bars
+}
+
+/// The part of the time in which the nodes of a server work while clients read.
+fn busy(points: &Points, (series, nodes): (&'static str, &str)) -> Demand {
+    let at = |figure, x| {
+        let value = points.at(figure, series, x);
+        value.expect("a point of the figure")
+    };
+    let shortly = at(threads::BUSY, "0");
+    let over_6_ms = at(sustained::BUSY, "144");
+    Demand {
+        what: format!(
+            "processor of a server with {nodes}, GETs alone (*{}*, *{}*); tests count no request and no time of a node for a GET",
+            threads::BUSY,
+            sustained::BUSY
+        ),
+        demanded: "0 %",
+        found: format!(
+            "{shortly:.2} % of 0.3 ms, {over_6_ms:.2} % of 6 ms: leases, and turns of the nodes"
+        ),
+        is_met: shortly.max(over_6_ms) < 0.1,
+    }
 }
 
 /// The least throughput of `series` in multiples of the best of `rivals`, and its place, of the places that have one.
@@ -103,18 +161,20 @@ fn at_least_as_fast(what: String, (ratio, x): (f64, String)) -> Demand {
 fn latency(
     points: &Points,
     figure: &str,
-    series: &'static str,
+    [series, rival]: [&str; 2],
     (value, nodes, bar): (&str, &str, f64),
 ) -> Demand {
     let of = |clients: u32| {
-        let clients = clients.to_string();
-        threads::of_rowan(points, figure, (series, &clients))
+        let at = |series| points.at(figure, series, &clients.to_string());
+        let both = at(series).zip(at(rival));
+        let (ours, theirs) = both.expect("points of the figure");
+        ours / theirs
     };
     let ratios = threads::CLIENTS.map(of);
     let found = ratios.map(|ratio| format!("{ratio:.2}")).join(", ");
     Demand {
         what: format!(
-            "{value} of PUT over 6 ms with 8, 24, 48 and 144 clients, {nodes}: kv to rowan-kv (*{figure}*)"
+            "{value} with 8, 24, 48 and 144 clients, {nodes}: kv to {rival} (*{figure}*)"
         ),
         demanded: if bar < 1.0 { "0.95" } else { "1.00" },
         found,

@@ -14,7 +14,9 @@ use super::sustained::{THREADS, THREE};
 use super::threads::{self, of_loads_by_clients};
 use crate::papers::{Axes, Figure, FigureError, Measure, Points, Runs, Sample};
 
-const THROUGHPUT: &str = "rowan-passive-clients";
+pub(super) const THROUGHPUT: &str = "rowan-passive-clients";
+pub(super) const PUT_MEDIAN: &str = "rowan-passive-put";
+pub(super) const PUT_P99: &str = "rowan-passive-put-p99";
 pub(super) const MIXES: &str = "rowan-passive-mixes";
 pub(super) const OPENED: &str = "clover-like";
 const ASKING: &str = "clover-asking";
@@ -33,7 +35,7 @@ pub(super) static FIGURES: [Figure; 5] = [
     },
     Figure {
         axes: Axes {
-            name: "rowan-passive-put",
+            name: PUT_MEDIAN,
             title: "Median latency of PUT of the same",
             ..AXES
         },
@@ -42,7 +44,7 @@ pub(super) static FIGURES: [Figure; 5] = [
     },
     Figure {
         axes: Axes {
-            name: "rowan-passive-put-p99",
+            name: PUT_P99,
             title: "99th percentile of the latency of PUT of the same",
             ..AXES
         },
