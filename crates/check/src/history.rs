@@ -30,7 +30,7 @@ pub struct Operation<C, A> {
 }
 
 /// Names an operation of a history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationId(usize);
 
 /// All operations of a run.
@@ -134,6 +134,12 @@ impl<C, A> History<C, A> {
         self.by_part[part as usize]
             .iter()
             .map(|&index| &self.operations[index as usize])
+    }
+
+    /// The names of the operations on `part`, in the order of their calls.
+    pub fn ids_of_part(&self, part: u32) -> impl Iterator<Item = OperationId> {
+        let indices = self.by_part[part as usize].iter();
+        indices.map(|&index| OperationId(index as usize))
     }
 
     /// All operations.

@@ -12,6 +12,7 @@ use super::setup::{CLIENTS, Mishap, Setup};
 use super::subject::Structures;
 use crate::explorer::Explorer;
 use crate::lab::Lab;
+use crate::linearizability::STATES_MAX;
 use crate::moments::Moments;
 use crate::partitions::partition;
 use crate::report::Report;
@@ -43,7 +44,7 @@ pub(crate) fn run(scenario: &'static str, setup: &Setup) -> Report {
     }
     if run.stage.is_sound() {
         let subject = run.stage.subject.clone();
-        if let Err(violation) = subject.judge_history() {
+        if let Err(violation) = subject.judge_history(STATES_MAX) {
             run.stage.report.note(violation);
         }
     }

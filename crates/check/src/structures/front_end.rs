@@ -155,6 +155,7 @@ impl Tenure<'_> {
         self.note(Entry {
             token: 0,
             effects: Vec::new(),
+            ids: Vec::new(),
         });
         Ok(())
     }
@@ -244,8 +245,11 @@ impl Tenure<'_> {
         for (want, (.., answer)) in intent.wants.iter().zip(&effects) {
             self.open.push((want.id, answer.clone()));
         }
-        let token = intent.token;
-        self.note(Entry { token, effects });
+        self.note(Entry {
+            token: intent.token,
+            effects,
+            ids: intent.wants.iter().map(|want| want.id).collect(),
+        });
         Ok(())
     }
 

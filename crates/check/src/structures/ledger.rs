@@ -1,6 +1,10 @@
 //! The operations of a domain by their numbers, as its writers staged them. The log gives each operation one number, so
 //! the possible contents of a state are known exactly.
 
+use std::collections::HashMap;
+
+use crate::history::{History, OperationId};
+use crate::linearizability::Step;
 use crate::model::Model as _;
 use crate::values::ValueId;
 use crate::violation::Violation;
@@ -19,6 +23,17 @@ pub(super) struct Entry {
     /// 0: the operation is never retried.
     pub token: u64,
     pub effects: Vec<Effect>,
+    /// The call of each effect in the history.
+    pub ids: Vec<OperationId>,
+}
+
+/// What is known of an operation of the history.
+struct Fate<'a> {
+    /// The place of its effect among the effects of all operations.
+    rank: u64,
+    answer: &'a Answer,
+    /// Whether the operation counts whatever happens.
+    is_certain: bool,
 }
 
 /// The operations of a domain by their numbers, from 1.
@@ -158,6 +173,50 @@ impl Ledger {
                 ),
             )),
         }
+    }
+
+    /// The operations on a part as a search for their order sees them. Operations take effect in the order of their
+    /// numbers. One without an answer that counts has taken effect, and has the answer that it was staged with; one that
+    /// no tenure has staged, or that did not count when the next tenure began, never takes effect.
+    pub fn steps(&self, history: &History<Call, Answer>, part: u32) -> Vec<Step<Call, Answer>> {
+        let fates = self.fates();
+        let steps = history.ids_of_part(part).enumerate();
+        let steps = steps.filter_map(|(number, id)| {
+            let (operation, fate) = (history.operation(id), fates.get(&id));
+            if operation.answer.is_none() && fate.is_none() {
+                return None;
+            }
+            let certain = fate.filter(|fate| fate.is_certain);
+            let certain = certain.map(|fate| fate.answer);
+            Some(Step {
+                called: operation.called,
+                answered: operation.answered,
+                call: operation.call.clone(),
+                answer: operation.answer.as_ref().or(certain).cloned(),
+                rank: fate.map(|fate| fate.rank),
+                number: Some(number),
+            })
+        });
+        steps.collect()
+    }
+
+    fn fates(&self) -> HashMap<OperationId, Fate<'_>> {
+        let certain = self.counted.max(self.durable);
+        let numbered = (1..).zip(&self.entries);
+        let effects = numbered.flat_map(|(number, entry)| {
+            let effects = entry.ids.iter().zip(&entry.effects);
+            effects.map(move |(id, (.., answer))| (*id, answer, number <= certain))
+        });
+        let ranked = (1..).zip(effects);
+        let fates = ranked.map(|(rank, (id, answer, is_certain))| {
+            let fate = Fate {
+                rank,
+                answer,
+                is_certain,
+            };
+            (id, fate)
+        });
+        fates.collect()
     }
 
     /// The operations that are published: a snapshot shows these at least.

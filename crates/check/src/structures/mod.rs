@@ -8,7 +8,7 @@
 //! | promise | judged |
 //! | --- | --- |
 //! | each structure answers as its sequential specification does | when an operation is staged |
-//! | the operations on each structure are linearizable, for readers, too | at the end of a run |
+//! | the operations on each structure are linearizable, for readers, too, in the order of their numbers | at the end of a run |
 //! | operations that were acknowledged as durable count, and those that count are a prefix of the staged ones, in order | when a tenure begins, and in every examined state after a power cut |
 //! | an operation with a token is done once, and tells the same again | when it is tried again |
 //! | a tenure that is over tells nothing that its successor does not count | when something is told |

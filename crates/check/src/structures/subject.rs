@@ -23,7 +23,7 @@ use super::setup::Setup;
 use crate::explorer::Judge;
 use crate::history::NodeId;
 use crate::lab::REFUSED;
-use crate::linearizability::{STATES_MAX, Verdict, check};
+use crate::linearizability::{Verdict, check_steps};
 use crate::subject::{Ended, Seat, Subject, Task, Testimony};
 use crate::timeline::Words;
 use crate::values::{ValueId, decode};
@@ -241,18 +241,19 @@ impl Structures {
         Ok(())
     }
 
-    /// Judges the history of each part.
-    pub fn judge_history(&self) -> Result<(), Violation> {
-        let history = self.testimony.history.borrow();
+    /// Judges the history of each part, in at most so many states of a search.
+    pub fn judge_history(&self, states_max: usize) -> Result<(), Violation> {
+        let (history, ledger) = (self.testimony.history.borrow(), self.ledger.borrow());
         for part in 0..self.parts() {
             let model = kind_of(part, self.setup.keys);
-            let verdict = check(&model, history.of_part(part), STATES_MAX);
-            if let Verdict::NotLinearizable { explained, stuck } = verdict {
-                let found = format!(
+            let found = match check_steps(&model, ledger.steps(&history, part), states_max) {
+                Verdict::Linearizable => continue,
+                Verdict::NotLinearizable { explained, stuck } => format!(
                     "part {part}: {explained} operations have an explanation, operation {stuck:?} has none"
-                );
-                return Err(Violation::new("operations are linearizable", found));
-            }
+                ),
+                Verdict::Undecided => format!("part {part}: undecided after {states_max} states"),
+            };
+            return Err(Violation::new("operations are linearizable", found));
         }
         Ok(())
     }
