@@ -68,6 +68,16 @@ const REPLICATION_SEEDS: u64 = 500;
 const KV_CLUSTER_SEEDS: u64 = 500;
 /// Seeds of data structures.
 const STRUCTURES_SEEDS: u64 = 500;
+/// Mishaps that the seeds of data structures must show, each with its minimum number in all of them together.
+const STRUCTURES_MISHAPS: [(&str, u64); 7] = [
+    ("back_end_kills", 100),
+    ("back_end_pauses", 100),
+    ("back_end_pauses_past_the_lease", 50),
+    ("front_end_kills", 100),
+    ("front_end_pauses_past_the_lease", 50),
+    ("partitions", 100),
+    ("power_cuts", 100),
+];
 /// The scenario of data structures whose every moment is examined.
 const STRUCTURES_CRASHES: &str = "structures-crashes";
 /// Crash states of data structures that are recovered and judged in each run of the whole test command.
@@ -141,6 +151,8 @@ struct Sum {
     /// Seeds in which each of [`COURSE`] happened, and those in which all did.
     course: [u64; COURSE.len()],
     whole_course: u64,
+    /// Occurrences of everything that a run counts.
+    counts: BTreeMap<String, u64>,
     /// Seeds that broke a promise.
     broken: Vec<u64>,
     hashes: BTreeMap<u64, String>,
@@ -181,10 +193,24 @@ impl Sum {
             .zip(happened)
             .for_each(|(seeds, happened)| *seeds += u64::from(happened));
         self.whole_course += u64::from(happened == [true; COURSE.len()]);
+        for (name, count) in run.course {
+            *self.counts.entry(name).or_default() += count;
+        }
         if !run.violations.is_empty() {
             self.broken.push(run.seed);
         }
         self.hashes.insert(run.seed, run.hash);
+    }
+
+    /// Prints how often each of `demands` happened. Returns whether each did as often as it must.
+    fn meets(&self, demands: &[(&str, u64)]) -> bool {
+        let mut all = true;
+        for (name, minimum) in demands {
+            let count = self.counts.get(*name).copied().unwrap_or(0);
+            println!("  {name:<32} {count} times, at least {minimum}");
+            all &= count >= *minimum;
+        }
+        all
     }
 
     fn tell(&self, scenario: &str) {
@@ -368,6 +394,10 @@ fn ci_beside(
     checks.note(
         "no mishap of data structures breaks a promise",
         structures.broken.is_empty(),
+    );
+    checks.note(
+        "data structures meet every mishap",
+        structures.meets(&STRUCTURES_MISHAPS),
     );
 
     let mut torn = Sum::default();
@@ -582,6 +612,15 @@ mod tests {
         let mut sum = Sum::default();
         sum.add(run(1, fault));
         sum
+    }
+
+    #[test]
+    fn a_mishap_that_happens_less_often_than_it_must_or_never_is_noticed() {
+        let mut sum = sum_of("torn_write");
+        sum.add(run(2, "torn_write"));
+        assert!(sum.meets(&[("power_cuts", 2)]));
+        assert!(!sum.meets(&[("power_cuts", 3)]));
+        assert!(!sum.meets(&[("power_cuts", 2), ("partitions", 1)]));
     }
 
     #[test]

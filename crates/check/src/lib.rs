@@ -161,7 +161,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "structures",
-        summary: "data structures in the memory of a back-end: ends and pauses of front-ends, ends of the back-end and of power",
+        summary: "data structures in the memory of a back-end: ends and pauses of front-ends and of the back-end, partitions, power cuts",
         run: |seed, adjustment| {
             run_structures("structures", structures::Setup::drawn(seed), adjustment)
         },

@@ -4,12 +4,12 @@
 use std::rc::Rc;
 
 use rand::RngExt as _;
-use stonecast_base::{Random, random_from_seed};
-use stonecast_fabric_sim::{LocalClock, MachineOptions, MachineProfile, World};
+use stonecast_base::{Nanoseconds, Random, random_from_seed};
+use stonecast_fabric_sim::{LocalClock, MachineOptions, MachineProfile, Process, World};
 
 use super::front_end;
 use super::setup::{CLIENTS, Mishap, Setup};
-use super::subject::Structures;
+use super::subject::{LEASE_NS, Structures};
 use crate::explorer::Explorer;
 use crate::lab::Lab;
 use crate::linearizability::STATES_MAX;
@@ -17,6 +17,9 @@ use crate::moments::Moments;
 use crate::partitions::partition;
 use crate::report::Report;
 use crate::stage::Stage;
+
+/// Durations of hanging processes: shorter and longer than a lease.
+const PAUSE_NS: std::ops::Range<Nanoseconds> = 100_000..8_000_000;
 
 struct Run {
     stage: Stage<Structures>,
@@ -116,12 +119,30 @@ impl Run {
                 stage.count("partitions");
             }
             Mishap::FrontEndPaused => {
-                let duration = self.random.random_range(100_000..8_000_000);
-                self.stage.clients[client as usize].process.pause(duration);
-                self.stage.mark(format!("front-end {client} hangs"));
+                let process = self.stage.clients[client as usize].process.clone();
+                let duration = self.pause(&process, &format!("front-end {client}"));
                 self.stage.count("front_end_pauses");
+                if duration > LEASE_NS {
+                    self.stage.count("front_end_pauses_past_the_lease");
+                }
+            }
+            Mishap::BackEndPaused => {
+                let process = self.stage.nodes[0].process().expect("it runs").clone();
+                let duration = self.pause(&process, "the back-end");
+                self.stage.count("back_end_pauses");
+                if duration > LEASE_NS {
+                    self.stage.count("back_end_pauses_past_the_lease");
+                }
             }
         }
+    }
+
+    /// Lets a process hang for a while, and returns for how long.
+    fn pause(&mut self, process: &Process, name: &str) -> Nanoseconds {
+        let duration = self.random.random_range(PAUSE_NS);
+        process.pause(duration);
+        self.stage.mark(format!("{name} hangs for {duration} ns"));
+        duration
     }
 
     /// Examines the states that a power cut at this moment would leave.

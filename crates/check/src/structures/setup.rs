@@ -17,6 +17,8 @@ pub(super) const CLIENTS: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mishap {
     BackEndKilled,
+    /// The back-end hangs, for longer than the leases of its front-ends at times.
+    BackEndPaused,
     FrontEndKilled,
     /// A front-end hangs, for longer than its lease at times.
     FrontEndPaused,
@@ -52,6 +54,7 @@ impl Setup {
         let machine = machines::draw(random);
         let kinds = [
             Mishap::BackEndKilled,
+            Mishap::BackEndPaused,
             Mishap::FrontEndKilled,
             Mishap::FrontEndPaused,
             Mishap::LinksCut,

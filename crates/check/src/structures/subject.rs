@@ -33,7 +33,7 @@ use crate::violation::Violation;
 const SLABS_SIZE: u64 = 1 << 20;
 const KEY: LogKey = LogKey(77);
 const UUID: u128 = 5;
-const LEASE_NS: u64 = 2_000_000;
+pub(super) const LEASE_NS: u64 = 2_000_000;
 pub(super) const ADDRESS: &str = "sim:back-end";
 
 /// The structures of the domain: those with keys, a part for each key, then those without, a part each.
