@@ -47,7 +47,7 @@ const STRUCTURES_KILLS: Stories = Stories {
     tests: &[(
         "stonecast",
         &["--test", "it"],
-        "kills_and_stops_of_writer_reader_and_back_end_lose_nothing_that_was_acknowledged",
+        "kills_and_stops_of_writer_readers_and_back_end_lose_nothing_that_was_acknowledged",
     )],
 };
 

@@ -1,4 +1,4 @@
-//! A back-end, a writer and a reader in processes of their own, killed and stopped at random moments.
+//! A back-end, a writer and readers in processes of their own, killed and stopped at random moments.
 //!
 //! The test binary runs itself again as each of them; an environment variable chooses the part. The writer prints the
 //! number of each update that was acknowledged.
@@ -14,13 +14,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rand::RngExt as _;
+use rand::seq::SliceRandom as _;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use stonecast::Durability;
 use stonecast::structures::{
-    BTree, Connection, Cursor, Error, MvBTree, Queue, Server, Transaction, connect,
+    BTree, Connection, Cursor, Error, MvBTree, Queue, Server, Session, Transaction, connect,
     connect_blocking,
 };
-use stonecast_base::random_from_seed;
+use stonecast_base::{Random, random_from_seed};
 
 const PART: &str = "STONECAST_TEST_PART";
 const DATA: &str = "STONECAST_TEST_DATA";
@@ -258,10 +260,10 @@ impl Process {
         process
     }
 
-    fn signal(&self, signal: &str) {
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("kill -{signal} {}", self.0.id())]);
-        assert!(command.status().unwrap().success());
+    /// Kills the process.
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 
     /// Stops the process as a debugger does. None of its threads runs when the call returns.
@@ -283,106 +285,187 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.end();
     }
 }
 
-#[test]
-fn kills_and_stops_of_writer_reader_and_back_end_lose_nothing_that_was_acknowledged() {
-    use rand::RngExt as _;
-    const SEED: u64 = 19;
-    let mut random = random_from_seed(SEED);
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("pool");
-    let acknowledged = Arc::<AtomicU64>::default();
-    let mut server = Process::start("back-end", &data);
-    let mut writer = Process::writer(&data, &acknowledged);
-    let mut reader = Process::start("reader", &data);
-    let progress = |than: u64| {
-        while acknowledged.load(Ordering::Relaxed) <= than {
+/// A process of the story.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Writer,
+    Reader,
+    BackEnd,
+}
+
+const PARTS: [Part; 3] = [Part::Writer, Part::Reader, Part::BackEnd];
+const READERS: usize = 2;
+
+/// A back-end, a writer and readers, each a process.
+struct Scene<'a> {
+    data: &'a Path,
+    random: Random,
+    acknowledged: Arc<AtomicU64>,
+    server: Process,
+    writer: Process,
+    readers: [Process; READERS],
+}
+
+impl<'a> Scene<'a> {
+    fn start(data: &'a Path, seed: u64) -> Self {
+        let acknowledged = Arc::<AtomicU64>::default();
+        Self {
+            data,
+            random: random_from_seed(seed),
+            server: Process::start("back-end", data),
+            writer: Process::writer(data, &acknowledged),
+            readers: std::array::from_fn(|_| Process::start("reader", data)),
+            acknowledged,
+        }
+    }
+
+    fn told(&self) -> u64 {
+        self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// Waits until more than `than` updates were acknowledged.
+    fn progress(&self, than: u64) {
+        while self.told() <= than {
             thread::sleep(Duration::from_millis(1));
         }
-    };
-    for round in 0..kills() {
-        // Every process gets to work before the next one dies.
-        progress(acknowledged.load(Ordering::Relaxed));
-        thread::sleep(Duration::from_micros(random.random_range(0..20_000)));
-        match random.random_range(0..4) {
+    }
+
+    fn a_moment(&mut self, longest_us: u64) {
+        self.progress(self.told());
+        thread::sleep(Duration::from_micros(
+            self.random.random_range(0..longest_us),
+        ));
+    }
+
+    fn check(&mut self, when: &str) {
+        for reader in &mut self.readers {
+            assert!(reader.is_alive(), "{when}: a reader saw something wrong");
+        }
+        assert!(self.writer.is_alive(), "{when}: the writer has failed");
+    }
+
+    /// Kills a process, and starts it again. Every process gets to work before the next one dies.
+    fn kill_one(&mut self, round: u32) {
+        self.a_moment(20_000);
+        self.check(&format!("round {round}"));
+        match self.random.random_range(0..4) {
             0 => {
-                assert!(
-                    reader.is_alive(),
-                    "round {round}: the reader saw something wrong"
-                );
-                reader = Process::start("reader", &data);
+                let reader = self.random.random_range(0..READERS);
+                self.readers[reader].end();
+                self.readers[reader] = Process::start("reader", self.data);
             }
-            1 => {
-                drop(server);
-                server = Process::start("back-end", &data);
-            }
+            1 => self.replace_back_end(),
             _ => {
-                assert!(writer.is_alive(), "round {round}: the writer has failed");
-                drop(writer);
-                writer = Process::writer(&data, &acknowledged);
+                self.writer.end();
+                self.writer = Process::writer(self.data, &self.acknowledged);
             }
         }
     }
-    for round in 0..kills() / KILLS_PER_STOP {
-        progress(acknowledged.load(Ordering::Relaxed));
-        thread::sleep(Duration::from_micros(random.random_range(0..5_000)));
-        writer.signal("STOP");
-        thread::sleep(LEASE * 2);
-        if round % 3 == 2 {
-            // A back-end that is replaced while a front-end is stopped, perhaps in a store.
-            drop(server);
-            server = Process::start("back-end", &data);
-        }
-        let before = acknowledged.load(Ordering::Relaxed);
-        let successor = Process::writer(&data, &acknowledged);
-        progress(before);
-        writer.signal("CONT");
-        progress(acknowledged.load(Ordering::Relaxed) + 20);
-        assert!(
-            reader.is_alive(),
-            "stop {round}: the reader saw something wrong"
-        );
-        assert!(
-            writer.is_alive(),
-            "stop {round}: the stopped writer has failed"
-        );
-        drop(writer);
-        writer = successor;
+
+    fn replace_back_end(&mut self) {
+        // The old one has to be gone before the next one serves its pool.
+        self.server.end();
+        self.server = Process::start("back-end", self.data);
     }
-    assert!(reader.is_alive() && writer.is_alive() && server.is_alive());
-    drop(writer);
-    let told = acknowledged.load(Ordering::Relaxed);
-    let connection = connected(&data);
-    let (index, jobs) = connection
-        .run(async |session| {
-            let wait = Duration::from_secs(30);
-            // The hand-over executes what was acknowledged and not published.
-            drop(session.writer_within::<Index>("index", wait).await?);
-            drop(session.writer_within::<Jobs>("jobs", wait).await?);
-            let index = session.reader::<Index>("index").await?.entries().await?;
-            let jobs = session.reader::<Jobs>("jobs").await?.values().await?;
-            Ok::<_, Error>((index, jobs))
-        })
-        .unwrap();
-    println!(
-        "{told} updates were acknowledged, {} are there",
-        index.len()
-    );
-    let expected: Vec<(u64, u64)> = (0..index.len() as u64)
-        .map(|key| (key, value_of(key)))
-        .collect();
-    assert_eq!(index, expected);
-    assert!(index.len() as u64 >= told);
-    assert_eq!(
-        jobs,
-        (0..jobs.len() as u64).collect::<Vec<_>>(),
-        "in order, and once"
-    );
-    assert!(jobs.len() as u64 >= told);
+
+    /// Stops a process for longer than the leases, and lets it go on.
+    fn stop_one(&mut self, part: Part, round: u32) {
+        self.a_moment(5_000);
+        match part {
+            Part::Writer => self.stop_writer(),
+            Part::Reader => {
+                let reader = self.random.random_range(0..READERS);
+                self.readers[reader].pause();
+                thread::sleep(LEASE * 2);
+                // Nobody waits for a reader.
+                self.progress(self.told() + 20);
+                self.readers[reader].go_on();
+            }
+            Part::BackEnd => {
+                self.server.pause();
+                thread::sleep(LEASE * 2);
+                self.server.go_on();
+            }
+        }
+        self.progress(self.told() + 20);
+        self.check(&format!("stop {round}, of the {part:?}"));
+    }
+
+    /// A successor writes before the stopped writer goes on.
+    fn stop_writer(&mut self) {
+        self.writer.pause();
+        thread::sleep(LEASE * 2);
+        if self.random.random_range(0..2) == 0 {
+            // A back-end that is replaced while a front-end is stopped, perhaps in a store.
+            self.replace_back_end();
+        }
+        let before = self.told();
+        let successor = Process::writer(self.data, &self.acknowledged);
+        self.progress(before);
+        self.writer.go_on();
+        self.progress(self.told() + 20);
+        assert!(self.writer.is_alive(), "the stopped writer has failed");
+        self.writer = successor;
+    }
+
+    /// Ends the writer, and compares both structures with what was acknowledged.
+    fn end(mut self) {
+        self.check("at the end");
+        assert!(self.server.is_alive(), "the back-end has failed");
+        self.writer.end();
+        let told = self.told();
+        let connection = connected(self.data);
+        let (index, jobs) = connection
+            .run(async |session| contents(session).await)
+            .unwrap();
+        println!(
+            "{told} updates were acknowledged, {} are there",
+            index.len()
+        );
+        let count = index.len() as u64;
+        let expected: Vec<(u64, u64)> = (0..count).map(|key| (key, value_of(key))).collect();
+        assert_eq!(index, expected);
+        assert!(count >= told);
+        let in_order: Vec<u64> = (0..jobs.len() as u64).collect();
+        assert_eq!(jobs, in_order, "in order, and once");
+        assert!(jobs.len() as u64 >= told);
+    }
+}
+
+/// Everything in both structures, with what was acknowledged and not published: the hand-over executes it.
+async fn contents(session: &Session) -> Result<(Vec<(u64, u64)>, Vec<u64>), Error> {
+    let wait = Duration::from_secs(30);
+    drop(session.writer_within::<Index>("index", wait).await?);
+    drop(session.writer_within::<Jobs>("jobs", wait).await?);
+    let index = session.reader::<Index>("index").await?.entries().await?;
+    let jobs = session.reader::<Jobs>("jobs").await?.values().await?;
+    Ok((index, jobs))
+}
+
+/// Each part is stopped as often as the others, in an order that the seed draws.
+#[test]
+fn kills_and_stops_of_writer_readers_and_back_end_lose_nothing_that_was_acknowledged() {
+    const SEED: u64 = 19;
+    println!("seed {SEED}");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("pool");
+    let mut scene = Scene::start(&data, SEED);
+    for round in 0..kills() {
+        scene.kill_one(round);
+    }
+    let mut parts = PARTS;
+    for round in 0..kills() / KILLS_PER_STOP {
+        let turn = round as usize % PARTS.len();
+        if turn == 0 {
+            parts.shuffle(&mut scene.random);
+        }
+        scene.stop_one(parts[turn], round);
+    }
+    scene.end();
 }
 
 /// Needs the reclaiming of old versions whoever reads them: all versions together are longer than the pool.
@@ -466,7 +549,6 @@ fn produce(url: &str) {
 /// removes what is done, and asks no consumer.
 #[test]
 fn jobs_outlive_the_deaths_of_their_consumers_and_each_is_ended_once() {
-    use rand::RngExt as _;
     const SEED: u64 = 21;
     const DEATHS: usize = 20;
     println!("seed {SEED}");
