@@ -29,8 +29,8 @@ mod wire;
 
 pub use backend::{
     Copying, Domain, DomainError, DomainPlace, Execute, Grant, HandedOver, Leftover, Medium,
-    Mirror, MirrorLost, PAGE_SIZE, PoolGeometry, Raised, StandingError, Stopped, StructurePool,
-    Taken, Territory,
+    Mirror, MirrorLost, PAGE_SIZE, PoolGeometry, Raised, Replayed, StandingError, Stopped,
+    StructurePool, Taken, Territory,
 };
 pub use executor::Executor;
 pub use frontend::{

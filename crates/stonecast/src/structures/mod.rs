@@ -118,7 +118,7 @@ pub use stonecast_structures::shapes::StructureKind;
 pub use stonecast_structures::{
     AttachError, BackEndStat, ConnectError, DetachError, DomainName, DomainStat, FrontEndError,
     MirrorLost, MirrorStat, Mismatch, NoAgreement, NoMirrorLog, PromoteError, ReaderCounts,
-    StandingError, StandingFault, StandingRecordError, StoreStat, SurveyedDomain,
+    Replayed, StandingError, StandingFault, StandingRecordError, StoreStat, SurveyedDomain,
 };
 pub use types::{
     BTree, Cursor, Entry, HashTable, Key, Keyed, MvBTree, Ordered, Queue, Sequence, Shape, Stack,

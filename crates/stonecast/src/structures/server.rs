@@ -10,8 +10,8 @@ use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_media::{Durability, PersistenceDomain, Pool};
 use stonecast_structures::{
-    DomainError, MirrorServer, Promoted, SERVICE_COMPLETIONS, Service, ServiceError, StandingStore,
-    StructurePool,
+    DomainError, MirrorServer, Promoted, Replayed, SERVICE_COMPLETIONS, Service, ServiceError,
+    StandingStore, StructurePool,
 };
 
 use super::mirror::{MirrorError, attach};
@@ -480,6 +480,29 @@ impl Server {
     /// The pool as it was before it was opened.
     pub fn description(&self) -> &PoolDescription {
         &self.description
+    }
+
+    /// What the opening has replayed from the logs of an earlier run that did not end in order. Of a mirror, nothing.
+    ///
+    /// ```
+    /// use stonecast::Durability;
+    /// use stonecast::structures::{Replayed, Server};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let server = Server::builder(folder.path().join("pool"))
+    ///     .durability(Durability::Process)
+    ///     .capacity(16 << 20)
+    ///     .open()?;
+    /// let Replayed { log_bytes, executed } = server.replayed();
+    /// assert_eq!((log_bytes, executed), (0, 0)); // a new pool
+    /// server.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replayed(&self) -> Replayed {
+        match &self.serving {
+            Serving::BackEnd(service) => service.replayed(),
+            Serving::Mirror(_) => Replayed::default(),
+        }
     }
 
     /// Whether the server is a mirror, which serves no front-end.

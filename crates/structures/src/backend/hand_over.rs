@@ -9,6 +9,8 @@
 //! are durable before their first entry is applied, so a restart in the middle applies them again and executes nothing
 //! twice.
 
+use std::ops::AddAssign;
+
 use stonecast_base::{Span, mutant};
 use stonecast_media::Region;
 
@@ -55,8 +57,24 @@ pub trait Execute {
 pub struct HandedOver {
     /// Operations up to this number count.
     pub operation: u64,
-    /// The operations that this call has executed.
+    /// What this call has replayed.
+    pub replayed: Replayed,
+}
+
+/// The work of hand-overs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Bytes of logs that were read.
+    pub log_bytes: u64,
+    /// Operations that were executed: durable ones that their writers had not published.
     pub executed: u64,
+}
+
+impl AddAssign for Replayed {
+    fn add_assign(&mut self, other: Self) {
+        self.log_bytes += other.log_bytes;
+        self.executed += other.executed;
+    }
 }
 
 impl Domain {
@@ -92,21 +110,24 @@ impl Domain {
         own: LogArea,
         executor: &mut dyn Execute,
     ) -> Result<HandedOver, DomainError> {
-        let mut executed = 0;
+        let mut replayed = Replayed::default();
         if raised.ended.is_some() {
             let mut changes = self.scan_to_the_end()?;
+            replayed.log_bytes +=
+                self.open_log().scan.at().position - self.descriptor.base.position;
             let sealed = self.seal(own).await?;
             let scan = self.read_own(&sealed, &mut changes)?;
+            replayed.log_bytes += scan.at().position - sealed.own_base.position;
             self.redo(&sealed, &scan, &changes).await?;
             let mut own = OwnLog { sealed, scan };
             while !self.open_log().uncovered.is_empty() && !mutant!(LeftoverNotExecuted) {
-                executed += self.execute(&mut own, executor).await?;
+                replayed.executed += self.execute(&mut own, executor).await?;
             }
             self.leave(*own.scan.at()).await?;
         }
         Ok(HandedOver {
             operation: self.operation(),
-            executed,
+            replayed,
         })
     }
 

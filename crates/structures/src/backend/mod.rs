@@ -29,7 +29,7 @@ mod territory;
 pub use domain::{Domain, DomainPlace, Grant, PAGE_SIZE, Taken};
 pub(crate) use domain::{Gathered, Records};
 pub use error::DomainError;
-pub use hand_over::{Execute, HandedOver, Leftover, Raised};
+pub use hand_over::{Execute, HandedOver, Leftover, Raised, Replayed};
 pub use medium::{Copying, Medium, Mirror, MirrorLost};
 pub use pool::{PoolGeometry, Stopped, StructurePool};
 pub use standing::StandingError;

@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::domain::{Domain, DomainPlace, Grant, PAGE_SIZE};
 use super::error::DomainError;
-use super::hand_over::{Execute, HandedOver};
+use super::hand_over::{Execute, HandedOver, Replayed};
 use super::medium::Medium;
 use super::standing::Standing;
 use super::territory::Territory;
@@ -170,6 +170,8 @@ pub struct StructurePool {
     /// Damaged domains, each with its damage. Since the owner of a domain can cause damage there, other domains are not
     /// affected.
     damaged: BTreeMap<u32, DomainError>,
+    /// The work of the opening.
+    replayed: Replayed,
 }
 
 fn corrupt(what: &'static str, offset: u64, found: String, expected: &str) -> DomainError {
@@ -215,6 +217,7 @@ impl StructurePool {
             domains: BTreeMap::new(),
             old_logs: Vec::new(),
             damaged: BTreeMap::new(),
+            replayed: Replayed::default(),
         })
     }
 
@@ -263,6 +266,7 @@ impl StructurePool {
             domains: BTreeMap::new(),
             old_logs: Vec::new(),
             damaged: BTreeMap::new(),
+            replayed: Replayed::default(),
         };
         let exists = |number: &u32| {
             let word = PoolGeometry::domain_word(*number);
@@ -283,9 +287,12 @@ impl StructurePool {
         for number in order {
             let domain = &pool.domains[&number];
             let mut executor = executor(domain.place(), domain.territory());
-            let _handed = pool
+            let handed = pool
                 .hand_over(number, Stopped::Perhaps, &mut *executor)
                 .await?;
+            if let Some(handed) = handed {
+                pool.replayed += handed.replayed;
+            }
         }
         pool.old_logs = pool.unused_logs();
         pool.free_old_logs().await?;
@@ -293,6 +300,11 @@ impl StructurePool {
         let next = (now | 1) + 1;
         pool.medium.region.store(serving.offset, next);
         Ok(pool)
+    }
+
+    /// What the opening has replayed: nothing else of the logs was read.
+    pub fn replayed(&self) -> Replayed {
+        self.replayed
     }
 
     /// The sizes of the pool.

@@ -25,8 +25,8 @@ use stonecast_persist::execute::{ExecuteError, LENDING_SIZE};
 use stonecast_session::{AnswerRing, Ended, Ending, Lease, Lessor, Opening, Revocations};
 
 use crate::backend::{
-    Domain, DomainError, Execute, Gathered, Medium, MirrorLost, Records, StandingError, Stopped,
-    StructurePool, Taken, Territory,
+    Domain, DomainError, Execute, Gathered, Medium, MirrorLost, Records, Replayed, StandingError,
+    Stopped, StructurePool, Taken, Territory,
 };
 use crate::executor::Executor;
 use crate::mirror::{LINK_SENDS, MirrorLink};
@@ -196,6 +196,11 @@ impl Service {
     /// Bytes of a slab of the pool.
     pub fn slab_size(&self) -> u64 {
         self.pool.geometry().slab_size
+    }
+
+    /// What the opening of the pool has replayed.
+    pub fn replayed(&self) -> Replayed {
+        self.pool.replayed()
     }
 
     /// Keeps `mirror` up to date, which holds the copy of the service's medium ([`Medium::mirrored_by`]).

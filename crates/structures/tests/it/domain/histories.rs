@@ -143,7 +143,7 @@ impl History {
             self.decided.extend_from_slice(&writer.staged[..count]);
         }
         let shown = registers(self.pool.memory());
-        let (count, executed) = (self.decided.len(), ended.executed);
+        let (count, executed) = (self.decided.len(), ended.replayed.executed);
         let expected = folded(&self.decided);
         assert_eq!(shown, expected, "{count} steps, {executed} just executed");
         self.seen = 0;

@@ -143,7 +143,7 @@ pub fn a_writer_that_names_foreign_memory_is_refused_and_its_tenure_ends_before_
     assert_eq!(registers(&*pool), folded(&STEPS[..1]));
     let raised = domain.raise();
     let ended = now(domain.finish(raised, own(), &mut Executor::default())).unwrap();
-    assert_eq!((ended.operation, ended.executed), (2, 1));
+    assert_eq!((ended.operation, ended.replayed.executed), (2, 1));
     assert_eq!(registers(&*pool), folded(&STEPS[..2]));
     assert_eq!(pool.load(FOREIGN), 0);
 }

@@ -374,7 +374,7 @@ impl History {
         let ended = self.run(|domain| now(domain.finish(raised, own(), &mut executor)));
         let Some(ended) = ended else { return };
         let ended = ended.expect("nothing durable is lost");
-        self.executed += ended.executed;
+        self.executed += ended.replayed.executed;
         if let Some(writer) = self.writer.take() {
             let count = ended.operation as usize - self.decided.len();
             assert!(count >= writer.told, "{count} of {} told", writer.told);
