@@ -5,7 +5,7 @@ use std::ops::RangeBounds;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Once};
 use super::consumer::{Consumer, TakenJob};
 use super::domain::{Domain, Outcome, Transaction};
 use super::error::Error;
@@ -393,11 +393,139 @@ impl<S: Keyed> BlockingWriter<S> {
     }
 }
 
+impl<S: Keyed> BlockingWriter<S> {
+    /// Waits for [`Writer::insert_all`], which gives keys values, with one publication for all.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Writer::insert_all`].
+    pub fn insert_all<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = (&'a S::Key, &'a S::Value)>,
+    ) -> Result<(), Error>
+    where
+        S::Key: 'a,
+        S::Value: 'a,
+    {
+        let writer = &mut self.writer;
+        self.connection
+            .run(async |_| writer.insert_all(entries).await)
+    }
+
+    /// Stages the removal of `key`. [`BlockingWriter::flush`] makes it durable.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Writer::stage_remove`].
+    pub fn stage_remove(&mut self, key: &S::Key) -> Result<(), Error> {
+        let writer = &mut self.writer;
+        let staged = async |_: &Session| writer.stage_remove(key).await;
+        self.connection.run(staged).map(drop)
+    }
+}
+
 impl<S: Sequence> BlockingWriter<S> {
+    /// Stages that a value is put in. [`BlockingWriter::flush`] makes it durable.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Writer::stage_push`].
+    pub fn stage_push(&mut self, value: &S::Value) -> Result<(), Error> {
+        let writer = &mut self.writer;
+        let staged = async |_: &Session| writer.stage_push(value).await;
+        self.connection.run(staged).map(drop)
+    }
+
     waiting! {
         /// Waits for [`Writer::push`], which puts a value in.
         push(value: &S::Value) -> ();
         /// Waits for [`Writer::pop`], which takes the value that comes next; `None`: there is none.
+        pop() -> Option<S::Value>;
+    }
+}
+
+impl<S: Shape> BlockingWriter<S> {
+    /// Begins an attempt, as [`Writer::attempt`].
+    pub fn attempt(&self, token: NonZeroU64) -> Attempt {
+        self.writer.attempt(token)
+    }
+
+    /// Updates with an attempt, which may have been tried before, as [`Writer::once`].
+    pub fn once(&mut self, attempt: Attempt) -> BlockingOnce<'_, S> {
+        BlockingOnce {
+            connection: &self.connection,
+            once: self.writer.once(attempt),
+        }
+    }
+}
+
+/// The updates of a writer with an [`Attempt`], whose calls wait. One attempt is for one update.
+///
+/// ```
+/// use std::num::NonZeroU64;
+///
+/// use stonecast::Durability;
+/// use stonecast::structures::{BTree, Server, connect_blocking};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let server = Server::builder(folder.path().join("pool"))
+///     .durability(Durability::Process)
+///     .capacity(32 << 20)
+///     .serve()?;
+/// let session = connect_blocking(&server.address().to_string())?;
+/// let mut stock = session.writer::<BTree<u64, u64>>("stock")?;
+/// stock.insert_all([(&1, &10), (&2, &20)])?;
+/// let attempt = stock.attempt(NonZeroU64::MIN);
+/// for _ in 0..3 {
+///     assert!(stock.once(attempt).compare_and_update(&1, &10, &11)?); // the first answer each time
+/// }
+/// stock.stage_remove(&2)?;
+/// stock.publish()?;
+/// let mut seen = session.reader::<BTree<u64, u64>>("stock")?;
+/// assert_eq!((seen.first()?, seen.last()?), (Some((1, 11)), Some((1, 11))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct BlockingOnce<'a, S: Shape> {
+    connection: &'a Connection,
+    once: Once<'a, S>,
+}
+
+macro_rules! once {
+    ($($(#[doc = $what:literal])+ $name:ident($($argument:ident: $of:ty),*) -> $result:ty;)+) => {
+        $(
+            $(#[doc = $what])+
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("The errors of [`Once::", stringify!($name), "`].")]
+            pub fn $name(self, $($argument: $of),*) -> Result<$result, Error> {
+                let once = self.once;
+                self.connection.run(async |_| once.$name($($argument),*).await)
+            }
+        )+
+    };
+}
+
+impl<S: Keyed> BlockingOnce<'_, S> {
+    once! {
+        /// Waits for [`Once::insert`]. Returns whether `key` had a value before.
+        insert(key: &S::Key, value: &S::Value) -> bool;
+        /// Waits for [`Once::insert_if_absent`]. Returns whether `key` had a value.
+        insert_if_absent(key: &S::Key, value: &S::Value) -> bool;
+        /// Waits for [`Once::update`]. Returns whether `key` had a value.
+        update(key: &S::Key, value: &S::Value) -> bool;
+        /// Waits for [`Once::compare_and_update`]. Returns whether `key` had `expected`.
+        compare_and_update(key: &S::Key, expected: &S::Value, new: &S::Value) -> bool;
+        /// Waits for [`Once::remove`]. Returns whether `key` had a value.
+        remove(key: &S::Key) -> bool;
+    }
+}
+
+impl<S: Sequence> BlockingOnce<'_, S> {
+    once! {
+        /// Waits for [`Once::push`], which puts a value in once.
+        push(value: &S::Value) -> ();
+        /// Waits for [`Once::pop`], which takes the value that comes next once; `None`: there was none.
         pop() -> Option<S::Value>;
     }
 }
@@ -618,6 +746,28 @@ impl<S: Ordered> BlockingReader<S> {
             connection: &self.connection,
             range: self.reader.resume(rest),
         }
+    }
+}
+
+impl<S: Ordered> BlockingReader<S> {
+    /// Waits for [`Reader::first`], which returns the entry with the lowest key.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Reader::first`].
+    pub fn first(&mut self) -> Result<Option<Entry<S>>, Error> {
+        let reader = &mut self.reader;
+        self.connection.run(async |_| reader.first().await)
+    }
+
+    /// Waits for [`Reader::last`], which returns the entry with the highest key.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Reader::last`].
+    pub fn last(&mut self) -> Result<Option<Entry<S>>, Error> {
+        let reader = &mut self.reader;
+        self.connection.run(async |_| reader.last().await)
     }
 }
 

@@ -93,8 +93,8 @@ mod writer;
 
 pub use attempt::{Attempt, Once};
 pub use blocking::{
-    BlockingConsumer, BlockingDomain, BlockingRange, BlockingReader, BlockingScan, BlockingSession,
-    BlockingSnapshot, BlockingWriter, connect_blocking,
+    BlockingConsumer, BlockingDomain, BlockingOnce, BlockingRange, BlockingReader, BlockingScan,
+    BlockingSession, BlockingSnapshot, BlockingWriter, connect_blocking,
 };
 pub use consumer::{Consumer, TakenJob};
 pub use domain::{Domain, Outcome, Part, Transaction};

@@ -14,6 +14,7 @@ mod structures;
 mod structures_domains;
 mod structures_effects;
 mod structures_limits;
+mod structures_ordered;
 mod structures_processes;
 mod support;
 mod trouble;

@@ -44,8 +44,10 @@ type Entries<'a, S> = Vec<(&'a <S as Keyed>::Key, &'a <S as Shape>::Value)>;
 ///     let mut order = stock.transaction(); // all of its keys lie in one partition
 ///     order.insert_if_absent(&1, &11);
 ///     order.update(&1, &12);
+///     let changed = order.compare_and_update(&1, (&12, &13));
 ///     let removed = order.remove(&1);
-///     assert!(stock.commit(order).await?.existed(removed));
+///     let outcome = stock.commit(order).await?;
+///     assert!(outcome.existed(changed) && outcome.existed(removed));
 ///     stock.renew().await?;
 ///     stock.release().await?;
 ///     Ok::<(), structures::Error>(())
@@ -340,6 +342,15 @@ impl<S: Keyed> PartitionedTransaction<S> {
     /// Gives `key` another value if it has one.
     pub fn update(&mut self, key: &S::Key, value: &S::Value) -> Part {
         self.add(Update::put::<S>(Verb::Update, key, value))
+    }
+
+    /// Gives `key` the value `new` if it has the value `expected`. The other updates are done in any case.
+    pub fn compare_and_update(
+        &mut self,
+        key: &S::Key,
+        (expected, new): (&S::Value, &S::Value),
+    ) -> Part {
+        self.add(Update::compare::<S>(key, expected, new))
     }
 
     /// Removes `key`.
