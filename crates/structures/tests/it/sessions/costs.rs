@@ -6,7 +6,7 @@ use stonecast_fabric::decorate::{Meter, Observed};
 use stonecast_fabric_sim::{MachineOptions, MachineProfile};
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain};
 use stonecast_structures::shapes::{Structure, StructureKind};
-use stonecast_structures::{BackEnd, FRONT_END_COMPLETIONS, Key as _, Verb};
+use stonecast_structures::{BackEnd, FRONT_END_COMPLETIONS, Key as _, Verb, Writer};
 
 use super::scene::{ADDRESS, ANSWERED, PLATFORMS, Scene, create, insert, operation, platform};
 
@@ -51,6 +51,25 @@ fn on_the_machines_of_the_paper_each_call_takes_as_many_round_trips() {
     let machines = MachineProfile::by_name("connectx3-asymnvm").expect("the profile is shipped");
     let platform = platform(PersistenceDomain::Dmp, Ddio::On);
     costs_on(machines, platform);
+}
+
+/// Costs of calls: READs, WRITEs, sends and doorbells.
+type Cost = (u64, u64, u64, u64);
+
+/// An insert of a key that is new is one append, too: the writer knows the way and the free units.
+async fn insert_new_key(
+    writer: &mut Writer,
+    structures: [u32; 2],
+    cost: &mut impl FnMut() -> Cost,
+) {
+    for structure in structures {
+        let (key, value) = (100_u64.encoded(), 300_u64.to_le_bytes());
+        let change = operation(structure, Verb::Insert, &key, &value);
+        let (_, _ticket) = writer.stage(&change).await.expect("there is room");
+        assert_eq!(cost(), (0, 0, 0, 0));
+        writer.publish().await.expect("the tenure lasts");
+        assert_eq!(cost(), (0, 1, 1, 1));
+    }
 }
 
 fn costs_on(profile: MachineProfile, platform: DeclaredPlatform) {
@@ -113,6 +132,7 @@ fn costs_on(profile: MachineProfile, platform: DeclaredPlatform) {
         assert_eq!(cost(), (0, 1, 1, 1));
         ticket.await.expect("what is visible is durable");
         assert_eq!(cost(), (0, 0, 0, 0));
+        insert_new_key(&mut writer, [table, tree], &mut cost).await;
         // A publication that begins: the records are an append as any other, with the notice behind them, and nobody
         // waits. The next ticket is one append.
         let change = operation(tree, Verb::Update, &key, &value);
@@ -160,22 +180,24 @@ fn costs_on(profile: MachineProfile, platform: DeclaredPlatform) {
         cost();
 
         // A new tenure knows nothing: root line, word of the directory, bucket and item; root line, inner node and
-        // leaf. Then a leaf that it does not know.
+        // leaf. Then a new key in a leaf that it does not know.
         writer.release().await.expect("the tenure lasts");
         let mut writer = scene.writer(&back_end, domain).await;
-        let other = 90_u64.encoded();
+        let (other, fresh) = (90_u64.encoded(), 101_u64.encoded());
         cost();
-        for (structure, key, reads) in [
-            (table, &key, 4),
-            (tree, &key, 3),
-            (tree, &other, 1),
-            (tree, &other, 0),
+        for (structure, verb, key, reads) in [
+            (table, Verb::Update, &key, 4),
+            (tree, Verb::Update, &key, 3),
+            (tree, Verb::Insert, &fresh, 1),
+            (tree, Verb::Update, &other, 0),
         ] {
-            let change = operation(structure, Verb::Update, key, &value);
+            let change = operation(structure, verb, key, &value);
             let (_, _ticket) = writer.stage(&change).await.expect("there is room");
             assert_eq!(cost(), (reads, 0, 0, reads));
         }
+        // Behind the READs everything is one append.
         writer.publish().await.expect("the tenure lasts");
+        assert_eq!(cost(), (0, 1, 1, 1));
         // Many keys that it does not know: root line, inner node and leaves, each level at once, and each node once.
         writer.release().await.expect("the tenure lasts");
         let mut writer = scene.writer(&back_end, domain).await;
@@ -202,9 +224,9 @@ fn costs_on(profile: MachineProfile, platform: DeclaredPlatform) {
             assert_eq!(cost(), (reads, 0, 0, reads));
         }
         // A structure counts its items.
-        for number in [table, tree] {
+        for (number, items) in [(table, 101), (tree, 102)] {
             let length = reader.end_in(&roots, number, Structure::length).await;
-            assert_eq!(length.expect("it is whole"), 100);
+            assert_eq!(length.expect("it is whole"), items);
             assert_eq!(cost(), (1, 0, 0, 1));
         }
         // A reader that remembers inner places reads the bucket and the item, or the leaf.

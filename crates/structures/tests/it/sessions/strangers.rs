@@ -12,6 +12,8 @@ use super::scene::{ADDRESS, Scene, create, insert, keys};
 
 /// The version of the protocol that the server speaks.
 const VERSION: u32 = 8;
+/// The highest first word of a message that strangers choose: beyond those of all requests.
+const CODE_MAX: u64 = 24;
 
 /// A stranger on the control channel: it greets, and sends messages of its own.
 async fn stranger(scene: &Scene, version: u32, messages: &[&[u8]]) -> Result<(), ConnectError> {
@@ -71,7 +73,7 @@ fn nonsense(random: &mut Random) -> Vec<u8> {
         true => count.saturating_sub(2),
         false => 0,
     };
-    let mut words = vec![random.random_range(0..20), number(random)];
+    let mut words = vec![random.random_range(0..=CODE_MAX), number(random)];
     words.extend((0..more).map(|_| number(random)));
     let mut message: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
     if random.random_range(0..8) == 0 {
