@@ -285,6 +285,8 @@ mutants! {
     StampedWithoutRoom in "node", "a shard that is offered too much goes on";
     /// A node waits for the commit of its pipeline without a bound.
     OwnCommitUnbounded in "node", "every group is led again";
+    /// A primary awaits a copy that takes no entry for as long as the copy grants leases.
+    FullCopyAwaited in "node", "rule 22: a copy that fills up is not awaited for ever";
     /// The connections of a node that was replaced have the numbers of its predecessor.
     NumbersOfPredecessor in "node", "a replaced node is another one";
     /// A primary counts a copy that has lost entries which the copy had reported.
@@ -504,6 +506,8 @@ mutants! {
     DamageTakenForCrash in "own-log", "no crash takes what was durable";
     /// Versions are settled by the floor of any shard.
     SettledPastAShard in "own-log", "a shard that lags holds all versions";
+    /// A node that runs forgets a range of void versions while their records lie in the log.
+    ReachedRangeForgotten in "own-log", "what was cut off never counts";
     /// A receiver grants credits for which its buffers have no room.
     CreditWithoutRoom in "appends", "a sender that pays finds room";
     /// A record of a tenure's log counts without its tag.

@@ -37,11 +37,14 @@ use stonecast_media::{MediaError, Pool, Prepared};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
+use super::space::Space;
 use crate::error::StoreError;
 
 /// Records after which the floors rise, however much room there is: a start has to keep the keys of
 /// that many records in memory.
 const SETTLED_TOGETHER: u64 = 4096;
+/// Ranges of void versions that come to be before the keeper looks again which of them have a record left.
+const RANGES_TOGETHER: usize = 8;
 /// The segment in which a new pool gets its first ledger.
 pub(super) const FIRST_HOME: u32 = 0;
 /// Interval at which a new pool looks whether that segment has its space.
@@ -55,10 +58,13 @@ pub(crate) struct Keeper {
     stamped: u64,
     /// Whether this server has the only copies. Otherwise the node settles records.
     is_alone: bool,
-    /// Versions that the counter has left out because other nodes may have given them. A settled version is forgotten.
+    /// Versions that the counter gave to no record, since other nodes may have given them, or since it gave them to the
+    /// drop of a shard. A settled version is forgotten.
     left_out: Vec<(u64, u64)>,
     /// The last change that named a version without a record.
     skipped_at: Change,
+    /// The number of ranges of void versions at which the keeper looks which of them have a record left.
+    ranges_max: usize,
 }
 
 impl Keeper {
@@ -73,10 +79,7 @@ impl Keeper {
         // A segment may name a version that no record and no row has: the history of later records
         // does not end at that version.
         history.given = history.given.max(given);
-        ledger.change(|ledger| match is_whole {
-            true => history.note_in(ledger.versions_mut()),
-            false => history.note_end_in(ledger.versions_mut()),
-        });
+        ledger.change(|ledger| history.note_end_in(ledger.versions_mut()));
         let mut keeper = Self {
             unsettled: Unsettled::of(&history),
             ledger,
@@ -85,8 +88,14 @@ impl Keeper {
             is_alone: true,
             left_out: Vec::new(),
             skipped_at: Change::default(),
+            ranges_max: 0,
         };
         keeper.raise_floors(given);
+        if is_whole {
+            // Only ranges that are settled are forgotten: a ledger without room for this opening could not be written.
+            let forget = |ledger: &mut Ledger| history.note_in(ledger.versions_mut());
+            keeper.ledger.change(forget);
+        }
         keeper.ledger.change(|ledger| {
             for shard in 0..shards {
                 let mut lineage = lineage_of(ledger, shard);
@@ -113,11 +122,12 @@ impl Keeper {
             is_alone: false,
             left_out: Vec::new(),
             skipped_at: Change::default(),
+            ranges_max: 0,
         }
     }
 
-    /// Keeps `lineage` as the history of `shard`. The counter has given the versions up to `given`.
-    pub fn keep(&mut self, shard: u32, lineage: Lineage, given: u64) {
+    /// Keeps `lineage` as the history of `shard`.
+    pub fn keep(&mut self, shard: u32, lineage: Lineage) {
         let Self {
             ledger,
             unsettled,
@@ -125,7 +135,8 @@ impl Keeper {
             ..
         } = self;
         ledger.change(|ledger| {
-            ledger.keep(shard, lineage, given);
+            // The history cuts off no record of the shard above the last one that is stamped and not settled.
+            ledger.keep(shard, lineage, unsettled.newest_of(shard));
             let settled = unsettled.settled(ledger.lineages(), ledger.versions());
             let versions = ledger.versions_mut();
             versions.settle(settled);
@@ -146,7 +157,22 @@ impl Keeper {
             let dropped = lineage_of(ledger, shard).dropped();
             ledger.drop_shard(shard, dropped, version);
         });
+        self.left_out.push((version, version));
         self.skipped_at = self.ledger.changed();
+    }
+
+    /// Forgets the ranges of void versions without a record in the log, if there are more ranges than before. `space`
+    /// knows the versions that its segments have.
+    pub fn forget_unreached(&mut self, space: &Space) {
+        if self.ledger.read(|ledger| ledger.versions().ranges()) <= self.ranges_max {
+            return;
+        }
+        let ranges = self.ledger.change(|ledger| {
+            let versions = ledger.versions_mut();
+            versions.forget_unreached(|first, last| space.reaches(first, last));
+            versions.ranges()
+        });
+        self.ranges_max = ranges + RANGES_TOGETHER;
     }
 
     /// Notes that the node leads `shard` in `term`. The counter would have given the version `next`, and continues

@@ -44,5 +44,7 @@ fn settle_in_memory(state: &mut State) -> Option<(u64, SharedLedger)> {
     } = state;
     let keeper = keeper.as_mut()?;
     let chooses = !cleaner.has_victim() && journal.space.need() > Need::None;
-    keeper.settle_if_due(journal.sequences.next() - 1, chooses)
+    let due = keeper.settle_if_due(journal.sequences.next() - 1, chooses)?;
+    keeper.forget_unreached(&journal.space);
+    Some(due)
 }

@@ -40,6 +40,9 @@ pub struct History {
     /// The highest version that a record has or a row of the ledger names. A caller that knows of a higher version that
     /// the counter gave raises this value.
     pub given: u64,
+    /// For each segment with records that this node stamped there, the lowest and the highest of their versions, whether
+    /// they count or not.
+    pub reach: BTreeMap<u32, (u64, u64)>,
     /// The first version that no record of the history has.
     end: u64,
     /// Shards and versions of the records in the log that never count.
@@ -54,6 +57,8 @@ pub struct OwnRecords<'a> {
     open: Vec<Open>,
     void: Vec<(u32, u64)>,
     given: u64,
+    reach: BTreeMap<u32, (u64, u64)>,
+    format: &'a LogFormat,
     proofs: Proofs<'a>,
 }
 
@@ -83,6 +88,8 @@ impl<'a> OwnRecords<'a> {
             open: Vec::new(),
             void: Vec::new(),
             given: versions.highest(),
+            reach: BTreeMap::new(),
+            format,
             proofs: Proofs::new(format),
         }
     }
@@ -111,6 +118,10 @@ impl<'a> OwnRecords<'a> {
         }
         let version = header.sequence();
         self.given = self.given.max(version);
+        let (segment, _) = self.format.locate(found.position);
+        let reach = self.reach.entry(segment as u32);
+        let (first, last) = reach.or_insert((version, version));
+        (*first, *last) = (version.min(*first), version.max(*last));
         let verdict = self.versions.judge(shard, version);
         if verdict == OwnVerdict::Void {
             self.void.push((shard, version));
@@ -137,6 +148,7 @@ impl<'a> OwnRecords<'a> {
             mut open,
             void,
             given,
+            reach,
             proofs,
             ..
         } = self;
@@ -144,6 +156,7 @@ impl<'a> OwnRecords<'a> {
         let mut history = History {
             void,
             given,
+            reach,
             ..History::default()
         };
         let mut expected = versions.expected_from(versions.settled() + 1);

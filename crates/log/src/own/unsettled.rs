@@ -44,6 +44,15 @@ impl Unsettled {
         self.last = version;
     }
 
+    /// The last version that was stamped in `shard` and that no floor has settled; 0 without one. The records above it
+    /// that a history cuts off do not exist: a history cuts off no settled record.
+    pub fn newest_of(&self, shard: u32) -> u64 {
+        let mut newest = self.records.iter().rev();
+        newest
+            .find(|(_, of)| *of == shard)
+            .map_or(0, |&(version, _)| version)
+    }
+
     /// The version up to which everything is settled by `lineages` and `versions`. The caller passes the version to
     /// [`Versions::settle`], and frees segments with versions above the earlier one when the new one is durable.
     pub fn settled(&mut self, lineages: &Lineages, versions: &Versions) -> u64 {

@@ -98,7 +98,7 @@ impl Versions {
     }
 
     /// Makes own records of `shard` that lie above a cut of `lineage` void for good: if a later heir has one of them,
-    /// the heir sends its entry. The counter has given the versions up to `given`.
+    /// the heir sends its entry. The node has stamped none of them with a version above `given`.
     pub(crate) fn cut_off(&mut self, shard: u32, lineage: &Lineage, given: u64) {
         let Some(led) = self.led.get(&shard) else {
             return;
@@ -109,8 +109,11 @@ impl Versions {
             // The cuts of terms before the floor's term were noted when the floor passed them.
             if (lineage.floor.term..lineage.term).contains(&term) {
                 let last = lineage.last_of(term).max(began);
-                add_range(void, last + 1, end);
+                add_range(void, last + 1, end.min(given));
             }
+        }
+        if void.is_empty() {
+            self.void.remove(&shard);
         }
     }
 
@@ -194,27 +197,44 @@ impl Versions {
     /// the shards and versions of the void records in the log. A moved record stands there with the version that the
     /// counter was about to give.
     pub(super) fn forget_gone(&mut self, found: &[(u32, u64)]) {
-        let settled = self.settled;
-        self.skipped.retain(|&first, last| {
-            *last > settled
-                || found
-                    .iter()
-                    .any(|&(_, version)| (first..=*last).contains(&version))
+        self.retain_ranges(|shard, first, last| {
+            let mut ours = found
+                .iter()
+                .filter(|(of, _)| shard.is_none_or(|shard| *of == shard));
+            ours.any(|&(_, version)| (first..=last).contains(&version))
         });
-        for (&shard, ranges) in &mut self.void {
-            let is_there = |first, last| {
-                let ours = found.iter().filter(|(of, _)| *of == shard);
-                ours.into_iter()
-                    .any(|&(_, version)| (first..=last).contains(&version))
-            };
-            ranges.retain(|&first, last| *last > settled || is_there(first, *last));
-        }
-        self.void.retain(|_, ranges| !ranges.is_empty());
         self.dropped.retain(|shard, dropped| {
             found
                 .iter()
                 .any(|(of, version)| of == shard && version <= dropped)
         });
+    }
+
+    /// Drops the ranges at or below the settled version that no record in the log can have. `reaches` says whether a
+    /// segment may have a record that this node stamped with a version from the first to the last. A segment that was
+    /// freed has none when its next generation is durable.
+    pub fn forget_unreached(&mut self, reaches: impl Fn(u64, u64) -> bool) {
+        self.retain_ranges(|_, first, last| {
+            reaches(first, last) && !mutant!(ReachedRangeForgotten)
+        });
+    }
+
+    /// Keeps the ranges above the settled version, and those for which `is_there` is true. A skipped range has no
+    /// shard.
+    fn retain_ranges(&mut self, is_there: impl Fn(Option<u32>, u64, u64) -> bool) {
+        let settled = self.settled;
+        self.skipped
+            .retain(|&first, last| *last > settled || is_there(None, first, *last));
+        for (&shard, ranges) in &mut self.void {
+            ranges.retain(|&first, last| *last > settled || is_there(Some(shard), first, *last));
+        }
+        self.void.retain(|_, ranges| !ranges.is_empty());
+    }
+
+    /// The number of ranges of versions without a record that counts. Each takes a row of a ledger.
+    pub fn ranges(&self) -> usize {
+        let void = self.void.values().map(BTreeMap::len);
+        self.skipped.len() + void.sum::<usize>()
     }
 
     pub(crate) fn rows(&self) -> impl Iterator<Item = VersionRow> {
@@ -394,6 +414,21 @@ mod tests {
         );
         versions.forget_gone(&[]);
         assert_eq!(versions.judge(4, 8), OwnVerdict::Counts);
+    }
+
+    /// Needs the settled version, and the question for each range: a range that goes too early lets its records count.
+    #[test]
+    fn a_range_goes_when_it_is_settled_and_no_segment_reaches_it() {
+        let mut versions = versions();
+        versions.forget_unreached(|_, _| false);
+        assert_eq!(versions, super::tests::versions(), "nothing is settled");
+        versions.settle(23);
+        assert_eq!(versions.ranges(), 2);
+        versions.forget_unreached(|first, last| first <= 8 && 8 <= last);
+        assert_eq!(versions.judge(4, 8), OwnVerdict::Void);
+        assert_eq!((versions.ranges(), versions.expected_from(11)), (1, 11));
+        versions.forget_unreached(|_, _| false);
+        assert_eq!(versions.ranges(), 0);
     }
 
     /// Needs the rest of the range on both sides: the versions there may have records that never count.

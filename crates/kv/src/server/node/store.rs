@@ -209,9 +209,9 @@ impl Store for NodeStore {
 
     fn keep(&self, shard: u32, history: &Lineage) {
         let state = &mut *self.state.borrow_mut();
-        let given = state.journal.sequences.next() - 1;
         let keeper = state.keeper.as_mut().expect("a node keeps a ledger");
-        keeper.keep(shard, history.clone(), given);
+        keeper.keep(shard, history.clone());
+        keeper.forget_unreached(&state.journal.space);
     }
 
     fn commit(&self) -> Pending<'_, Result<(), NotDurable>> {

@@ -150,6 +150,9 @@ pub(crate) async fn recover(
     if let Some(keeper) = &keeper {
         space.set_settled(keeper.settled());
     }
+    if keeper.is_some() {
+        note_reach(&mut space, &history, !report.used_checkpoint);
+    }
     if role == Role::Node {
         note_unsettled(&mut space, &format, &history);
         forget_outcomes_of_copies(&mut keys, keeper.as_ref());
@@ -187,6 +190,24 @@ fn heritage_of(segments: &[SegmentState], appended: &[Appended]) -> Heritage {
     let told = appended.iter().map(|found| &found.state);
     let used = segments.iter().chain(told);
     used.fold(Heritage::default(), |all, state| all.and(state.heritage))
+}
+
+/// Notes which versions of this node each segment has. Without a scan of the whole log, each segment may have any.
+fn note_reach(space: &mut Space, history: &History, is_whole: bool) {
+    let reach: Vec<_> = match is_whole {
+        true => history
+            .reach
+            .iter()
+            .map(|(&number, &reach)| (number, Some(reach)))
+            .collect(),
+        false => space
+            .states()
+            .map(|(state, _)| (state.number, None))
+            .collect(),
+    };
+    for (number, reach) in reach {
+        space.note_reach(number, reach);
+    }
 }
 
 /// Notes the records that the node has stamped and that are not settled: their segments are not cleaned.

@@ -42,7 +42,9 @@ impl Space {
         if is_tombstone {
             occupancy.note_tombstone(size, sequence);
         }
-        self.segments[number as usize].newest_own = sequence;
+        let segment = &mut self.segments[number as usize];
+        segment.newest_own = sequence;
+        segment.reach = (segment.reach.0.min(sequence), sequence);
         self.flow.appended += size;
     }
 
@@ -163,6 +165,18 @@ impl Space {
     pub fn note_unsettled(&mut self, number: u32, version: u64) {
         let newest = &mut self.segments[number as usize].newest_own;
         *newest = (*newest).max(version);
+    }
+
+    /// Notes that an earlier run of this node stamped records in a segment, the first and the last with these versions.
+    /// `None`: the versions are not known.
+    pub fn note_reach(&mut self, number: u32, reach: Option<(u64, u64)>) {
+        self.segments[number as usize].reach = reach.unwrap_or((0, u64::MAX));
+    }
+
+    /// Whether a segment may have a record that this node stamped with a version from `first` to `last`.
+    pub fn reaches(&self, first: u64, last: u64) -> bool {
+        let mut segments = self.segments.iter().map(|segment| segment.reach);
+        segments.any(|(lowest, highest)| first <= highest && lowest <= last)
     }
 
     /// Sets the count of live bytes of a segment.

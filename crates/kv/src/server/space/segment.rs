@@ -12,6 +12,9 @@ const GENERATIONS_PER_MARK: u32 = 256;
 /// The least time that [`GENERATIONS_PER_MARK`] generations of a segment take.
 const GENERATIONS_NS: Nanoseconds = 500_000_000;
 
+/// The reach of a segment without records that this node stamped: it has no version.
+const NO_REACH: (u64, u64) = (u64::MAX, 0);
+
 /// The holder of a segment in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
@@ -41,6 +44,9 @@ pub(super) struct Segment {
     pub is_lent: bool,
     /// The highest version that was stamped here in this run, in a pool with a ledger.
     pub newest_own: u64,
+    /// The lowest and the highest version of the records that this node stamped here, in a pool with a ledger, whether
+    /// they count or not.
+    pub reach: (u64, u64),
     /// Records of other nodes that get their words after a persist.
     pub awaited_words: u32,
     /// Time of the segment's latest generation that is a multiple of `GENERATIONS_PER_MARK`.
@@ -58,6 +64,7 @@ impl Segment {
             purpose: Purpose::Put,
             is_lent: false,
             newest_own: 0,
+            reach: NO_REACH,
             awaited_words: 0,
             marked_at: 0,
         }
@@ -86,6 +93,7 @@ impl Segment {
             self.marked_at = now.max(1);
         }
         self.newest_own = 0;
+        self.reach = NO_REACH;
         self.used = None;
         self.blank = Some(next);
     }

@@ -42,6 +42,8 @@ pub struct Node {
     pub segments: BTreeMap<u32, SegmentState>,
     /// The next version to give.
     pub next: u64,
+    /// The lowest and the highest version that was stamped in each segment.
+    reach: BTreeMap<u32, (u64, u64)>,
     home: SegmentState,
     opening: u32,
     unpersisted: Vec<Span>,
@@ -77,6 +79,7 @@ impl Node {
             unsettled: Unsettled::default(),
             segments: BTreeMap::new(),
             next: 1,
+            reach: BTreeMap::new(),
             home,
             opening: 1,
             unpersisted: Vec::new(),
@@ -94,6 +97,7 @@ impl Node {
         let version = self.next;
         self.next += 1;
         let position = self.write(number, (&key_of(shard), &[7; 50]), version, false);
+        self.reach.entry(number).or_insert((version, 0)).1 = version;
         self.unsettled.note(version, shard);
         (version, position)
     }
@@ -214,8 +218,8 @@ impl Node {
 
     /// Leads `shard` in the open term of `lineage`. The versions up to `end` were given before.
     pub fn lead_in(&mut self, shard: u32, lineage: Lineage, end: u64) {
-        let (term, given) = (lineage.term, self.next - 1);
-        self.ledger.keep(shard, lineage, given);
+        let (term, newest) = (lineage.term, self.unsettled.newest_of(shard));
+        self.ledger.keep(shard, lineage, newest);
         let versions = self.ledger.versions_mut();
         versions.skip(self.next, end);
         self.next = self.next.max(end + 1);
@@ -225,7 +229,8 @@ impl Node {
 
     /// Keeps the history of an heir of `shard`, durably.
     pub fn adopt(&mut self, shard: u32, lineage: Lineage) {
-        self.ledger.keep(shard, lineage, self.next - 1);
+        let newest = self.unsettled.newest_of(shard);
+        self.ledger.keep(shard, lineage, newest);
         self.keep_ledger();
     }
 
@@ -241,11 +246,22 @@ impl Node {
         let mut lineage = self.lineage(shard);
         lineage.floor = floor;
         lineage.cuts.retain(|&term, _| term >= floor.term);
-        self.ledger.keep(shard, lineage, self.next - 1);
+        let newest = self.unsettled.newest_of(shard);
+        self.ledger.keep(shard, lineage, newest);
         let settled = self
             .unsettled
             .settled(self.ledger.lineages(), self.ledger.versions());
         self.ledger.versions_mut().settle(settled);
+        self.forget_unreached();
+    }
+
+    /// Forgets the ranges of void versions that no segment has.
+    fn forget_unreached(&mut self) {
+        let reach = &self.reach;
+        self.ledger.versions_mut().forget_unreached(|first, last| {
+            let mut segments = reach.values();
+            segments.any(|&(lowest, highest)| first <= highest && lowest <= last)
+        });
     }
 
     /// Frees a segment, and everything in it is gone.
@@ -260,6 +276,8 @@ impl Node {
         self.memory
             .persist(&[next.write_header(&self.memory, &pool())]);
         *state = next;
+        self.reach.remove(&number);
+        self.forget_unreached();
     }
 
     /// Recovers from the memory, as a store does: makes the found records durable, seals them, and notes them in the
@@ -281,6 +299,7 @@ impl Node {
             memory: self.memory,
             unsettled: Unsettled::of(&history),
             next: history.given + 1,
+            reach: history.reach.clone(),
             segments,
             ledger,
             home,

@@ -246,3 +246,40 @@ fn a_damaged_record_is_refused_when_a_segment_was_freed_behind_it() {
         "{error}"
     );
 }
+
+/// Needs the bound by the last record that is stamped and not settled: the counter has given a version to another shard
+/// since, and a range would have it.
+#[test]
+fn a_shard_that_another_node_leads_on_with_all_of_its_records_leaves_no_range() {
+    let mut node = leader();
+    node.stamp(1, 1);
+    node.stamp(1, 2);
+    node.persist();
+    node.adopt(1, lineage(70_001, &[(70_000, 1)]));
+    assert_eq!(node.ledger.versions().ranges(), 0);
+}
+
+/// Needs the versions of each segment: without them a range goes only at a start.
+#[test]
+fn a_range_goes_while_the_node_runs_when_the_segment_with_its_records_is_free() {
+    let mut node = leader();
+    for (number, shard) in [(1, 1), (1, 1), (2, 2)] {
+        node.stamp(number, shard);
+    }
+    node.persist();
+    node.adopt(1, lineage(70_001, &[(70_000, 1)]));
+    node.raise(1, at(70_000, 1));
+    node.raise(2, at(5, 3));
+    node.keep_ledger();
+    let versions = node.ledger.versions();
+    assert_eq!(
+        (versions.settled(), versions.ranges()),
+        (3, 1),
+        "its record lies there"
+    );
+    node.free(1);
+    node.keep_ledger();
+    assert_eq!(node.ledger.versions().ranges(), 0);
+    let look = node.look().unwrap();
+    assert!(look.void.is_empty() && look.history.missing.is_none());
+}
