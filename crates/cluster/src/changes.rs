@@ -421,7 +421,8 @@ impl Configuration {
         })
     }
 
-    /// Takes `node` out of this group, because its copy lacks versions that were on all copies, as `reason` says. If
+    /// Takes `node` out of this group, because its copy lacks versions that were on all copies, or takes no more
+    /// entries, as `reason` says. If
     /// `node` led the group, another node in sync leads it. The pool of `node` may have gone back to an earlier state:
     /// its start found nothing missing.
     ///

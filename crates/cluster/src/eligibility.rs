@@ -91,6 +91,14 @@ pub enum NotACopy {
         /// The highest version that is known to have been on all copies.
         horizon: u64,
     },
+    /// The node of the copy is there, and has taken no entry.
+    #[error(
+        "the node grants leases, and has taken no entry for {waited_ns} ns: its log may have no free segment"
+    )]
+    TakesNothing {
+        /// The time for which the primary has waited.
+        waited_ns: u64,
+    },
 }
 
 impl Configuration {

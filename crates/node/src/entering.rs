@@ -169,6 +169,9 @@ fn leave<S: Store>(
     shard.bodies.clear();
     shard.floor = Point::default();
     shard.role = Role::Absent;
+    if intake.is_starved() {
+        shared.memory.is_short.set(true);
+    }
     if !mutant!(OldCopyKept) {
         shared.store.dropped(number);
     }

@@ -81,8 +81,9 @@ pub fn step_fillings<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>
         let placing = place_shards(shared.clone());
         shared.runtime.spawn(Box::pin(placing));
     }
-    let is_changing = state.is_changing || !state.placed.lacks_copy();
-    if !is_changing {
+    // A copy that can take no entry would be awaited, and dropped, again and again.
+    let may_ask = state.placed.lacks_copy() && !shared.memory.is_short.get();
+    if may_ask && !state.is_changing {
         state.is_changing = true;
         let taking = take_missing(shared.clone());
         shared.runtime.spawn(Box::pin(taking));

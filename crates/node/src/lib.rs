@@ -9,6 +9,7 @@
 //!     rest       between two turns, until the next one has something to do
 //!     shard      the role of a shard, one value: absent, joins, copies, takes over, leads
 //!     peer       the way to another node: link, entries that wait for credit, streams that it has opened
+//!     awaiting   copies that take no entry although their nodes are there
 //!     fences     peers that are kept out while a shard takes the entries that they left
 //!     join       pages of published records, for a node that comes back with nothing
 //!     letter     histories, their confirmations, pages;   post: the sessions that carry them
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod awaiting;
 mod bodies;
 mod consent;
 mod copies;

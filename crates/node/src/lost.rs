@@ -1,9 +1,10 @@
-//! Copies that have lost entries: the configuration drops them, and their nodes are filled again.
+//! Copies that have lost entries, or take none: the configuration drops them, and their nodes are filled again.
 //!
 //! ```text
 //!   an heir knows of versions that its own copy lacks              the heir reports itself
 //!   a copy knows of versions that the history of its heir lacks    the copy reports the heir
 //!   a copy that follows lacks entries that were on all copies      the primary, or the heir, reports the copy
+//!   a copy takes no entry (awaiting.rs)                            the primary reports the copy
 //! ```
 //!
 //! A start judges its own pool, and a pool that went back to an earlier state looks whole. The other copies know
@@ -21,7 +22,7 @@ use crate::shard::Role;
 use crate::state::{State, group_in};
 use crate::store::Store;
 
-/// The copies that were found to have lost entries, each with the term of its shard in which that was found.
+/// The copies that the configuration is to drop, each with the term of its shard in which the reason was found.
 pub type Lost = BTreeMap<(u32, NodeName), (Term, NotACopy)>;
 
 /// The versions that a copy lacks: the copy ends at `found`, and everything up to `horizon` was on all copies.
@@ -39,34 +40,42 @@ async fn drop_copy<S: Store>(
     (term, reason): (Term, NotACopy),
 ) {
     let decide = |present: &Configuration| {
-        let group = group_in(present, number);
-        let group = group.filter(|group| group.term == term && group.in_sync.contains(&node));
-        match group {
-            Some(group) => {
-                let next = present.lose_copy(&group.subject, &node, reason.clone())?;
-                Ok::<_, Refusal>(Some(next))
+        let group = group_in(present, number).filter(|group| group.term == term);
+        let next = match group {
+            Some(group) if group.in_sync.contains(&node) => {
+                Some(present.lose_copy(&group.subject, &node, reason.clone())?)
             }
-            None => Ok(None),
-        }
+            Some(group) if group.joining.contains_key(&node) => {
+                Some(present.leave(&group.subject, &node)?)
+            }
+            Some(_) | None => None,
+        };
+        Ok::<_, Refusal>(next)
     };
     let dropped = shared.member.change(decide).await;
     shared.end_change(dropped.is_ok()).await;
 }
 
-/// Has the configuration drop a copy that was found to have lost entries.
+/// Has the configuration drop a copy for which there is a reason.
 pub fn step_lost<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
     if state.lost.is_empty() {
         return;
     }
     let configuration = state.configuration.clone();
-    state.lost.retain(|(number, node), (term, _)| {
-        let group = group_in(&configuration, *number);
-        group.is_some_and(|group| group.term == *term && group.in_sync.contains(node))
+    state.lost.retain(|(number, node), (term, reason)| {
+        let group = group_in(&configuration, *number).filter(|group| group.term == *term);
+        let is_awaited = matches!(reason, NotACopy::TakesNothing { .. });
+        group.is_some_and(|group| {
+            group.in_sync.contains(node) || is_awaited && group.joining.contains_key(node)
+        })
     });
     let next = state.lost.first_key_value().filter(|_| !state.is_changing);
     if let Some((copy, found)) = next {
         let mut counts = shared.told.counts.get();
-        counts.lost += 1;
+        match found.1 {
+            NotACopy::TakesNothing { .. } => counts.full += 1,
+            _ => counts.lost += 1,
+        }
         shared.told.counts.set(counts);
         state.is_changing = true;
         let dropping = drop_copy(shared.clone(), copy.clone(), found.clone());

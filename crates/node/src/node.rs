@@ -47,6 +47,9 @@ pub struct Counts {
     /// drops such a copy, and its node is filled again. The cause is a pool that went back to an earlier state, or a
     /// damaged pool.
     pub lost: u64,
+    /// Copies on other nodes that took no entry for too long although their nodes were there. The configuration drops
+    /// such a copy: the log of its node has no room.
+    pub full: u64,
     /// Bytes of the entries that other nodes have appended here, with their headers.
     pub appended_bytes: u64,
 }
@@ -112,6 +115,8 @@ pub(crate) struct Memory {
     pub region: Rc<dyn PersistentRegion>,
     pub key: AppendKey,
     pub earlier_writers: EarlierWriters,
+    /// Whether the node left a shard while peers could append nothing, and still can append nothing.
+    pub is_short: Cell<bool>,
 }
 
 impl<S: Store> Node<S> {

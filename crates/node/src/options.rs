@@ -31,6 +31,9 @@ pub struct Options {
     /// Longest time that a turn waits for the node's own medium. A node that waits longer ends, so that others lead its
     /// shards.
     pub medium_patience_ns: Nanoseconds,
+    /// Time without progress after which a primary or an heir has the configuration drop the copies that it waits for
+    /// although their nodes are there. Longer than the patience of these nodes with their medium, which ends them.
+    pub copy_patience_ns: Nanoseconds,
     /// Time without writes of a shard after which its copies are told the horizon.
     pub idle_ns: Nanoseconds,
     /// Entries that are digested before the floor rises.

@@ -9,6 +9,7 @@ use stonecast_replication::{
     Entry, LaterTerm, Lineage, Piece, Point, Primary, ShardCopy, Taken, Takeover,
 };
 
+use crate::awaiting::Standstill;
 use crate::bodies::Bodies;
 use crate::consent::Consents;
 use crate::join::Join;
@@ -158,6 +159,8 @@ pub struct Shard<C> {
     /// The floor that the node last told the intake, and the time.
     pub floor: Point,
     pub floor_at: Nanoseconds,
+    /// The wait of this node, as the primary or the heir, for its copies.
+    pub standstill: Standstill,
 }
 
 impl<C> Shard<C> {
@@ -171,6 +174,7 @@ impl<C> Shard<C> {
             consents: Consents::default(),
             floor: Point::default(),
             floor_at: 0,
+            standstill: Standstill::default(),
         }
     }
 

@@ -55,6 +55,7 @@ impl<S: Store> Node<S> {
             region,
             key,
             earlier_writers,
+            is_short: Cell::default(),
         };
         let subject = |number| Subject::Keys(HashRange::even(number, shards));
         let mut found = BTreeMap::new();

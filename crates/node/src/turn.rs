@@ -18,7 +18,9 @@ use crate::options::EarlierWriters;
 use crate::own_commits::PATIENCE_PARTS;
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
-use crate::{copying, entering, filling, heading, joining, leading, leaving, links, lost};
+use crate::{
+    awaiting, copying, entering, filling, heading, joining, leading, leaving, links, lost,
+};
 
 /// The steps of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +86,9 @@ async fn look<S: Store>(shared: &Shared<S>, intake: &mut Intake) -> Result<(), N
         intake.hear(request, &said);
     }
     let refused = look_once(&*shared.store, shared.runtime.now(), intake).await?;
+    if !intake.is_starved() {
+        shared.memory.is_short.set(false);
+    }
     *shared.told.segment_trouble.borrow_mut() = refused;
     Ok(())
 }
@@ -153,6 +158,7 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
         let known = state.others();
         state.fences.end_turn(intake, &known);
     }
+    awaiting::step_awaited(state, shared);
     lost::step_lost(state, shared);
     filling::step_fillings(state, shared);
     leaving::step_leaving(state, shared);

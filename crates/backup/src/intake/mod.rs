@@ -150,6 +150,11 @@ impl Intake {
         self.space.wanted()
     }
 
+    /// Whether peers can append nothing before the store lends a segment.
+    pub fn is_starved(&self) -> bool {
+        self.space.is_starved()
+    }
+
     /// The number of segments that could hold records again: their entries are settled, and appends do not need the
     /// segments now.
     pub fn segments_spare(&self) -> usize {

@@ -125,6 +125,11 @@ impl Space {
         self.buffers.wanted().saturating_sub(under_way + reusable)
     }
 
+    /// Whether no message finds a place, and no segment is on its way to the device.
+    pub fn is_starved(&self) -> bool {
+        self.buffers.posted_now() == 0 && self.turning.is_none() && self.wanted() > 0
+    }
+
     /// Whether a segment is on its way to the device, or back to the store.
     pub fn is_turning(&self) -> bool {
         self.turning.is_some()

@@ -114,8 +114,12 @@ impl Buffers {
 
     /// The number of further segments to post now.
     pub fn wanted(&self) -> usize {
-        let posted = self.held.iter().filter(|held| !held.consumed).count();
-        self.ahead.saturating_sub(posted)
+        self.ahead.saturating_sub(self.posted_now())
+    }
+
+    /// The number of segments in which a message finds a place.
+    pub fn posted_now(&self) -> usize {
+        self.held.iter().filter(|held| !held.consumed).count()
     }
 
     /// Notes that the device got the segment of `state` as a buffer, from [`first_unit`](super::first_unit) to the

@@ -4,6 +4,7 @@ mod campaign;
 mod copies;
 mod dismissals;
 mod failures;
+mod full;
 mod heirs;
 mod joins;
 mod losses;

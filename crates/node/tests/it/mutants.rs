@@ -3,10 +3,10 @@
 use stonecast_base::hunts::by_stories;
 use stonecast_base::mutants::Mutant;
 
-use crate::{campaign, dismissals, failures, heirs, joins, losses, moves, rests, writes};
+use crate::{campaign, dismissals, failures, full, heirs, joins, losses, moves, rests, writes};
 
 /// The story that finds each bug.
-const STORIES: [(Mutant, fn()); 20] = [
+const STORIES: [(Mutant, fn()); 21] = [
     (
         Mutant::LeaseNotAsked,
         heirs::a_primary_that_is_cut_off_answers_nothing,
@@ -48,6 +48,10 @@ const STORIES: [(Mutant, fn()); 20] = [
     (
         Mutant::OwnCommitUnbounded,
         failures::others_lead_what_a_node_led_whose_own_log_hangs,
+    ),
+    (
+        Mutant::FullCopyAwaited,
+        full::a_copy_whose_log_lends_no_segment_is_dropped,
     ),
     (
         Mutant::NumbersOfPredecessor,

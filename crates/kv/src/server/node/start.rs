@@ -23,6 +23,9 @@ use crate::wire::limits::{BATCH_KEYS_MAX, BATCH_SIZE_MAX};
 /// The pause of a link before it offers an entry again for which a copy had no buffer.
 const LINK_RETRY_NS: Nanoseconds = 10_000;
 
+/// The patience with a copy that takes no entry, in patiences of a node with its own medium.
+const COPY_PATIENCES: u64 = 2;
+
 /// Options of a server that is a node of a cluster.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
@@ -136,6 +139,7 @@ impl NodeOptions {
             look_ns: 5 * self.pause_ns,
             repeat_ns: self.repeat_ns,
             medium_patience_ns: self.medium_patience_ns,
+            copy_patience_ns: COPY_PATIENCES * self.medium_patience_ns,
             idle_ns: 10 * self.pause_ns,
             floor_after: self.floor_after,
             floor_after_ns: self.floor_after_ns,

@@ -86,6 +86,10 @@ pub struct Place {
     look_units: u32,
     segment_size: u64,
     unready_ns: u64,
+    /// The patience with copies, which is longer than any story but one.
+    pub copy_patience_ns: Cell<u64>,
+    /// Whether the log has no segment for appends.
+    lends_nothing: Cell<bool>,
     runs: Cell<u32>,
 }
 
@@ -141,6 +145,8 @@ impl Place {
             look_units,
             segment_size,
             unready_ns,
+            copy_patience_ns: Cell::new(10_000_000_000),
+            lends_nothing: Cell::default(),
             runs: Cell::default(),
         }
     }
@@ -188,7 +194,9 @@ impl Place {
         let medium = (region.clone(), format);
         let ledger = SharedLedger::new(ledger, None, medium, commit.unwrap());
         let is_left = |number: &u32| segments.iter().any(|state| state.number == *number);
-        let blank = (0..SEGMENTS).rev().filter(|number| !is_left(number));
+        let blank = (0..SEGMENTS)
+            .rev()
+            .filter(|number| !is_left(number) && !self.lends_nothing.get());
         let (store, left) = TestStore::open(
             self.index,
             (&self.disk, ledger.clone()),
@@ -296,6 +304,7 @@ impl Place {
             look_ns: 100_000,
             repeat_ns: 500_000,
             medium_patience_ns: 40_000_000,
+            copy_patience_ns: self.copy_patience_ns.get(),
             idle_ns: 300_000,
             floor_after: 8,
             floor_after_ns: 5_000_000,
@@ -337,6 +346,12 @@ impl Place {
         self.disk.replace();
         self.lost_power.set(false);
         self.runs.set(0);
+    }
+
+    /// Becomes another machine under the old name, whose log has nothing on it, and no segment for appends.
+    pub fn replace_without_segments(&self, world: &World) {
+        self.replace(world);
+        self.lends_nothing.set(true);
     }
 
     /// Lets the process stand still for a while.
