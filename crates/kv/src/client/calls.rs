@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::task::{Context, Poll};
 
+use stonecast_base::Nanoseconds;
 use stonecast_lineage::Term;
 use stonecast_log::{Condition, Draft, Expiry};
 
@@ -58,6 +59,11 @@ impl Client {
     /// The number of the session. No two sessions have the same.
     pub(crate) fn session(&self) -> u64 {
         self.inner.connection.welcome.session.get()
+    }
+
+    /// Gives back the room in the log that this client holds, if the client did not use it for `unused_ns`.
+    pub(crate) fn give_up_unused(&self, unused_ns: Nanoseconds) {
+        self.inner.writer.leases.give_up_unused(unused_ns);
     }
 
     /// Whether the connection has ended.

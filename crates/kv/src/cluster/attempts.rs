@@ -20,10 +20,14 @@ use super::map::Map;
 use super::nodes::Node;
 use super::options::PAUSE_NS;
 use crate::error::StoreError;
+use crate::wire::limits::LEASE_TURN_NS;
 
 /// Leases for which a client waits for an answer before it looks for an heir: no heir serves before one of them is
 /// over.
 const LEASES_PER_LOOK: u64 = 2;
+/// The time after which a call that goes on gives back the room at other nodes that its client does not use: longer than
+/// the turn of a client that writes, so that a client waits only for such clients.
+const UNUSED_NS: Nanoseconds = 2 * LEASE_TURN_NS;
 
 /// The end of a call that no attempt has decided.
 pub(super) struct GivenUp {
@@ -97,6 +101,9 @@ impl ClusterClient {
     /// Waits for an attempt as long as the configuration names the primary and the term of `map`. A silent node may be
     /// alive, so no message tells the client that an heir leads. The client therefore reads the map after each part of
     /// its patience.
+    ///
+    /// A write may wait for room that other clients hold. If these clients waited for the room that this one holds at
+    /// other nodes and does not use, all of them would stand still.
     async fn while_leading<T>(
         &self,
         map: &Map,
@@ -110,11 +117,20 @@ impl ClusterClient {
             .min(LEASES_PER_LOOK * map.lease_ns());
         let left = || deadline.saturating_sub(self.runtime.now());
         let mut work = pin!(work);
+        let early_ns = part_ns.min(UNUSED_NS);
+        let ended = self.runtime.within(early_ns.min(left()), work.as_mut());
+        if let Ok(ended) = ended.await {
+            return ended;
+        }
+        let mut wait_ns = part_ns - early_ns;
         loop {
-            let ended = self.runtime.within(part_ns.min(left()), work.as_mut());
+            self.nodes
+                .give_up_unused(map.place(shard).name, LEASE_TURN_NS);
+            let ended = self.runtime.within(wait_ns.min(left()), work.as_mut());
             if let Ok(ended) = ended.await {
                 return ended;
             }
+            wait_ns = part_ns;
             let latest = self.maps.latest();
             let look = self.maps.renew(&latest);
             // If the configuration store does not answer, the node still leads as far as the client

@@ -125,6 +125,13 @@ impl Nodes {
         Ok(node)
     }
 
+    /// Gives back the room that this client holds at all nodes but `name`, and did not use for `unused_ns`.
+    pub fn give_up_unused(&self, name: &NodeName, unused_ns: Nanoseconds) {
+        for node in self.sessions().iter().filter(|node| node.name != *name) {
+            node.client.give_up_unused(unused_ns);
+        }
+    }
+
     /// All open sessions.
     pub fn sessions(&self) -> Vec<Rc<Node>> {
         let seats = self.seats.borrow();

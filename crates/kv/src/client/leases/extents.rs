@@ -220,6 +220,14 @@ impl Extents {
         }
     }
 
+    /// Gives up the extents if they were not in use for `unused_ns`, and returns their slots.
+    pub fn take_unused(&mut self, now: Nanoseconds, unused_ns: Nanoseconds) -> Vec<u8> {
+        match now.saturating_sub(self.used_at) >= unused_ns {
+            true => self.take_all(),
+            false => Vec::new(),
+        }
+    }
+
     /// Gives up all extents and returns their slots.
     pub fn take_all(&mut self) -> Vec<u8> {
         self.current

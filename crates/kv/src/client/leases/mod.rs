@@ -7,6 +7,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Waker;
 
+use stonecast_base::Nanoseconds;
+
 use super::connection::Connection;
 use crate::error::StoreError;
 use crate::wire::{Accesses, Answer, Grant, Release, Request, Verdict};
@@ -156,6 +158,13 @@ impl Leases {
     pub fn give_up_all(self: &Rc<Self>) {
         let all = self.take_all();
         self.release_beside(all);
+    }
+
+    /// Gives back extents that were not in use for `unused_ns`.
+    pub fn give_up_unused(self: &Rc<Self>, unused_ns: Nanoseconds) {
+        let now = self.connection.runtime.now();
+        let unused = self.extents.borrow_mut().take_unused(now, unused_ns);
+        self.release_beside(unused);
     }
 
     /// Gives up all extents, and returns their slots for their return.

@@ -11,6 +11,7 @@ pub mod leaving;
 mod memory;
 pub mod repeated;
 pub mod resigned;
+pub mod room;
 pub mod unsettled;
 mod world;
 

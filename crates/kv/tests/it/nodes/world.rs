@@ -46,7 +46,10 @@ pub struct Shape {
     /// Whether the floors of copies rise. Otherwise a start finds all entries again.
     pub floors_rise: bool,
     pub segments: u64,
+    /// The segments of the last node; `None`: as many as those of the others.
+    pub segments_of_last: Option<u64>,
     pub segment_size: u64,
+    pub medium_patience_ns: Nanoseconds,
     /// The root ports of the nodes' machines, and the longest time for which a write may wait there.
     pub root_port: RootPort,
     pub inbound_stall_ns_max: Nanoseconds,
@@ -66,7 +69,9 @@ impl Shape {
         lease: Timing::DEDICATED_CORES,
         floors_rise: true,
         segments: 16,
+        segments_of_last: None,
         segment_size: 256 << 10,
+        medium_patience_ns: 10_000 * MS,
         root_port: RootPort {
             ddio: None,
             relaxed_ordering: false,
@@ -185,8 +190,11 @@ impl Place {
     }
 
     fn create(&self) {
+        let is_last = self.index + 1 == self.shape.nodes;
+        let segments = self.shape.segments_of_last.filter(|_| is_last);
+        let segments = segments.unwrap_or(self.shape.segments);
         let pool = PoolOptions {
-            capacity: self.shape.segments * self.shape.segment_size,
+            capacity: segments * self.shape.segment_size,
             segment_size: self.shape.segment_size,
             shards: self.shape.shards,
             cluster_seed: Some(CLUSTER_SEED),
@@ -258,6 +266,7 @@ impl Place {
         };
         let mut options = NodeOptions {
             floor_after: 16,
+            medium_patience_ns: self.shape.medium_patience_ns,
             ..NodeOptions::new(self.shape.segment_size, self.shape.nodes)
         };
         if !self.shape.floors_rise {
