@@ -62,7 +62,10 @@ pub(super) fn measure(options: &StructuresOptions) -> Result<Pairs, StructuresEr
     }
     let mut pairs: Pairs = FIGURES.map(|figure| (figure, Vec::new())).into();
     for _ in 0..options.repetitions {
-        for ((_, pairs), count) in pairs.iter_mut().zip(IN_FLIGHT) {
+        for ((figure, pairs), count) in pairs.iter_mut().zip(IN_FLIGHT) {
+            if !options.wants(figure) {
+                continue;
+            }
             writer.renew()?;
             let ours = rate(options.duration, || {
                 insert(&mut writer, &fresh(&mut random, options.keys, count))

@@ -41,6 +41,8 @@ const BATCH: usize = 128;
 const RANGE: usize = 100;
 /// Bytes of a pool for each key, splits and logs included.
 const BYTES_PER_KEY: u64 = 1024;
+/// The lease of writers, which say nothing while other stores are measured.
+const LEASE: &str = "24h";
 
 /// The parameters of a comparison.
 #[derive(Clone, Debug)]
@@ -211,6 +213,7 @@ impl BackEnd {
         let mut instead: Vec<String> = arguments.map(str::to_owned).into();
         instead.extend([capacity.to_string(), "--structures".to_owned()]);
         instead.push(place.display().to_string());
+        instead.extend(["--structures-lease", LEASE].map(str::to_owned));
         let process = ServerProcess::start(ServerOptions {
             program: program.to_owned(),
             parent: parent.to_owned(),

@@ -52,3 +52,26 @@ fn data_structures_are_measured_beside_lmdb() {
     assert_eq!(names, expected, "{}", run.stderr);
     assert!(figures.values().all(|ours| *ours > 0.0), "{figures:?}");
 }
+
+/// Needs a lease that is longer than a measurement: the writer says nothing while LMDB is measured.
+#[test]
+fn a_measurement_may_last_longer_than_the_lease_of_a_server() {
+    if !is_beside("stonecast") {
+        return not_run(
+            "a long measurement",
+            "the stonecast binary is not built; `cargo build` builds it",
+        );
+    }
+    let folder = folder("/tmp");
+    let place = folder.path().to_str().expect("a name in UTF-8");
+    let mut arguments = vec!["compare", "structures", "--json", "--disk-folder", place];
+    // The lease of `stonecast serve` is 10 s.
+    arguments.extend(["--keys", "1000", "--seconds", "11", "--repetitions", "1"]);
+    arguments.extend(["--only", "b-tree-durable-128"]);
+    let run = lab(arguments);
+    assert!(matches!(run.code, Some(0 | 1)), "{}", run.stderr);
+    let text = String::from_utf8(run.stdout).expect("UTF-8 on stdout");
+    let first = text.lines().next().expect("a figure");
+    let figure: Value = serde_json::from_str(first).expect("one JSON object a line");
+    assert_eq!(figure["name"], "b-tree-durable-128", "{}", run.stderr);
+}

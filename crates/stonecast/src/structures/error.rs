@@ -219,7 +219,9 @@ pub enum Error {
     #[error("the pool of the back-end is full")]
     NoRoom,
     /// The lock domain has as much memory of the pool as the back-end lets it have.
-    #[error("{name:?} has as much memory of the pool as its back-end lets a lock domain have")]
+    #[error(
+        "{name:?} has as much memory of the pool as its back-end lets a lock domain have; `serve --structures-quota` sets the limit"
+    )]
     OverQuota {
         /// The structure, or the lock domain.
         name: String,
