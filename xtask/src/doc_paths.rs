@@ -1,7 +1,7 @@
 //! The documentation names only files and folders of code that exist, and its links lead to files.
 //!
-//! A name may leave out the folders at its beginning: `decide.rs` and `pipeline/decide.rs` name the same file. The changelog is
-//! exempt, because it tells of releases whose files have moved since.
+//! A name may leave out the folders at its beginning: `decide.rs` and `pipeline/decide.rs` name the same file. The
+//! changelog is exempt, because it tells of releases whose files have moved since.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -4,8 +4,10 @@ use stonecast_base::Nanoseconds;
 use stonecast_cluster::{Group, NodeName};
 use stonecast_media::Durability;
 
+use crate::node::Node;
 use crate::shard::{Leads, Role};
 use crate::state::{State, number_of};
+use crate::store::Store;
 
 /// The part that a copy plays for its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +49,15 @@ pub struct CopyStatus {
     pub left_bytes: u64,
 }
 
-/// All copies of the shards whose primary this node is by the configuration, its own included, in the order of the
-/// shards. `silence` is the time since a node last answered this one.
-pub fn copies_of<C>(
+/// All copies of the shards whose primary `node` is by the configuration, its own included, in the order of the shards.
+pub fn copies_of<S: Store>(node: &Node<S>) -> Vec<CopyStatus> {
+    let shared = &node.shared;
+    let silence = |node: &NodeName| shared.member.silence(node);
+    copies_in(&shared.state.borrow(), shared.runtime.now(), silence)
+}
+
+/// The copies, in the order of the shards. `silence` is the time since a node last answered this one.
+fn copies_in<C>(
     state: &State<C>,
     now: Nanoseconds,
     silence: impl Fn(&NodeName) -> Nanoseconds,

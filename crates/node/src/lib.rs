@@ -9,7 +9,7 @@
 //!     rest       between two turns, until the next one has something to do
 //!     shard      the role of a shard, one value: absent, joins, copies, takes over, leads
 //!     peer       the way to another node: link, entries that wait for credit, streams that it has opened
-//!     awaiting   copies that take no entry although their nodes are there
+//!     standstill the time for which a shard waits for its copies
 //!     fences     peers that are kept out while a shard takes the entries that they left
 //!     join       pages of published records, for a node that comes back with nothing
 //!     letter     histories, their confirmations, pages;   post: the sessions that carry them
@@ -31,7 +31,6 @@
 #![forbid(unsafe_code)]
 
 mod answers;
-mod awaiting;
 mod bodies;
 mod consent;
 mod copies;
@@ -56,12 +55,13 @@ mod placed;
 mod post;
 mod rest;
 mod shard;
+mod standstill;
 mod start;
 mod state;
 mod store;
 mod turn;
 
-pub use copies::{CopyStatus, Part};
+pub use copies::{CopyStatus, Part, copies_of};
 pub use error::{NodeError, NotServed};
 pub use leading::OwnBatch;
 pub use node::{Counts, Filling, Node, ShardStatus};

@@ -4,8 +4,13 @@
 //!   an heir knows of versions that its own copy lacks              the heir reports itself
 //!   a copy knows of versions that the history of its heir lacks    the copy reports the heir
 //!   a copy that follows lacks entries that were on all copies      the primary, or the heir, reports the copy
-//!   a copy takes no entry (awaiting.rs)                            the primary reports the copy
+//!   a copy takes no entry                                          the primary reports the copy
 //! ```
+//!
+//! A copy whose log has no free segment takes nothing, and may have nothing to commit, so its own patience with the
+//! medium does not end. Its node grants leases meanwhile, so the node is not removed for its silence. A primary or
+//! an heir that holds its lease, and waits without any progress for longer than a copy may take to end by itself, has
+//! the configuration drop the copies that are behind.
 //!
 //! A start judges its own pool, and a pool that went back to an earlier state looks whole. The other copies know
 //! better.
@@ -15,10 +20,12 @@ use std::rc::Rc;
 
 use stonecast_base::mutant;
 use stonecast_cluster::{Configuration, NodeName, NotACopy, Refusal, Term};
-use stonecast_replication::Point;
+use stonecast_replication::{LeaseSays, Point, Step};
 
+use crate::heading::lease_says;
 use crate::node::Shared;
-use crate::shard::Role;
+use crate::shard::{Role, Shard};
+use crate::standstill::Standstill;
 use crate::state::{State, group_in};
 use crate::store::Store;
 
@@ -80,6 +87,62 @@ pub fn step_lost<S: Store>(state: &mut State<S::Call>, shared: &Rc<Shared<S>>) {
         state.is_changing = true;
         let dropping = drop_copy(shared.clone(), copy.clone(), found.clone());
         shared.runtime.spawn(Box::pin(dropping));
+    }
+}
+
+/// A wait for copies of a shard.
+struct Wait {
+    term: Term,
+    progress: u64,
+    /// The copies that are behind.
+    copies: Vec<NodeName>,
+}
+
+/// Has the configuration drop the copies for which this node has waited too long.
+pub fn step_awaited<S: Store>(state: &mut State<S::Call>, shared: &Shared<S>) {
+    let now = shared.runtime.now();
+    let waited_ns = shared.options.copy_patience_ns;
+    let State {
+        shards, lost, me, ..
+    } = state;
+    for (&number, shard) in shards {
+        // Without its lease, the node may wait for a node that is gone.
+        let wait = wait_of(shard, me).filter(|wait| {
+            lease_says(&shared.member, &shard.subject, wait.term, now) == LeaseSays::Holds
+        });
+        let Some(wait) = wait else {
+            shard.standstill = Standstill::default();
+            continue;
+        };
+        if shard.standstill.lasts(wait.progress, now, waited_ns) && !mutant!(FullCopyAwaited) {
+            let found = (wait.term, NotACopy::TakesNothing { waited_ns });
+            let copies = wait.copies.into_iter();
+            lost.extend(copies.map(|copy| ((number, copy), found.clone())));
+        }
+    }
+}
+
+/// The wait of `me` for the copies of `shard`, as its primary or its heir.
+fn wait_of<C>(shard: &Shard<C>, me: &NodeName) -> Option<Wait> {
+    match &shard.role {
+        Role::Leads(leads) if !leads.primary.is_at_rest() => {
+            let behind = leads.primary.behind();
+            let behind = behind.filter(|&(name, behind)| name != me && behind > 0);
+            Some(Wait {
+                term: leads.primary.term(),
+                progress: leads.primary.horizon(),
+                copies: behind.map(|(name, _)| name.clone()).collect(),
+            })
+        }
+        Role::TakesOver(heir) => match heir.takeover.next() {
+            Step::Settle(copies) => Some(Wait {
+                term: heir.takeover.term(),
+                progress: copies.len() as u64,
+                copies: copies.into_iter().collect(),
+            }),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

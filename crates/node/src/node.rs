@@ -11,7 +11,6 @@ use stonecast_media::PersistentRegion;
 use stonecast_member::Member;
 use stonecast_replication::{AppendKey, LeaseSays};
 
-use crate::copies::{CopyStatus, copies_of};
 use crate::error::NodeError;
 use crate::filling::joins_led;
 use crate::leading::primary_lease;
@@ -232,14 +231,6 @@ impl<S: Store> Node<S> {
             }
         };
         shards.map(status).collect()
-    }
-
-    /// All copies of the shards whose primary this node is by the configuration, its own included, in the order of the
-    /// shards.
-    pub fn copies(&self) -> Vec<CopyStatus> {
-        let shared = &self.shared;
-        let silence = |node: &NodeName| shared.member.silence(node);
-        copies_of(&shared.state.borrow(), shared.runtime.now(), silence)
     }
 
     /// Bytes of the entries of this node's shards that are stamped and not on all copies.

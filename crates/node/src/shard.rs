@@ -9,11 +9,11 @@ use stonecast_replication::{
     Entry, LaterTerm, Lineage, Piece, Point, Primary, ShardCopy, Taken, Takeover,
 };
 
-use crate::awaiting::Standstill;
 use crate::bodies::Bodies;
 use crate::consent::Consents;
 use crate::join::Join;
 use crate::leaving::Handover;
+use crate::standstill::Standstill;
 use crate::store::Ended;
 
 /// The part that a node plays for a shard: one value.

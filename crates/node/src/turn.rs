@@ -18,9 +18,7 @@ use crate::options::EarlierWriters;
 use crate::own_commits::PATIENCE_PARTS;
 use crate::state::{Keeping, State, Why};
 use crate::store::Store;
-use crate::{
-    awaiting, copying, entering, filling, heading, joining, leading, leaving, links, lost,
-};
+use crate::{copying, entering, filling, heading, joining, leading, leaving, links, lost};
 
 /// The steps of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,7 +156,7 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
         let known = state.others();
         state.fences.end_turn(intake, &known);
     }
-    awaiting::step_awaited(state, shared);
+    lost::step_awaited(state, shared);
     lost::step_lost(state, shared);
     filling::step_fillings(state, shared);
     leaving::step_leaving(state, shared);

@@ -15,8 +15,9 @@
 use stonecast_base::{Span, mutant};
 
 use crate::shapes::{
-    Answer, CreateFault, Description, ExecuteFault, ItemRead, ItemReader, NewResult, Place, Places,
-    Plan, Reclaim, Repeated, Results, Roots, Stale, Step, Travel, Traversal, results_size,
+    Answer, CreateFault, DecodedNode, Description, ExecuteFault, ItemRead, ItemReader, NewResult,
+    Place, Places, Plan, Reclaim, Repeated, Results, Roots, Stale, Step, Travel, Traversal,
+    results_size,
 };
 use crate::space::{Allocator, Draft, Recall, Workspace};
 use crate::wire::{Group, Operation, Pointer, Verb};
@@ -73,7 +74,7 @@ impl<'a> Open<'a> {
         }
         while let Step::Read(places) = &step
             && let [place] = &places[..]
-            && let Some(node) = self.draft.decoded(place)
+            && let Some(node) = self.draft.decoded::<DecodedNode>(place)
             && let Some(next) = travel.step_over(&node)
         {
             step = next;

@@ -62,8 +62,8 @@ const LARGEST_CLUSTER: Stories = Stories {
     )],
 };
 
-/// A back-end and its mirror lose front-ends, each other and their power in 1,000 ways for each of three stories, the one
-/// of a loss for good on each of five platforms.
+/// A back-end and its mirror lose front-ends, each other and their power in 1,000 ways for each of three stories, the
+/// one of a loss for good on each of five platforms.
 const MIRROR_PAIRS: Stories = Stories {
     order: "mirror-pairs",
     count: ("STONECAST_MIRROR_SEEDS", 1_000),

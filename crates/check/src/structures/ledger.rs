@@ -176,8 +176,8 @@ impl Ledger {
     }
 
     /// The operations on a part as a search for their order sees them. Operations take effect in the order of their
-    /// numbers. One without an answer that counts has taken effect, and has the answer that it was staged with; one that
-    /// no tenure has staged, or that did not count when the next tenure began, never takes effect.
+    /// numbers. One without an answer that counts has taken effect, and has the answer that it was staged with; one
+    /// that no tenure has staged, or that did not count when the next tenure began, never takes effect.
     pub fn steps(&self, history: &History<Call, Answer>, part: u32) -> Vec<Step<Call, Answer>> {
         let fates = self.fates();
         let steps = history.ids_of_part(part).enumerate();

@@ -25,8 +25,8 @@ use crate::wire::limits::LEASE_TURN_NS;
 /// Leases for which a client waits for an answer before it looks for an heir: no heir serves before one of them is
 /// over.
 const LEASES_PER_LOOK: u64 = 2;
-/// The time after which a call that goes on gives back the room at other nodes that its client does not use: longer than
-/// the turn of a client that writes, so that a client waits only for such clients.
+/// The time after which a call that goes on gives back the room at other nodes that its client does not use: longer
+/// than the turn of a client that writes, so that a client waits only for such clients.
 const UNUSED_NS: Nanoseconds = 2 * LEASE_TURN_NS;
 
 /// The end of a call that no attempt has decided.

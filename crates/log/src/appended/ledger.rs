@@ -164,10 +164,10 @@ impl Ledger {
     }
 
     /// Keeps `lineage` as the history of `shard`: with a floor that has risen, with the history of an heir, or with the
-    /// term in which the node itself leads. The node has stamped no record of the shard with a version above `given` that
-    /// the history may make void: own records that it makes void are void from then on. The change is durable when a later [`Ledger::write`] is
-    /// persisted; a turn writes the ledger, too, so the entries of a history are durable before the history is kept
-    /// here.
+    /// term in which the node itself leads. The node has stamped no record of the shard with a version above `given`
+    /// that the history may make void: own records that it makes void are void from then on. The change is durable when
+    /// a later [`Ledger::write`] is persisted; a turn writes the ledger, too, so the entries of a history are durable
+    /// before the history is kept here.
     ///
     /// The caller raises a floor after it has durably written elsewhere everything that it needs at or below the floor.
     pub fn keep(&mut self, shard: u32, lineage: Lineage, given: u64) {

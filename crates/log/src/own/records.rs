@@ -40,8 +40,8 @@ pub struct History {
     /// The highest version that a record has or a row of the ledger names. A caller that knows of a higher version that
     /// the counter gave raises this value.
     pub given: u64,
-    /// For each segment with records that this node stamped there, the lowest and the highest of their versions, whether
-    /// they count or not.
+    /// For each segment with records that this node stamped there, the lowest and the highest of their versions,
+    /// whether they count or not.
     pub reach: BTreeMap<u32, (u64, u64)>,
     /// The first version that no record of the history has.
     end: u64,

@@ -15,6 +15,7 @@
 //! applied in their order, while the writer goes on. A clock decides which of the other pages stay: those that were
 //! asked for.
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
@@ -23,7 +24,6 @@ use std::rc::Rc;
 use stonecast_base::{Span, mutant};
 
 use super::clock::Clock;
-use crate::shapes::DecodedNode;
 
 /// Bytes of a page: those of a node of a tree.
 const PAGE_SIZE: usize = 2048;
@@ -78,8 +78,8 @@ struct Page {
     /// The publication that wrote to it last, or will; `None`: the pool has everything.
     staged_in: Option<u64>,
     was_asked: bool,
-    /// The node that fills the page, as a walk has decoded it. Any write takes it away.
-    decoded: Option<Rc<DecodedNode>>,
+    /// The node that fills the page, in a form that its structure has given it. Any write takes it away.
+    decoded: Option<Rc<dyn Any>>,
 }
 
 impl std::fmt::Debug for Page {
@@ -212,16 +212,16 @@ impl Image {
         true
     }
 
-    /// The node that fills a span, if it is known in its decoded form. Counts as [`Image::recall`].
-    pub fn decoded(&mut self, span: Span) -> Option<Rc<DecodedNode>> {
+    /// The node that fills a span, if it is known in the decoded form `T`. Counts as [`Image::recall`].
+    pub fn decoded<T: 'static>(&mut self, span: Span) -> Option<Rc<T>> {
         let page = self.known_page(page_of(span)?)?;
-        let decoded = page.decoded.clone()?;
+        let decoded = page.decoded.clone()?.downcast().ok()?;
         page.was_asked = true;
         Some(decoded)
     }
 
     /// Keeps the decoded form of the node that fills `span`, if all of its words are known.
-    pub fn keep_decoded(&mut self, span: Span, node: DecodedNode) {
+    pub fn keep_decoded<T: 'static>(&mut self, span: Span, node: T) {
         let page = page_of(span).and_then(|number| self.known_page(number));
         if let Some(page) = page
             && page.knows_all(&(0..WORDS))
@@ -384,7 +384,6 @@ mod tests {
     use stonecast_base::random_from_seed;
 
     use super::*;
-    use crate::wire::{Pointer, UNIT_SIZE};
 
     /// A pool for tests, and its content once everything staged is applied.
     #[test]
@@ -430,21 +429,21 @@ mod tests {
     /// Needs the mark of the whole page, and that writes take the node away, those that are taken back included.
     #[test]
     fn a_decoded_node_stays_as_long_as_its_page_is_the_one_that_was_decoded() {
-        let pointer = Pointer::new(PAGE_SIZE as u64 / UNIT_SIZE, 1);
-        let span = pointer.span(PAGE_SIZE as u64);
+        let span = Span::new(PAGE_SIZE as u64, PAGE_SIZE as u64);
         let (mut image, mut undo) = (Image::default(), Undo::default());
-        let keep = |image: &mut Image| image.keep_decoded(span, DecodedNode::empty(pointer));
+        let keep = |image: &mut Image| image.keep_decoded(span, "a node");
+        let is_kept = |image: &mut Image| image.decoded::<&str>(span).is_some();
         image.learn(Span::new(span.offset, 512), &mut [1; 512]);
         keep(&mut image);
-        assert!(image.decoded(span).is_none(), "a part of the page is known");
+        assert!(!is_kept(&mut image), "a part of the page is known");
         image.learn(span, &mut [1; PAGE_SIZE]);
         keep(&mut image);
-        assert!(image.decoded(span).is_some());
+        assert!(is_kept(&mut image));
         image.write(span.offset, &[2; 8], &mut undo);
-        assert!(image.decoded(span).is_none(), "the page was written");
+        assert!(!is_kept(&mut image), "the page was written");
         keep(&mut image);
         image.restore(&mut undo);
-        assert!(image.decoded(span).is_none(), "the write was taken back");
+        assert!(!is_kept(&mut image), "the write was taken back");
     }
 
     /// Needs the mark of staged pages, and the clock.

@@ -9,7 +9,7 @@ use stonecast_base::{Span, mutant};
 use super::allocator::{Allocator, Block, SpaceFault, order_of};
 use super::image::{Image, Undo};
 use super::recall::Recall;
-use crate::shapes::{DecodedNode, Place, Places};
+use crate::shapes::{Place, Places};
 use crate::wire::{Entries, Pointer, UNIT_SIZE};
 
 /// Bytes of the header of an entry.
@@ -49,9 +49,14 @@ pub struct Workspace {
     last: BTreeMap<u64, u64>,
     /// The words of lines before the open transaction, by their place.
     before: BTreeMap<u64, u64>,
-    /// The entries of the draft. They are empty without a draft, and keep their memory for the next one.
-    drafted: Entries,
-    /// The words that the draft has written, as the writer knew them before.
+    drafted: Drafted,
+}
+
+/// The writes of a draft. They are empty without a draft, and keep their memory for the next one.
+#[derive(Clone, Debug, Default)]
+struct Drafted {
+    entries: Entries,
+    /// The words that were written, as the writer knew them before.
     undo: Undo,
 }
 
@@ -108,8 +113,7 @@ impl Workspace {
             bits: BTreeMap::new(),
             last: BTreeMap::new(),
             before: BTreeMap::new(),
-            drafted: Entries::default(),
-            undo: Undo::default(),
+            drafted: Drafted::default(),
         }
     }
 
@@ -241,14 +245,14 @@ impl Workspace {
     /// Makes the entries of the draft a part of the open transaction.
     fn take_drafted(&mut self) {
         let mut drafted = std::mem::take(&mut self.drafted);
-        for entry in drafted.iter() {
+        for entry in drafted.entries.iter() {
             if !self.write_fresh(entry.offset, entry.bytes) {
                 self.entries.push(entry.offset, entry.bytes);
             }
         }
-        drafted.clear();
+        drafted.entries.clear();
+        drafted.undo.clear();
         self.drafted = drafted;
-        self.undo.clear();
     }
 
     /// Writes to a fresh block. Returns false if no fresh block holds the place.
@@ -351,7 +355,7 @@ impl Draft<'_> {
     /// Stores whole words.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.note_written(offset, bytes);
-        self.workspace.drafted.push(offset, bytes);
+        self.workspace.drafted.entries.push(offset, bytes);
     }
 
     /// Stores the first words of a new block of `size` bytes. No walk interprets the rest, whatever the pool holds
@@ -393,17 +397,17 @@ impl Draft<'_> {
     }
 
     fn note_written(&mut self, offset: u64, bytes: &[u8]) {
-        let Workspace { image, undo, .. } = &mut *self.workspace;
-        image.write(offset, bytes, undo);
+        let Workspace { image, drafted, .. } = &mut *self.workspace;
+        image.write(offset, bytes, &mut drafted.undo);
     }
 
-    /// The node that fills a place, if it is known in its decoded form.
-    pub(crate) fn decoded(&mut self, place: &Place) -> Option<Rc<DecodedNode>> {
+    /// The node that fills a place, if it is known in the decoded form `T`.
+    pub(crate) fn decoded<T: 'static>(&mut self, place: &Place) -> Option<Rc<T>> {
         self.workspace.image.decoded(place.span)
     }
 
     /// Keeps the decoded form of the node that fills `span` until the node changes.
-    pub(crate) fn keep_decoded(&mut self, span: Span, node: DecodedNode) {
+    pub(crate) fn keep_decoded<T: 'static>(&mut self, span: Span, node: T) {
         self.workspace.image.keep_decoded(span, node);
     }
 
@@ -426,7 +430,7 @@ impl Draft<'_> {
         size += self.in_order.body().len();
         // A fresh block is written up to the last word that was ever written to it.
         let mut ends: BTreeMap<u64, usize> = BTreeMap::new();
-        for entry in self.workspace.drafted.iter() {
+        for entry in self.workspace.drafted.entries.iter() {
             let of_draft = self.taken.iter().map(|block| span_of(*block));
             let fresh = of_draft
                 .chain(
@@ -501,14 +505,9 @@ impl Drop for Draft<'_> {
         for block in std::mem::take(&mut self.taken) {
             self.workspace.allocator.give_back(block);
         }
-        let Workspace {
-            image,
-            undo,
-            drafted,
-            ..
-        } = &mut *self.workspace;
-        image.restore(undo);
-        drafted.clear();
+        let Workspace { image, drafted, .. } = &mut *self.workspace;
+        image.restore(&mut drafted.undo);
+        drafted.entries.clear();
     }
 }
 

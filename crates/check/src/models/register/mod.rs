@@ -51,8 +51,8 @@ pub enum Answer {
     Stored(u64),
     /// Stored, with a version that is not told.
     Wrote,
-    /// Not stored, because the condition did not hold for the present version; `None`: the key is absent, or the version
-    /// is not told.
+    /// Not stored, because the condition did not hold for the present version; `None`: the key is absent, or the
+    /// version is not told.
     Conflict(Option<u64>),
     /// Whether there was a value to remove.
     Removed(bool),

@@ -69,8 +69,8 @@ fn a_pool_that_went_back_while_all_nodes_were_stopped_is_filled_anew() {
     load.end().assert_linearizable();
 }
 
-/// Needs the place of the pool in its header: the copy is another file than the one that was served. No flag of a server
-/// that is alone is named.
+/// Needs the place of the pool in its header: the copy is another file than the one that was served. No flag of a
+/// server that is alone is named.
 #[test]
 fn a_copy_of_the_folder_of_a_node_that_was_not_closed_is_refused_with_the_way_to_replace_it() {
     let mut servers = Servers::with_flags(&FLAGS, None);

@@ -69,5 +69,8 @@ pub(in crate::server) fn copies_of(node: &ServerNode) -> Vec<CopyOfShard> {
         filled_bytes: copy.filled_bytes,
         left_bytes: copy.left_bytes,
     };
-    node.copies().into_iter().map(copy).collect()
+    stonecast_node::copies_of(node)
+        .into_iter()
+        .map(copy)
+        .collect()
 }

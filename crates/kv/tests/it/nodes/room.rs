@@ -43,9 +43,9 @@ fn a_write_waits_a_bounded_time_for_a_copy_whose_log_has_no_free_segment() {
 /// Clients that begin at each of two nodes: more than the segments that puts may use there.
 const CLIENTS: u64 = 6;
 
-/// Needs the return of the room that a client holds at other nodes while it waits: the clients that hold all segments of
-/// one node would wait for those that hold all segments of the other, until the nodes take unused leases back after a
-/// second.
+/// Needs the return of the room that a client holds at other nodes while it waits: the clients that hold all segments
+/// of one node would wait for those that hold all segments of the other, until the nodes take unused leases back after
+/// a second.
 #[test]
 fn clients_that_wait_for_room_hold_none_at_other_nodes() {
     let shape = Shape {

@@ -82,7 +82,8 @@ impl BTree {
         Some(true)
     }
 
-    /// The leaf of `seek` as it was at one moment, in the memory of another page; `None`: [`BTree::page`] has to answer.
+    /// The leaf of `seek` as it was at one moment, in the memory of another page; `None`: [`BTree::page`] has to
+    /// answer.
     pub fn page_in_call(
         &self,
         seek: &Seek,

@@ -1,8 +1,8 @@
 //! Inner nodes that a reader remembers, checked as a whole and decoded for searches.
 //!
-//! A search compares the first eight bytes of all separators of a node, which lie side by side, with the wanted key: the
-//! loads do not wait for each other, as those of a binary search do, and few of these lines are in the nearest cache.
-//! The children lie behind them. Everything else of a node is for keys at the edge of a node, and lies apart.
+//! A search compares the first eight bytes of all separators of a node, which lie side by side, with the wanted key:
+//! the loads do not wait for each other, as those of a binary search do, and few of these lines are in the nearest
+//! cache. The children lie behind them. Everything else of a node is for keys at the edge of a node, and lies apart.
 
 use std::hash::BuildHasherDefault;
 
@@ -125,26 +125,6 @@ impl InnerNode {
         let Aim::At(key) = aim else { return false };
         let head = head_of(key);
         self.heads.0 < head && head < self.heads.1
-    }
-}
-
-#[cfg(test)]
-impl InnerNode {
-    /// A node without children.
-    pub(crate) fn empty(pointer: Pointer) -> Self {
-        Self {
-            level: 1,
-            heads: (0, u64::MAX),
-            branches: Branches(Box::default()),
-            edges: Box::new(Edges {
-                pointer,
-                low: Vec::new(),
-                high: None,
-                right: Pointer::NULL,
-                birth: 0,
-                separators: Separators::default(),
-            }),
-        }
     }
 }
 

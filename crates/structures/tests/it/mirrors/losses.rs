@@ -11,8 +11,8 @@ use super::pair::{MIRROR_LEASE_NS, Pair, ServeError};
 use super::{Work, seeds};
 use crate::sessions::{ANSWERED, GEOMETRY, PLATFORMS, create, insert, keys};
 
-/// Needs the comparison with the mirror before the pool is opened. The front-end ends at the same moment as its back-end,
-/// or outlives it.
+/// Needs the comparison with the mirror before the pool is opened. The front-end ends at the same moment as its
+/// back-end, or outlives it.
 #[test]
 fn a_back_end_that_restarts_finds_its_mirror_again_and_loses_nothing() {
     for seed in seeds(12) {
