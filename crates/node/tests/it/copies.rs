@@ -7,7 +7,7 @@ use crate::world::{MS, Place, Scene, Shape};
 /// The copies of all shards, as the primaries of the configuration tell of them.
 fn copies(scene: &Scene) -> Vec<CopyStatus> {
     let nodes = scene.places.iter().filter_map(Place::node);
-    nodes.flat_map(copies_of).collect()
+    nodes.flat_map(|node| copies_of(&node)).collect()
 }
 
 /// Needs the entries and bytes of the copy itself, and the time at which a write was stamped.
@@ -58,7 +58,7 @@ fn a_node_that_stands_still_is_silent_to_the_primaries_of_all_of_its_copies() {
     still.pause(60 * MS);
     scene.run_for(50 * MS);
     // The node that stands still is asked nothing.
-    let told = [0, 2].map(|index| copies_of(scene.places[index].node().expect("it runs")));
+    let told = [0, 2].map(|index| copies_of(&scene.places[index].node().expect("it runs")));
     let told: Vec<_> = told.into_iter().flatten().collect();
     let (silent, heard): (Vec<_>, Vec<_>) = told.iter().partition(|copy| copy.node == still.name);
     let shards: Vec<_> = silent.iter().map(|copy| copy.shard).collect();
