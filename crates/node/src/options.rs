@@ -73,7 +73,7 @@ pub enum EarlierWriters {
 }
 
 /// The memory that appends of other nodes fill. Its segments have room for the ledger of a node with a copy of each
-/// shard ([`check_ledger_room`](stonecast_log::check_ledger_room)): otherwise the node ends when its ledger is full.
+/// shard (`check_ledger_room` of the log): otherwise the node ends when its ledger is full.
 pub struct Place {
     /// The half that takes the appends, begun on the node's port.
     pub intake: Intake,
