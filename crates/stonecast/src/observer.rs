@@ -90,7 +90,7 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// As of [`Observer::metrics`].
+    /// The errors of [`Observer::metrics`].
     pub fn copies(&self) -> Result<Vec<CopyOfShard>, Error> {
         self.ask(self.counts.copies())
     }

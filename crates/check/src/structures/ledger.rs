@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub ids: Vec<OperationId>,
 }
 
-/// What is known of an operation of the history.
+/// The knowledge about an operation of the history.
 struct Fate<'a> {
     /// The place of its effect among the effects of all operations.
     rank: u64,

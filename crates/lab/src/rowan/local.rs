@@ -9,7 +9,7 @@ use crate::papers::{
 pub(super) const RATE: &str = "rowan-local";
 const AMPLIFICATION: &str = "rowan-local-amplification";
 const ALONE: &str = "alone";
-/// As many as the published receiver has.
+/// The setting with the number of writing cores that the published receiver has.
 pub(super) const BESIDE: &str = "beside 18 local writers";
 
 /// The figures.

@@ -482,7 +482,8 @@ impl Server {
         &self.description
     }
 
-    /// What the opening has replayed from the logs of an earlier run that did not end in order. Of a mirror, nothing.
+    /// The part of the logs of an earlier run that the opening has replayed, if that run did not end in order. A mirror
+    /// replays nothing.
     ///
     /// ```
     /// use stonecast::Durability;

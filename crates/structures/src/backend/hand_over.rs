@@ -57,7 +57,7 @@ pub trait Execute {
 pub struct HandedOver {
     /// Operations up to this number count.
     pub operation: u64,
-    /// What this call has replayed.
+    /// The part of the log that this call has replayed.
     pub replayed: Replayed,
 }
 

@@ -302,7 +302,7 @@ impl StructurePool {
         Ok(pool)
     }
 
-    /// What the opening has replayed: nothing else of the logs was read.
+    /// The part of the logs that the opening has replayed. The opening has read nothing else of them.
     pub fn replayed(&self) -> Replayed {
         self.replayed
     }

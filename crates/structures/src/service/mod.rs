@@ -198,7 +198,7 @@ impl Service {
         self.pool.geometry().slab_size
     }
 
-    /// What the opening of the pool has replayed.
+    /// The part of the logs that the opening of the pool has replayed.
     pub fn replayed(&self) -> Replayed {
         self.pool.replayed()
     }
