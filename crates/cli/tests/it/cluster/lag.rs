@@ -1,11 +1,12 @@
 //! The copies that lag and the moves under way, as `cluster status --ask` and the metrics show them.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::servers::{Servers, connect};
+use super::servers::{NODES, Servers, connect};
 use crate::support::http_get;
 
 /// Nodes that a pause of a minute does not remove.
@@ -76,8 +77,58 @@ fn a_copy_on_a_node_that_stands_still_is_named_with_its_shards() {
     screen_with(&servers, "no copy lags");
 }
 
-/// Needs the progress of each join in the report of its primary. The node that is filled runs for moments, so that the
-/// move is seen before it ends.
+/// The bytes that `node` has of the copy of shard 0 being filled, and those that it lacks, by the metrics of the primary,
+/// if there are both.
+fn part_of_a_copy(admin: SocketAddr, node: &str) -> Option<[u64; 2]> {
+    let metrics = http_get(admin, "/metrics").1;
+    let value = |name: &str| {
+        let start = format!("stonecast_cluster_copy_{name}_bytes{{shard=\"0\",node=\"{node}\"}} ");
+        let mut lines = metrics.lines();
+        lines.find_map(|line| line.strip_prefix(&start)?.parse().ok())
+    };
+    Some([value("filled")?, value("fill_left")?]).filter(|[filled, left]| *filled > 0 && *left > 0)
+}
+
+/// The nodes that have every write of shard 0.
+fn in_sync(servers: &Servers) -> Vec<String> {
+    let nodes = report(servers)["placements"][0]["in_sync"].clone();
+    serde_json::from_value(nodes).expect("names")
+}
+
+/// Moves shard 0 and stops `to` while it has a part of the copy. The move may end before that is seen: then there is
+/// nothing to stop.
+fn stops_within_a_move(
+    servers: &Servers,
+    admin: SocketAddr,
+    [from, to]: [&'static str; 2],
+) -> Option<[u64; 2]> {
+    let arguments = ["move", "0", "--from", from, "--to", to, "--no-wait"];
+    servers.cluster(&arguments).text();
+    let end = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < end {
+        let looks_end = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < looks_end {
+            if part_of_a_copy(admin, to).is_none() {
+                continue;
+            }
+            servers.signal(to, Signal::STOP);
+            // What was on its way to the node is counted by then.
+            std::thread::sleep(Duration::from_millis(100));
+            let stopped = part_of_a_copy(admin, to);
+            if stopped.is_some() {
+                return stopped;
+            }
+            servers.signal(to, Signal::CONT);
+        }
+        if in_sync(servers).iter().any(|node| node == to) {
+            return None;
+        }
+    }
+    panic!("the move to {to} ends");
+}
+
+/// Needs the progress of each join in the report of its primary. The shard moves to and fro until a move is seen before
+/// it ends.
 #[test]
 fn a_move_shows_how_far_it_is() {
     let mut servers = Servers::undisturbed(1);
@@ -89,38 +140,33 @@ fn a_move_shows_how_far_it_is() {
     }
     servers.start_again("d");
     servers.cluster(&["add", "d"]).text();
-    let asked = servers.cluster(&["move", "0", "--from", "b", "--to", "d", "--no-wait"]);
-    asked.text();
-    let end = Instant::now() + Duration::from_secs(120);
-    let (filled, left) = loop {
-        std::thread::sleep(Duration::from_millis(10));
-        servers.signal("d", Signal::STOP);
-        let report = report(&servers);
-        let copies = copies(&report);
-        let moving = copies.iter().find(|copy| copy["part"] == "filled");
-        let moving = moving.map(|copy| {
-            assert_eq!((&copy["node"], &copy["shard"]), (&"d".into(), &0.into()));
-            ["filled_bytes", "left_bytes"].map(|name| copy[name].as_u64().expect("a number"))
-        });
-        if let Some([filled, left]) = moving.filter(|[filled, left]| *filled > 0 && *left > 0) {
-            break (filled, left);
-        }
-        assert!(Instant::now() < end, "{report}");
-        servers.signal("d", Signal::CONT);
-    };
-    assert!(filled + left > 20 << 20, "{filled} and {left}");
-    let screen = screen(&servers);
-    let words = "shard 0 is copied to d, in place of b: ";
-    assert!(screen.contains(words), "{screen}");
     let primary = report(&servers)["placements"][0]["primary"].clone();
-    let primary = ["a", "b", "c"].into_iter().find(|node| primary == **node);
-    let admin = servers.port(primary.expect("a node"), "http://");
-    let metrics = http_get(admin, "/metrics").1;
-    let filling = "stonecast_cluster_copy_filled_bytes{shard=\"0\",node=\"d\"}";
-    assert!(metrics.contains(filling), "{metrics}");
-    servers.signal("d", Signal::CONT);
+    let (copies, lead): (Vec<_>, Vec<_>) = NODES.into_iter().partition(|node| primary != **node);
+    let admin = servers.port(lead[0], "http://");
+    let mut ways = [[copies[0], "d"], ["d", copies[0]]]
+        .into_iter()
+        .cycle()
+        .take(50);
+    let (from, to, [filled, left]) = ways
+        .find_map(|[from, to]| {
+            let parts = stops_within_a_move(&servers, admin, [from, to])?;
+            Some((from, to, parts))
+        })
+        .expect("one of the moves is seen before it ends");
+    assert!(filled + left > 20 << 20, "{filled} and {left}");
+    let asked = report(&servers);
+    let all = self::copies(&asked);
+    let moving = all.iter().find(|copy| copy["part"] == "filled");
+    let moving = moving.expect("the node stands still");
+    assert_eq!((&moving["node"], &moving["shard"]), (&to.into(), &0.into()));
+    let told = ["filled_bytes", "left_bytes"].map(|name| moving[name].as_u64());
+    assert_eq!(told, [Some(filled), Some(left)]);
+    let screen = screen(&servers);
+    let words = format!("shard 0 is copied to {to}, in place of {from}: ");
+    assert!(screen.contains(&words), "{screen}");
+    servers.signal(to, Signal::CONT);
     let end = Instant::now() + Duration::from_secs(60);
-    while report(&servers)["placements"][0]["in_sync"] != serde_json::json!(["a", "c", "d"]) {
+    while !in_sync(&servers).iter().any(|node| node == to) {
         assert!(Instant::now() < end, "the move ends");
     }
     screen_with(&servers, "no copy lags");
