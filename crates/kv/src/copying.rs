@@ -96,4 +96,6 @@ copying! {
     short,
     /// Of these, shards with fewer copies in sync than writes need.
     below_min,
+    /// Copies on other nodes that took no entry for too long: the logs of their nodes have no room.
+    full,
 }

@@ -265,6 +265,11 @@ fn write_copied_bytes(sheet: &mut Sheet<'_>, copying: &Copying) -> fmt::Result {
             "Copies that were found to lack entries.",
             copying.lost,
         ),
+        (
+            "cluster_full_copies",
+            "Copies that took no entry for too long and were dropped.",
+            copying.full,
+        ),
     ] {
         sheet.counter(name, help, value)?;
     }

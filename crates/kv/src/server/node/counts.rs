@@ -46,6 +46,7 @@ pub(in crate::server) fn counts_of(node: &ServerNode) -> Copying {
         primaries: in_sync.clone().count() as u64,
         short: fewer_than(policy.replicas).count() as u64,
         below_min: fewer_than(policy.min_copies).count() as u64,
+        full: counts.full,
     }
 }
 
