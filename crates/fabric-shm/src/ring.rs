@@ -100,16 +100,14 @@ impl Entry {
         (HEADER_SIZE + u64::from(self.payload_size())).next_multiple_of(ENTRY_ALIGNMENT)
     }
 
-    fn to_bytes(self) -> [u8; HEADER_SIZE as usize] {
+    /// The header as it is stored. Words, not bytes: a header that is put together in memory and read again as a whole
+    /// waits there for every store before it, those to lines of the peer's cache included.
+    fn to_words(self) -> [u64; 2] {
         let kind = match self.kind {
             EntryKind::Send => 1,
             EntryKind::WriteWithImmediate => 2,
         };
-        let mut bytes = [0; HEADER_SIZE as usize];
-        bytes[0] = kind;
-        bytes[4..8].copy_from_slice(&self.size.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.immediate.to_le_bytes());
-        bytes
+        [kind | u64::from(self.size) << 32, u64::from(self.immediate)]
     }
 
     fn from_words([first, second]: [u64; 2], payload_max: u32) -> Result<Self, Hostile> {
@@ -183,7 +181,9 @@ impl Producer {
             }
         }
         let at = self.tail & (self.layout.capacity - 1);
-        memory.copy_in(self.layout.data + at, &entry.to_bytes());
+        let [first, second] = entry.to_words();
+        memory.store(self.layout.data + at, first);
+        memory.store(self.layout.data + at + 8, second);
         crate::step::step("ring: header written");
         let at = at + HEADER_SIZE;
         let first = payload.len().min((self.layout.capacity - at) as usize);
@@ -386,20 +386,21 @@ mod tests {
     /// finds an entry.
     #[test]
     fn a_hostile_producer_is_detected() {
-        let hostile = |tail: u64, header: [u8; 16]| {
+        let hostile = |tail: u64, [first, second]: [u64; 2]| {
             let (memory, _, mut consumer) = ring();
-            memory.copy_in(64, &header);
+            memory.store(64, first);
+            memory.store(72, second);
             memory.store(0, tail);
             consumer.peek(&memory)
         };
         let header = |kind: u8, size: u32| {
-            Entry {
+            let entry = Entry {
                 kind: EntryKind::Send,
                 size,
                 immediate: 0,
-            }
-            .to_bytes()
-            .map_first(kind)
+            };
+            let [first, second] = entry.to_words();
+            [first & !0xff | u64::from(kind), second]
         };
         assert_eq!(
             hostile(64, header(1, 8)),
@@ -454,17 +455,6 @@ mod tests {
             Err(Hostile),
             "a head that goes back"
         );
-    }
-
-    trait MapFirst {
-        fn map_first(self, first: u8) -> Self;
-    }
-
-    impl MapFirst for [u8; 16] {
-        fn map_first(mut self, first: u8) -> Self {
-            self[0] = first;
-            self
-        }
     }
 }
 
