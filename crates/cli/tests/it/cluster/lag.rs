@@ -77,8 +77,8 @@ fn a_copy_on_a_node_that_stands_still_is_named_with_its_shards() {
     screen_with(&servers, "no copy lags");
 }
 
-/// The bytes that `node` has of the copy of shard 0 being filled, and those that it lacks, by the metrics of the primary,
-/// if there are both.
+/// The bytes that `node` has of the copy of shard 0 being filled, and those that it lacks, by the metrics of the
+/// primary, if there are both.
 fn part_of_a_copy(admin: SocketAddr, node: &str) -> Option<[u64; 2]> {
     let metrics = http_get(admin, "/metrics").1;
     let value = |name: &str| {
