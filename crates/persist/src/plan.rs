@@ -4,12 +4,12 @@
 //!
 //! ```text
 //!   arrival    the completion of the posted operation is enough         NIC buffers survive, InfiniBand or RoCE
-//!   flush      the completion of a flush behind it is enough            all that a flush covers is persistent
+//!   flush      the completion of a later flush is enough                all that a flush covers is persistent
 //!   message    the responder is told, writes back, and answers          always, if anything survives
 //! ```
 //!
 //! In a compound update, `b` follows `a` without a wait if posted writes become persistent in order. Otherwise `b` is
-//! an ATOMIC_WRITE behind a flush, and without ATOMIC_WRITE the requester waits between the two.
+//! an ATOMIC_WRITE after a flush, and without ATOMIC_WRITE the requester waits between the two.
 //!
 //! An append is durable in its receive buffer, so nothing is copied; both values of a compound update form one entry,
 //! which counts as a whole. Its requester does not know the place, and a native FLUSH covers no SEND, so its flush is a

@@ -1,13 +1,13 @@
 //! The messages between requester and responder of a plan.
 //!
 //! ```text
-//!    0  u64  tag: XXH3-64 of everything behind it
+//!    0  u64  tag: XXH3-64 of everything after the tag
 //!    8  u32  size of the message in bytes, this header included
 //!   12  u16  kind: 1 places, 2 values, 3 acknowledgement
 //!   14  u16  count of parts: 1 or 2; 0 in an acknowledgement
 //!   16  u64  number of the message in its session, from 1
 //!   24       parts: u64 offset in the responder's data, u32 size, u32 zero
-//!    .       values, one behind the other, each padded with zeros to a multiple of 8
+//!    .       values, one after the other, each padded with zeros to a multiple of 8
 //! ```
 //!
 //! All numbers are little-endian. The tag covers the size, so a message that a power cut tore in a persistent receive

@@ -18,7 +18,7 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     name: "persistence plans",
     version: 2,
 };
-/// Bytes of an answer behind the greeting.
+/// Bytes of an answer after the greeting.
 const ANSWER_SIZE: usize = 44;
 
 /// The description that a requester gives of itself: the program that it will run.

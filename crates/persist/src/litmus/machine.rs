@@ -394,7 +394,7 @@ impl Machine {
         })
     }
 
-    /// A READ is a READ whatever the platform's kind of flush.
+    /// A READ is a READ for every kind of flush that the platform has.
     fn kind_of(&self, flush: usize) -> FlushKind {
         match self.posted[flush].step {
             Step::Read => FlushKind::Read,
@@ -402,7 +402,7 @@ impl Machine {
         }
     }
 
-    /// Whether `flush`, behind `op`, covers it.
+    /// Whether `flush`, posted after `op`, covers `op`.
     fn covers(&self, flush: usize, op: usize) -> bool {
         let native = self.kind_of(flush) != FlushKind::Read;
         !(native && self.has(Rule::NativeFlushOmitsSend) && self.posted[op].is_message())

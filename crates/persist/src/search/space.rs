@@ -5,7 +5,7 @@
 //!
 //! - A requester that ends without a wait: the outcome of its last posts is unknown, so they are useless.
 //! - Two waits in a row for completions, or for acknowledgements: both come in order, so the later wait is enough.
-//! - A flush right behind a flush, and a second notice of the same value.
+//! - A flush right after a flush, and a second notice of the same value.
 //! - A READ if no value is appended: there the platform's flush serves for it.
 //! - A notice of a value that its own message announces; a notice before its value (its name is only a label then); a
 //!   notice that the responder does not receive.
@@ -135,7 +135,7 @@ impl Extend<'_> {
         }
     }
 
-    /// Puts a flush, waits, both or nothing behind each post.
+    /// Puts a flush, waits, both or nothing after each post.
     fn flushes_and_waits(
         &mut self,
         posts: &[Step],

@@ -22,7 +22,7 @@ use crate::scenario::{Operation, Update};
 /// Bytes of a receiver's description.
 pub const RECEIVING_SIZE: usize = 36;
 
-/// The facts about a receiver of appends that its appenders must know. The store sends them when it connects, behind
+/// The facts about a receiver of appends that its appenders must know. The store sends them when it connects, after
 /// its own greeting or in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiving {

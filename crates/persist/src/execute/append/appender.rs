@@ -138,7 +138,7 @@ impl Appender {
         self.entries.append(entry)
     }
 
-    /// Sends all entries that were taken, and behind them the requests that make them durable. The call does not wait;
+    /// Sends all entries that were taken, and after them the requests that make them durable. The call does not wait;
     /// the caller may append and flush more at once.
     ///
     /// # Errors

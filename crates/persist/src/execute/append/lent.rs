@@ -274,7 +274,7 @@ impl LentAppender {
         self.pipeline.flush(read, Until::Completed)
     }
 
-    /// Sends all entries that were taken, and `notice` behind them, with one doorbell. They are durable when the owner
+    /// Sends all entries that were taken, and `notice` after them, with one doorbell. They are durable when the owner
     /// has answered with their number or a later number ([`LentAppender::answered`]). The bytes of `notice` belong to
     /// the device as entries do.
     ///

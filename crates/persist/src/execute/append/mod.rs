@@ -34,7 +34,7 @@
 //! A conclusion speaks for the place in which an entry lies. A store posts a receive buffer again only after everything
 //! that recovery needs of it is durable elsewhere.
 //!
-//! # What a crash leaves
+//! # After a crash
 //!
 //! At the receiver, the place of each entry that was not concluded holds all of the entry, a part of it, or the earlier
 //! bytes, and later entries may be there without it. An entry therefore proves itself, by a tag of the store over its

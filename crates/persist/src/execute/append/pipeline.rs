@@ -148,7 +148,7 @@ impl Pipeline {
         self.batch.len()
     }
 
-    /// Posts the batch, with `behind` behind it. Its entries end with `until`.
+    /// Posts the batch, and `behind` after the batch. Its entries end with `until`.
     pub fn flush(
         &mut self,
         behind: impl IntoIterator<Item = Operation>,
@@ -256,7 +256,7 @@ impl Pipeline {
                 Ok(status) => status.to_string(),
                 Err(error) => error.to_string(),
             };
-            // No entry behind a gap is concluded, even if a later batch ends well.
+            // No entry after a gap is concluded, even if a later batch ends well.
             self.take_ended();
             self.under_way.clear();
             return self.fail(cause);
@@ -282,7 +282,7 @@ impl Pipeline {
             ended, answered, ..
         } = self.reached;
         match self.failure {
-            // An answer that arrived before counts, whatever became of the batch.
+            // An answer that arrived before counts, with any outcome of the batch.
             Some(_) => ended.max(answered),
             None => ended,
         }
