@@ -50,7 +50,7 @@ impl AnswerRing {
         self.region
     }
 
-    /// Sends `answer` behind the earlier ones. If the send queue is full, the peer does not take its answers: this
+    /// Sends `answer` after the earlier ones. If the send queue is full, the peer does not take its answers: this
     /// answer is lost, and [`AnswerRing::is_stuck`] is true afterwards.
     ///
     /// # Panics

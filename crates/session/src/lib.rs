@@ -5,7 +5,7 @@
 //!   endpoint     a client's queue pair and memory                   undone when dropped
 //!   accept       a server's queue pair and memory for one peer      undone unless the peer is accepted
 //!   receives     receive buffers by number
-//!   listener     a wait for arrivals that goes on from poll to poll
+//!   listener     a wait for arrivals that continues from poll to poll
 //!   requests     unanswered requests by id, and the bytes that they were sent from
 //!   answers      memory that answers are sent from, in turn
 //!   staging      memory that entries are sent from, each in one piece

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use stonecast_fabric::Inbox;
 
-/// A wait for arrivals in one inbox that goes on from poll to poll, for a task that waits for more than one thing.
+/// A wait for arrivals in one inbox that continues from poll to poll, for a task that waits for more than one thing.
 pub struct Listener {
     inbox: Rc<Inbox>,
     activity: Option<Pin<Box<dyn Future<Output = ()>>>>,

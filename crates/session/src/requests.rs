@@ -86,7 +86,7 @@ struct Place<N> {
 enum Slot<A> {
     /// The request waits for its end, and the task with this waker for the request.
     Waiting(Option<Waker>),
-    /// The request waits for its end, and nobody for the request.
+    /// The request waits for its end, and no task waits for the request.
     Abandoned,
     /// The request has ended, and the caller has not asked for the end yet.
     Ended(Result<A, Unanswered>),
