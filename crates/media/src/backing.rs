@@ -76,7 +76,7 @@ pub trait Backing {
     fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError>;
 
     /// Makes the log longer, durably, from `from` bytes to `to`: the new bytes read as zero, and are not prepared.
-    /// Bytes behind `from` that an earlier call left are kept if nothing was ever written there, and otherwise are
+    /// Bytes after `from` that an earlier call left are kept if nothing was ever written there, and otherwise are
     /// damage. A crash leaves the old length or the new one. As long as the header has the old capacity,
     /// [`Backing::open_log`] takes the log as it was. The pool calls this instead of [`Backing::open_log`].
     fn grow_log(&self, _from: u64, _to: u64) -> Result<(), MediaError> {

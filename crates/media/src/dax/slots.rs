@@ -37,7 +37,7 @@ impl Slots {
     /// Fewest bytes that both slots need at the end of a device.
     pub const SIZE_MIN: u64 = 8 * KIB;
 
-    /// The slots in `memory`, the part of the device behind the log.
+    /// The slots in `memory`, the part of the device after the log.
     pub fn new(memory: MappedRegion) -> Self {
         Self {
             memory,

@@ -231,7 +231,7 @@ mod tests {
     /// processor it keeps a processor awake on which no thread waits.
     #[test]
     fn the_thread_runs_in_the_lowest_class_and_on_one_processor_only() {
-        /// Fields of `/proc/PID/task/TID/stat` behind the name: the scheduling class.
+        /// Fields of `/proc/PID/task/TID/stat` after the name: the scheduling class.
         const POLICY: usize = 38;
         let is_as_it_should = |task: &fs::DirEntry| {
             let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();

@@ -257,7 +257,7 @@ struct Holder {
 }
 
 /// The holder that a line of `/proc/locks` names, if it holds an exclusive `flock` of a file with number `inode`:
-/// `1: FLOCK  ADVISORY  WRITE 4711 fd:01:131074 0 EOF` (proc(5)). A waiter has `->` behind the number.
+/// `1: FLOCK  ADVISORY  WRITE 4711 fd:01:131074 0 EOF` (proc(5)). A waiter has `->` after the number.
 fn flock_holder(line: &str, inode: u64) -> Option<Holder> {
     let mut words = line.split_whitespace().skip(1);
     let (kind, _advisory, access) = (words.next()?, words.next()?, words.next()?);

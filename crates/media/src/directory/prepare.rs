@@ -87,7 +87,7 @@ impl Preparer {
         }
         let data = self.shared.filler.data_from(span.offset)?;
         if data >= span.size {
-            // Each look at a file that has all of its space would go through all pages behind the span.
+            // Each look at a file that has all of its space would go through all pages after the span.
             let end = state.data_end(Span::new(span.offset, data));
             state
                 .ready
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Needs the memory of data behind a span: a look at the last span of a file goes through few pages, and one at the
+    /// Needs the memory of data after a span: a look at the last span of a file goes through few pages, and one at the
     /// first through all.
     #[test]
     fn one_look_at_a_full_file_finds_all_of_its_space_but_for_a_span_that_is_being_filled() {

@@ -77,7 +77,7 @@ impl MappedRegion {
     }
 
     /// Maps `size` bytes from `file_offset` of `file`, a multiple of the page size. A device with larger units is
-    /// mapped in whole units. The file must already have the bytes: touching a page behind its end would kill the
+    /// mapped in whole units. The file must already have the bytes: touching a page after its end would kill the
     /// process. For a file from an untrusted peer, see [`MappedRegion::cannot_shrink`].
     pub fn map(file: OwnedFd, file_offset: u64, size: u64, writable: Writable) -> io::Result<Self> {
         Self::map_with(file, file_offset, size, writable, MapFlags::SHARED)
@@ -211,7 +211,7 @@ impl MappedRegion {
     /// large pages to spare. Allocates memory that was not allocated; changes no content. A hint: without it, random
     /// reads of a large memory take up to half as long again.
     ///
-    /// Needs no setting of the machine: the kernel gives large pages on this call whatever its defaults are.
+    /// Needs no setting of the machine: the kernel gives large pages on this call with any defaults.
     pub fn use_large_pages(&self, span: Span) {
         self.assert_writable();
         let start = span.offset.next_multiple_of(LARGE_PAGE as u64);

@@ -7,7 +7,7 @@
 //!
 //! No byte of the log changes, and none moves. The header alone decides: up to the first whole copy with the new
 //! capacity, the pool has the old one, and a log that is longer than its header says counts as long as nothing was ever
-//! written behind its end.
+//! written after its end.
 
 use crate::pool::content::Content;
 use crate::pool::copies::{self, Found, find_header};
