@@ -183,7 +183,7 @@ pub struct SharedReceiveQueueOptions {
     pub multi_packet: Option<MultiPacketOptions>,
     /// The device never reposts a buffer by itself. A buffer that the device had taken for a request that it then
     /// refused (a WRITE_WITH_IMM with a wrong key) is used up, and completes with [`Status::WorkRequestFlushed`].
-    /// Otherwise the device may repost such a buffer behind all others, so that a later message lies at an earlier
+    /// Otherwise the device may repost such a buffer after all others, so that a later message lies at an earlier
     /// place.
     pub in_order: bool,
 }
@@ -309,11 +309,11 @@ pub enum ChangeNow<'a> {
 /// after it wait with it. A SEND that is longer than its buffer ends with [`Status::LocalLength`] at the responder and
 /// [`Status::RemoteInvalidRequest`] at the requester.
 ///
-/// *Multi-packet receives.* A message takes the strides that it needs, and at least one, directly behind the message
+/// *Multi-packet receives.* A message takes the strides that it needs, and at least one, directly after the message
 /// before it; a message that does not fit the rest of a buffer goes to the next buffer. Messages of one sender lie in
-/// posting order. Messages of several senders become visible in any order, so a message may lie behind a place that is
+/// posting order. Messages of several senders become visible in any order, so a message may lie after a place that is
 /// still empty. The queue gives each buffer back once ([`Device::poll_consumed`]), when all its messages are in memory
-/// and their completions can be polled, whatever became of the senders and their queue pairs. A message longer than a
+/// and their completions can be polled, even if the senders and their queue pairs are gone. A message longer than a
 /// whole buffer is a [`Status::RemoteInvalidRequest`]. Only SENDs go there; a WRITE_WITH_IMM is a
 /// [`Status::RemoteInvalidRequest`].
 ///

@@ -153,7 +153,7 @@ pub async fn give_way() {
 #[error("the time is over")]
 pub struct Elapsed;
 
-/// Waits until a deadline. Leaves nothing behind when it is dropped, however often it was polled.
+/// Waits until a deadline. Leaves nothing when it is dropped, however often it was polled.
 pub struct Sleep<'a> {
     runtime: &'a dyn Runtime,
     deadline: Nanoseconds,

@@ -25,7 +25,7 @@ pub struct RemoteAddress {
 }
 
 impl RemoteAddress {
-    /// The place `offset` bytes behind this one.
+    /// The place `offset` bytes after this one.
     pub const fn at(self, offset: u64) -> Self {
         Self {
             address: self.address + offset,

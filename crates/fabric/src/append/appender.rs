@@ -89,7 +89,7 @@ impl Appender {
     }
 
     /// Pays for an entry and adds its messages to `batch`, which the caller posts to the queue pair. Meant for entries
-    /// that share a doorbell, or for a READ behind them. `entry` belongs to the device until that batch has ended.
+    /// that share a doorbell, or for a READ after them. `entry` belongs to the device until that batch has ended.
     ///
     /// # Errors
     ///

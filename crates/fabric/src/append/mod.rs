@@ -18,7 +18,7 @@
 //!
 //! Invariants:
 //! - Messages of one sender lie in the order in which they were appended, with any sizes. There is no promise between
-//!   senders; a message may lie behind a place that is still empty.
+//!   senders; a message may lie after a place that is still empty.
 //! - The credits ever granted never exceed the grains that settled buffers took plus the grains that the other buffers
 //!   take at least. A sender that pays therefore always finds room, and waits for no other sender. A sender that does
 //!   not pay meets the retries of its own queue pair, which are bounded, and may take room that others paid for: peers

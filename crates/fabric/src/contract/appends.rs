@@ -234,7 +234,7 @@ impl Appends {
         posted.expect("room for a buffer");
     }
 
-    /// Entry `sequence` of `sender`: names itself, and has no zero byte behind its head.
+    /// Entry `sequence` of `sender`: names itself, and has no zero byte after its head.
     fn entry(&self, sender: usize, sequence: u64, size: u32) -> Vec<u8> {
         let fill = (sequence as u8) << 1 | sender as u8 | 0x80;
         let mut bytes = vec![fill; size as usize];

@@ -115,7 +115,7 @@ pub(super) async fn changing_comes_after_the_payload_of_an_earlier_send(scene: R
         found: &mut found,
     }];
     let mut changing = Box::pin(change(&client, &mut changes));
-    // The SEND waits for its buffer, and the change behind it waits, too.
+    // The SEND waits for its buffer, and the change after it waits, too.
     let early = std::future::poll_fn(|context| {
         std::task::Poll::Ready(changing.as_mut().poll(context).is_ready())
     })
@@ -308,7 +308,7 @@ pub(super) async fn no_change_of_a_batch_that_fails_is_done_twice(scene: Rc<Scen
 pub(super) async fn an_abandoned_change_holds_its_memory_until_it_has_ended(scene: Rc<Scene>) {
     let (client, server) = changers(&scene, ALL_ACCESS).await;
     let port = scene.node(0).clone();
-    // Requests behind a SEND without a buffer stay outstanding.
+    // Requests after a SEND without a buffer stay outstanding.
     port.post(client.qp, [send(&client, 0, 8)])
         .expect("the batch is accepted");
     let held = Rc::new(());

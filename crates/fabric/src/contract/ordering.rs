@@ -205,7 +205,7 @@ pub(super) async fn aligned_words_of_a_long_write_are_never_seen_torn(scene: Rc<
             client.poll_sent()
         });
         assert_eq!(done.await.status, Status::Success);
-        // A READ behind the WRITE ends only after the WRITE has taken effect, so that rounds do not mix.
+        // A READ posted after the WRITE ends only after the WRITE has taken effect, so that rounds do not mix.
         assert_eq!(
             client.execute(read(client, 40_000, 8, server, 8)).await,
             Status::Success

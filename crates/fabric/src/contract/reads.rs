@@ -38,7 +38,7 @@ pub(super) async fn reading_sees_the_payload_of_an_earlier_send(scene: Rc<Scene>
     let place = [(server.remote(64), 8)];
     let reading = read(&client, &place);
     let posting = async {
-        // The SEND waits for its buffer, and the READ behind it waits, too.
+        // The SEND waits for its buffer, and the READ after it waits, too.
         scene.quiet().await;
         server.receive(1, 64, 64);
     };
@@ -214,7 +214,7 @@ pub(super) async fn reads_that_are_late_for_the_call_complete_like_posted_reads(
     let (client, server) = (&pair.client, &pair.server);
     server.fill(0, &[7; 64]);
     client.set_word(0, 1);
-    // A SEND without a buffer delays the requests that are posted behind it.
+    // A SEND without a buffer delays the requests that are posted after it.
     client.post(&[signalled(1, send(client, 0, 8))]);
     assert!(
         !in_the_call(client, &[(client.local(4096, 64), server.remote(0))], 2),

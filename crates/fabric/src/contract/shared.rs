@@ -119,7 +119,7 @@ pub(super) async fn a_queue_pair_that_shares_a_queue_has_no_buffers_of_its_own(s
     );
 }
 
-/// Needs each buffer of such a queue to keep its place: if a buffer is put behind others, the third message lies in
+/// Needs each buffer of such a queue to keep its place: if a buffer is put after others, the third message lies in
 /// front of the first.
 pub(super) async fn a_refused_request_does_not_change_the_order_of_a_queue_that_keeps_it(
     scene: Rc<Scene>,

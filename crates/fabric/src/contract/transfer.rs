@@ -26,7 +26,7 @@ pub(super) async fn a_write_of_any_size_and_alignment_changes_exactly_its_bytes(
             let mut expected = vec![0xee; 8192];
             expected[to as usize..][..size as usize]
                 .copy_from_slice(&pattern(8192)[from as usize..][..size as usize]);
-            // A completion means that the responder has the WRITE; a READ behind it shows that the WRITE took effect.
+            // A completion means that the responder has the WRITE; a READ after it shows that the WRITE took effect.
             assert_eq!(
                 client.execute(read(client, 32_768, 8, server, 0)).await,
                 Status::Success

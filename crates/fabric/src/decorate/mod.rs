@@ -29,9 +29,9 @@ mod meter;
 pub use audit::Audit;
 pub use meter::{Counts, Meter};
 
-/// A device that counts what passes through it.
+/// A device that counts the requests and completions that pass through it.
 pub type Metered = Observed<Meter>;
-/// A device that hashes what passes through it.
+/// A device that hashes the requests and completions that pass through it.
 pub type Audited = Observed<Audit>;
 
 /// Sees the traffic of a device.
@@ -92,7 +92,7 @@ pub struct Observed<O> {
 }
 
 impl<O: Observer> Observed<O> {
-    /// Lets `observer` see what passes through `device`.
+    /// Lets `observer` see every request and completion of `device`.
     pub fn new(device: Rc<dyn Device>, observer: Rc<O>) -> Self {
         Self { device, observer }
     }

@@ -15,7 +15,7 @@
 //!   spawn, wake, sleep and post.
 //! - The executor sleeps through no wake-up, whichever thread it comes from (`ready.rs`).
 //! - Tasks that wake themselves in every turn starve neither ports nor timers.
-//! - Tasks end with the executor: dropping the last [`BusyPoll`] drops them, and with them what they hold.
+//! - Tasks end with the executor: dropping the last [`BusyPoll`] drops them, and with them everything that they hold.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

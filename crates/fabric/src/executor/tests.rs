@@ -248,7 +248,7 @@ impl Park for SuspendedHost {
     }
 }
 
-/// Needs the bound of a park, and the look at the clock behind it: a kernel's time-out of half an hour would begin
+/// Needs the bound of a park, and the look at the clock after it: a kernel's time-out of half an hour would begin
 /// again.
 #[test]
 fn a_deadline_that_passed_while_the_host_was_suspended_is_noticed_after_one_short_park() {

@@ -252,7 +252,7 @@ fn queue_pair_of(event: &ConnectionEvent) -> Option<QueuePair> {
     }
 }
 
-/// Waits for an arrival or an event. Leaves nothing behind when it is dropped.
+/// Waits for an arrival or an event. Leaves nothing when it is dropped.
 pub(super) struct Activity<'a> {
     port: &'a Port,
     inbox: u64,
