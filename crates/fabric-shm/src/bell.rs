@@ -56,7 +56,7 @@ impl Bell {
         doorbell::announce_sleep(&*self.page, SLEEPING, reasons);
         // The ticket is older than this check: a wake-up after the check has changed the word.
         if !self.unparked.swap(false, Ordering::SeqCst) && !has_work() {
-            // The caller looks for work again, whatever ended the sleep.
+            // The caller looks for work again after every sleep.
             let _ = word.wait(ticket, Some(Duration::from_nanos(timeout)));
         }
         doorbell::awake(&*self.page, SLEEPING);
@@ -70,7 +70,7 @@ impl Bell {
     }
 }
 
-/// Ends the current sleep, or the next one at once, whatever the device sleeps for.
+/// Ends the current sleep, or the next one at once, for every reason for which the device sleeps.
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();

@@ -358,7 +358,7 @@ impl PeerMemory {
         Ok(range)
     }
 
-    /// Unmaps memory that only revoked keys lead to, so that short-lived keys leave nothing behind.
+    /// Unmaps memory that only revoked keys lead to, so that short-lived keys leave no mappings.
     fn forget_revoked(&mut self) {
         for slot in &mut self.keys {
             if slot.as_ref().is_some_and(|known| !known.is_valid()) {

@@ -16,7 +16,7 @@ use crate::table::TABLE_CAPACITY;
 
 /// Remote address of the first region. No region lies at or near 0.
 pub(crate) const FIRST_ADDRESS: u64 = 1 << 32;
-/// Unused addresses behind each region, so that an overrun hits nothing.
+/// Unused addresses after each region, so that an overrun hits nothing.
 const GAP: u64 = 1 << 20;
 
 fn refuse(reason: impl Into<String>) -> DeviceError {

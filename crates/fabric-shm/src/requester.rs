@@ -315,7 +315,7 @@ impl QueuePairState {
         }
     }
 
-    /// Places messages into the peer's append queue: the next to be executed, and those behind it that fit beside it.
+    /// Places messages into the peer's append queue: the next to be executed, and those after it that fit beside it.
     fn append(&mut self, around: &mut Surroundings, visit: &mut Visit) -> Progress {
         let connection = self
             .connection

@@ -144,7 +144,7 @@ impl Producer {
         }
     }
 
-    /// Whether [`Producer::push`] would take `entry` at this moment. Nonsense of the consumer counts as room, so that
+    /// Whether [`Producer::push`] would take `entry` at this moment. An invalid head of the consumer counts as room, so that
     /// `push` finds it.
     pub(crate) fn has_room(&mut self, memory: &impl Memory, entry: Entry) -> bool {
         let is_short = |producer: &Self| {
@@ -164,7 +164,7 @@ impl Producer {
         self.head >= end || memory.load(self.layout.head) >= end
     }
 
-    /// Writes an entry behind the others, not yet visible. Returns the position of its end, or `None` if there is no
+    /// Writes an entry after the others, not yet visible. Returns the position of its end, or `None` if there is no
     /// room at this moment.
     pub(crate) fn push(
         &mut self,

@@ -15,7 +15,7 @@ pub(crate) struct Sends {
     requests: VecDeque<WorkRequest>,
     /// The progress of each executed request.
     executed: VecDeque<Progress>,
-    /// Whether a request has failed: requests behind it are never executed.
+    /// Whether a request has failed: requests after it are never executed.
     is_halted: bool,
 }
 

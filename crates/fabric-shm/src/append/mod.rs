@@ -10,7 +10,7 @@
 //!     c := cursor, find the place                          slot of the position published?  take it, clear the slot
 //!     intent := c (in its connection area)                 not published, position = cursor? nothing more
 //!     mark the slot of c as a start                        not published, a live intent names it? come back later
-//!     cursor: c -> behind the run (one CAS)                otherwise it is the hole of a dead requester:
+//!     cursor: c -> after the run (one CAS)                 otherwise it is the hole of a dead requester:
 //!     copy the messages of the run                            go on at the next marked slot or at the cursor,
 //!     publish (queue pair, size) in the slots of all          and clear the slots that are passed
 //!       messages but the first, then in the slot of c

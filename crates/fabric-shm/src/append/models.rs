@@ -11,7 +11,7 @@ const LAYOUT: AppendLayout = AppendLayout {
     slots: 2,
     stride: 8,
 };
-/// The buffer itself lies behind the shared structures, and the intents behind the buffer.
+/// The buffer itself lies after the shared structures, and the intents after the buffer.
 const BUFFER: u64 = HEAD_SIZE + DESCRIPTOR_SIZE + 2 * SLOT_SIZE;
 const INTENTS: u64 = BUFFER + 16;
 
@@ -118,7 +118,7 @@ fn loom_append_needs_the_release_of_the_intent() {
 }
 
 /// One requester dies right after its reservation, the other lives: the receiver finds the message of the live
-/// requester and goes on to the end, whichever requester was first.
+/// requester and continues to the end, whichever requester was first.
 #[test]
 fn loom_only_the_hole_of_a_dead_requester_is_skipped() {
     loom::model(|| {

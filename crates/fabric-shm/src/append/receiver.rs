@@ -85,7 +85,7 @@ impl AppendQueue {
             && self.next_slot - oldest + strides.sum::<u64>() <= self.layout.slots
     }
 
-    /// Posts a buffer behind the others; the caller has checked `has_room`.
+    /// Posts a buffer after the others; the caller has checked `has_room`.
     pub(crate) fn post(
         &mut self,
         memory: &impl Memory,

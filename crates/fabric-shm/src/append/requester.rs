@@ -36,7 +36,7 @@ pub(crate) enum Refusal {
     Hostile,
 }
 
-/// Reserves room for a run: the first of the messages of these `sizes`, and as many of the others as fit behind it in
+/// Reserves room for a run: the first of the messages of these `sizes`, and as many of the others as fit after it in
 /// its buffer. `intents` holds the requester's intent in the word at `intent`.
 pub(crate) fn reserve(
     layout: AppendLayout,
@@ -101,7 +101,7 @@ fn run_within(layout: AppendLayout, room: u64, sizes: impl Iterator<Item = u32>)
 }
 
 impl Reservation {
-    /// The place of the message behind one of `size` bytes at `place`.
+    /// The place of the message after one of `size` bytes at `place`.
     pub(crate) fn behind(&self, layout: AppendLayout, place: Place, size: u32) -> Place {
         let stride = place.stride + layout.strides(size);
         Place {

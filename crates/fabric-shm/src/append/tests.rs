@@ -165,7 +165,7 @@ fn a_run_takes_the_messages_that_fit_its_buffer_and_is_seen_with_its_first_messa
     );
 }
 
-/// The places behind the first message of the run of the story above.
+/// The places after the first message of the run of the story above.
 fn run_places(run: &Reservation) -> (Place, Place, Place) {
     let second = run.behind(LAYOUT, run.first, 128);
     let third = run.behind(LAYOUT, second, 10);
@@ -217,7 +217,7 @@ fn the_receiver_waits_for_the_living_and_skips_the_dead() {
     assert_eq!(dead.first.offset(LAYOUT), 0);
 }
 
-/// Needs the marks: without them the two holes and the message behind them could not be told apart.
+/// Needs the marks: without them the two holes and the message after them could not be told apart.
 #[test]
 fn several_dead_requesters_in_a_row_and_across_buffers_leave_nothing_behind() {
     let mut scene = Scene::new(&[4, 4, 4]);

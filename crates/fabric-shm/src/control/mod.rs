@@ -77,7 +77,7 @@ pub(crate) enum ControlEvent {
     },
     /// The peer's socket hung up: the peer is dead, or has left the memory of this process for good.
     Gone { token: Token },
-    /// The peer sent nonsense.
+    /// The peer sent a message that no honest peer sends.
     Broken { token: Token },
 }
 
@@ -146,7 +146,7 @@ enum Phase {
     Connecting { queue_pair: u32 },
     /// Belongs to this queue pair.
     Connected { queue_pair: u32 },
-    /// Sent nonsense; only its end matters.
+    /// The peer sent an invalid message; only its end matters.
     Broken,
 }
 
