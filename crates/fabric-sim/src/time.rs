@@ -42,7 +42,7 @@ pub(crate) struct Time {
 }
 
 /// Requested wake-ups. The entry of a slot in the queue is kept when its timer is cancelled and serves the next timer
-/// of the slot, so that tasks that set and cancel a timer a million times a second leave nothing behind.
+/// of the slot, so that tasks that set and cancel a timer a million times a second leave no entries.
 #[derive(Default)]
 struct Timers {
     slots: Vec<Slot>,

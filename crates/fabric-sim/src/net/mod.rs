@@ -129,7 +129,7 @@ pub(crate) struct Completions {
     pub capacity: usize,
     pub entries: VecDeque<WorkCompletion>,
     pub overrun: bool,
-    /// The time of the latest delayed completion: later completions come behind it.
+    /// The time of the latest delayed completion: later completions come after it.
     pub late_until: Nanoseconds,
 }
 

@@ -28,7 +28,7 @@ enum Taken {
 const DELAY_NS_MAX: Nanoseconds = 50_000;
 /// Longest time that a message is kept inside a NIC during a stall.
 const LONG_DELAY_NS_MAX: Nanoseconds = 3_000_000;
-/// The largest delay of a write behind another if writes may pass each other: a few bus transactions.
+/// The largest delay of a write after another if writes may pass each other: a few bus transactions.
 const RELAXED_NS_MAX: Nanoseconds = 2_000;
 
 impl Net {
@@ -232,7 +232,7 @@ impl Net {
             0
         };
         let lands = self.messages[index].landing.is_some();
-        // A completion comes behind its data, and behind all earlier data.
+        // A completion comes after its data, and after all earlier data.
         let passes = self.is_relaxed(context) && !lands;
         let detour = if passes {
             self.nics.draw(RELAXED_NS_MAX)

@@ -14,7 +14,7 @@ use crate::persistent::wreck::Wreck;
 #[derive(Clone, Copy, Debug)]
 struct Place {
     first: u64,
-    /// The line behind the last line.
+    /// The line after the last line.
     end: u64,
     unit: u32,
     /// Whether the page of the unit counts as written whatever becomes of the unit.
