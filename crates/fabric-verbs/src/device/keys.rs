@@ -34,7 +34,7 @@ pub(super) struct EndedKeys {
 const ENDED_KEYS_MAX: usize = 1 << 16;
 /// Number of attempts to get another key when the device gives one that ended earlier.
 const KEY_ATTEMPTS: usize = 64;
-/// Time that a binding may take: this machine's NIC executes it, behind earlier posts.
+/// Time that a binding may take: this machine's NIC executes it, after earlier posts.
 const BINDING_PATIENCE: Duration = Duration::from_secs(2);
 
 impl EndedKeys {

@@ -2,7 +2,7 @@
 //!
 //! Soft-RoCE (Linux 6.12, rdma-core 56):
 //! - treats a memory window as the whole registration that it is bound to, instead of its own bytes;
-//! - flushes a request whose local bytes are not registered like the requests behind it, instead of reporting the
+//! - flushes a request whose local bytes are not registered like the requests after it, instead of reporting the
 //!   reason;
 //! - answers a SEND that is longer than its buffer with *remote operation error*, and completes the buffer with *local
 //!   operation error*, instead of *invalid request* and *length*;

@@ -15,8 +15,8 @@
 //! Invariants:
 //! - An object of the library is freed once, after every object made from it: each value holds its parents.
 //! - Nothing here hands out memory: callers name bytes by address and key, and the NIC checks both.
-//! - Every access flag is named. Relaxed ordering is never requested: a READ behind a WRITE would no longer push the
-//!   WRITE, and a word behind its data could arrive first.
+//! - Every access flag is named. Relaxed ordering is never requested: a READ after a WRITE would no longer push the
+//!   WRITE, and a word posted after its data could arrive first.
 //! - Numbers that the library reports as C enumerations are compared as numbers, and never turned into a Rust `enum`.
 
 pub(crate) mod cause;
