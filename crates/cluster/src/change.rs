@@ -169,7 +169,7 @@ async fn try_change(
 ) -> Result<Configuration, ChangeError> {
     let mut tried: Vec<Uuid> = Vec::new();
     let mut patience = Patience::new();
-    // After the attempt the known configuration is old, whatever the outcome.
+    // After the attempt the known configuration is old, with any outcome.
     let known = writer.known.take();
     let mut known = known.filter(|(_, known)| known.nonce == nonce);
     loop {
