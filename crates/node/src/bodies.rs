@@ -45,7 +45,7 @@ impl Bodies {
         self.whole.remove(&point)
     }
 
-    /// Keeps what belongs to the points for which `stays` is true.
+    /// Keeps the bodies of the points for which `stays` is true.
     pub fn retain(&mut self, stays: impl Fn(Point) -> bool) {
         self.whole.retain(|&point, _| stays(point));
         self.forget_pieces(|point| !stays(point));

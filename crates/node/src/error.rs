@@ -69,7 +69,7 @@ pub(crate) enum NoLink {
     NotLinked(#[from] NotLinked),
 }
 
-/// The reason why a write was not stamped. The write leaves nothing behind.
+/// The reason why a write was not stamped. The write leaves no trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotServed {
     /// Another node leads the shard, or no node does.

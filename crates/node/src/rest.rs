@@ -92,7 +92,7 @@ async fn go_round<S: Store>(
     shared.told.counts.set(counts);
     calm.turns = if has_kept { 0 } else { calm.turns };
     let until = rests_until(shared, intake, calm.turns);
-    // A whole turn settles writes behind all other steps, so another one follows it, too.
+    // A whole turn settles writes after all other steps, so another one follows it, too.
     let until = match calm.call {
         Some(Extent::Short) => until.min(calm.whole_at),
         Some(Extent::Whole) | None => until,

@@ -119,7 +119,7 @@ fn settle_shortly<S: Store>(shared: &Shared<S>) {
     leading::settle(state, shared, Extent::Short);
 }
 
-/// Takes the entries that were found, and digests what is on all copies.
+/// Takes the entries that were found, and digests those that are on all copies.
 fn digest_shortly<S: Store>(shared: &Shared<S>, intake: &mut Intake) {
     let state = &mut *shared.state.borrow_mut();
     note_found(state, shared, intake);

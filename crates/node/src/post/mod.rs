@@ -100,7 +100,7 @@ impl Post {
     }
 
     /// Sends a letter to a node, at the first of `addresses` that accepts. A letter that waits already goes out once: a
-    /// node that repeats itself while its peer stands still would keep the peer busy with what it has heard.
+    /// node that repeats itself while its peer stands still would keep the peer busy with words that it has heard.
     pub fn send(self: &Rc<Self>, to: &NodeName, addresses: &[String], letter: Vec<u8>) {
         let mut outgoing = self.outgoing.borrow_mut();
         let way = outgoing.entry(to.clone()).or_default();
