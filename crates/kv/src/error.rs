@@ -176,7 +176,7 @@ pub enum StoreError {
         /// The first key of the batch, and a key of another shard.
         keys: Box<[Vec<u8>; 2]>,
     },
-    /// The server cannot keep what a backup has to read.
+    /// The server cannot keep the records that a backup has to read.
     #[error("the server cannot be backed up while it serves: {reason}")]
     NoHold {
         /// Reason, and remedy.

@@ -3,7 +3,7 @@
 //! ```text
 //!   one-sided client --reads, round trips, times: a report at intervals--> server <--asks-- any client
 //!   gateway          --the same-------------------------------------------^
-//!   the server itself counts writes, their bytes, and what made them durable
+//!   the server itself counts writes, their bytes, and the persists that made them durable
 //! ```
 //!
 //! A read does not pass the server, so only the client can count reads. Each client counts in its own memory, measures

@@ -247,7 +247,7 @@ impl Client {
     ///
     /// Puts of one client that are in flight together are committed in the order in which they were first polled,
     /// unless the server sends a put back for want of staging memory (copying clients of a pool that is nearly full). A
-    /// value in chunks is committed behind its chunks, so later puts overtake it.
+    /// value in chunks is committed after its chunks, so later puts overtake it.
     ///
     /// A value that fits no record is stored in chunks: one put for each chunk, and one that names them. A crash, or a
     /// future that is dropped, leaves the earlier value or the new one; its chunks take room for ten minutes at most.

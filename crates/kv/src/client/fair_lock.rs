@@ -1,7 +1,7 @@
 //! A lock that the tasks of one thread get in the order of their requests.
 //!
 //! A write holds the lock until the write is sent, so that writes are sent in the order of the calls. A write may have
-//! to wait for a lease or for room; a later and smaller write that would find room at once waits behind the earlier
+//! to wait for a lease or for room; a later and smaller write that would find room at once waits for the earlier
 //! write. A program that imports a file with many puts in flight gets its lines committed in order.
 
 use std::cell::{Cell, RefCell};

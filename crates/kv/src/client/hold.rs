@@ -269,7 +269,7 @@ impl Hold {
     /// begins again.
     fn conclude_survey(&mut self) -> Result<(), StoreError> {
         let survey = &mut self.survey;
-        // An empty word sorts first: what is kept needs no second look.
+        // An empty word sorts first: kept records need no second look.
         let kept = self.kept.iter();
         let kept = kept.map(|&version| (version, Word::EMPTY, WordPlace::new(0, 0, 0)));
         survey.found.extend(kept);

@@ -1,7 +1,7 @@
 //! The server's time, as a client knows it: told once, and carried forward by the client's own clock.
 //!
 //! Each shard of a cluster has a time of its own, since the heir of a shard begins at the highest time that a
-//! predecessor may have told. What was told in one term says nothing in another one. All shards of a server that is
+//! predecessor may have told. A time that was told in one term says nothing in another one. All shards of a server that is
 //! alone have the same time, and the client asks for each of them.
 //!
 //! ```text
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(told.recent_ms(HERE, 11 * FRESH_NS), None);
     }
 
-    /// Needs the shard and the term of what was told: an heir may be ahead of its predecessor. The seeded bugs
+    /// Needs the shard and the term of the told time: an heir may be ahead of its predecessor. The seeded bugs
     /// `ToldForAllShards` and `ToldForAllTerms`.
     #[test]
     fn what_was_told_of_a_shard_in_a_term_says_nothing_of_others() {

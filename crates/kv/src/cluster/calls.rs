@@ -125,8 +125,8 @@ impl ClusterClient {
         }
         let renewed = node.leases.renew(&node.client, || self.runtime.now());
         renewed.await?;
-        // A node without a lease of its own has none to give: the node leads no longer, or not at
-        // the moment.
+        // A node without a lease of its own has none to give: the node no longer leads, or does not lead
+        // at the moment.
         let begun = node.leases.begin(shard, term, self.runtime.now());
         begun.ok_or(StoreError::NotPrimary { epoch: term })
     }
@@ -440,7 +440,7 @@ impl ClusterClient {
         })
     }
 
-    /// Gives back what this client has leased, and disconnects from all nodes. A later call connects again.
+    /// Gives back the leases of this client, and disconnects from all nodes. A later call connects again.
     pub fn close<'a>(&'a self) -> Boxed<'a, ()> {
         Box::pin(async move {
             let closing = self.nodes.take_all().into_iter();

@@ -19,7 +19,7 @@ pub type Dial = Rc<dyn Fn(&str) -> Result<Rc<Port>, StoreError>>;
 pub struct ClusterOptions {
     /// Options of the session with each node. Clients of a cluster publish nothing themselves.
     pub session: ClientOptions,
-    /// The time within which a call ends, whatever happens to the nodes.
+    /// The time within which a call ends, even if all nodes are down.
     pub patience_ns: Nanoseconds,
     /// The time within which a connect ends, and a failover has to be over. At most the patience counts.
     pub connect_ns: Nanoseconds,

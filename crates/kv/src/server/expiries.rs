@@ -1,8 +1,8 @@
 //! The keys that have an expiry, in the order of their moments: the server removes them from the index when their
 //! moments come.
 //!
-//! Each shard has a time of its own, and its own order. A copy of a shard removes what a mark of the primary says has
-//! passed.
+//! Each shard has a time of its own, and its own order. A copy of a shard removes the
+//! keys whose moments have passed by the marks of the primary.
 //!
 //! Readers judge by the record alone, so nothing depends on when a key is removed. The removal gives back memory of the
 //! index, and makes room: the cleaner takes an expired record for a tombstone of its version (`clean/copy.rs`).
@@ -10,7 +10,7 @@
 //! A chunk of a value goes only if no record names it. The record may be on its way to the index of a copy, so such a
 //! chunk waits until the index has everything that came before (`removal.rs`).
 //!
-//! A key that is written again leaves its earlier entry behind. Such entries are left out once they are more than half
+//! A key that is written again leaves its earlier entry in the order. Such entries are left out once they are more than half
 //! of all.
 
 use std::cmp::Reverse;
@@ -101,7 +101,7 @@ impl Expiries {
         deferred.map(|(&shard, _)| shard)
     }
 
-    /// Takes chunks of `shard` that wait no longer: `arrived` records of other nodes have come, and `first` is the
+    /// Takes the chunks of `shard` that have waited long enough: `arrived` records of other nodes have come, and `first` is the
     /// number of the first one without a word.
     pub fn take_deferred(
         &mut self,

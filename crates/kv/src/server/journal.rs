@@ -325,7 +325,7 @@ impl Journal {
         Some(persisted.clone())
     }
 
-    /// Brings in the lines behind a record: the next record mostly goes there.
+    /// Brings in the lines after a record: the next record mostly goes there.
     fn prefetch_behind(&self, placed: &Placed) {
         let start = u64::from(placed.unit) * UNIT_SIZE;
         if start + 2 * placed.size <= self.format.segment_size {
@@ -334,7 +334,7 @@ impl Journal {
         }
     }
 
-    /// Writes the copy of a record behind the last one of segment `to`. `next_sequence` is the next sequence of the
+    /// Writes the copy of a record after the last one of segment `to`. `next_sequence` is the next sequence of the
     /// log.
     pub fn write_moved(&mut self, to: u32, record: Record<'_>, next_sequence: u64) -> Placed {
         let (unit, generation) = self.end(to);
@@ -355,7 +355,7 @@ impl Journal {
         }
     }
 
-    /// Writes the tombstone of an expired record, of the same version, behind the last record of segment `to`, and
+    /// Writes the tombstone of an expired record, of the same version, after the last record of segment `to`, and
     /// stamps it like a moved record.
     pub fn bury(&mut self, to: u32, record: Record<'_>) -> Placed {
         let next_sequence = self.sequences.next();
@@ -504,7 +504,7 @@ impl Journal {
         Word::new(position, placed.generation, hash, placed.size)
     }
 
-    /// The segment to which records of these sizes are appended next, one behind the other, and the word of each, whose
+    /// The segment to which records of these sizes are appended next, one after the other, and the word of each, whose
     /// key has this hash. The segment has room for all.
     pub fn words_ahead(
         &mut self,

@@ -7,7 +7,7 @@
 //!   settle     raise the floors of all shards to the last version                   durable before the cleaner touches these records
 //! ```
 //!
-//! The server of a node notes what the node says: which history counts, which shards are dropped, and in which terms
+//! The server of a node notes the decisions of the node: which history counts, which shards are dropped, and in which terms
 //! the node leads.
 //!
 //! A server that serves such a pool alone has the only copy: everything that it has published is settled. Such a

@@ -12,7 +12,7 @@
 //! | --- | --- | --- |
 //! | [`Pipeline`] | a batch on its way: gather, decide, persist, publish, answer | `pipeline/` |
 //! | [`Shards`] | the keys, each in its shard: index and its tables, outcomes, live bytes | `shards.rs`, `shard/` |
-//! | [`Journal`] | the node's log: space, sequence, what awaits a persist | `journal.rs`, `space/` |
+//! | [`Journal`] | the node's log: space, sequence, spans that await a persist | `journal.rs`, `space/` |
 //! | [`Clients`] | connections: sessions, leases, rights, their ends | `clients/` |
 //! | [`ServerTime`] | the time with which the expiry of keys is compared | `time/` |
 //! | [`Expiries`] | the moments of keys that expire | `expiries.rs` |
@@ -354,7 +354,7 @@ impl Server {
         })
     }
 
-    /// One batch, and the work behind it. Returns the number of operations.
+    /// One batch, and the work after it. Returns the number of operations.
     async fn serve_once(
         &self,
         pipeline: &mut Pipeline,

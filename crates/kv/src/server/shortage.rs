@@ -2,7 +2,7 @@
 //!
 //! Room may come from the cleaner, from clients that hold more than they use, or from a segment that is being taken
 //! back. If room may come, the answer is *busy*, and the server asks the holder of that room for it. Otherwise the
-//! answer says what is full.
+//! answer names the full part: log, index or medium.
 
 use super::journal::NoSegment;
 use super::space::{Need, Purpose};
@@ -36,7 +36,7 @@ pub(super) fn no_place(
 
 /// The answer to a writer that finds no segment with room for `units`. The answer is *busy* if cleaning can free a
 /// segment, which makes cleaning due; if the room is leased, which recalls leases; or if a segment is being taken back.
-/// Otherwise the answer names what is full.
+/// Otherwise the answer names the full part.
 pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     let State {
         cleaner, journal, ..
@@ -101,7 +101,7 @@ fn is_room_leased(state: &State, units: u32, is_gain: bool) -> bool {
     sessions.lease_room(&state.journal.space, units, is_gain)
 }
 
-/// Names what is full when no segment can be made free.
+/// Names the full part when no segment can be made free.
 fn full(state: &State) -> Verdict {
     match state.journal.space.lacks_medium() {
         true => Verdict::MediumFull,

@@ -18,7 +18,7 @@ const PROTOCOL: Protocol = Protocol {
     name: "the KV store",
     version: PROTOCOL_VERSION,
 };
-/// The server makes writes durable whatever the platform of a client is, so neither side declares a platform.
+/// The server makes writes durable for clients of every platform, so neither side declares a platform.
 const GREETING: Greeting = Greeting::of(PROTOCOL);
 /// Size of the longest record. Staging memory must have room for one.
 const RECORD_SIZE_MAX: u64 = record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX);

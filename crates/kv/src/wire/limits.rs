@@ -44,7 +44,7 @@ pub(crate) const BATCH_BYTES_MAX: usize = 8 << 20;
 /// request, in a few milliseconds.
 pub const BATCH_KEYS_MAX: usize = 4096;
 /// Keys that a batch of a client names, at most, whether it changes them or only expects something of them: a look at a
-/// key takes a small part of the time of a record, and a client that confirms what it has read names each key of it.
+/// key takes a small part of the time of a record, and a client that confirms its reads names each key of them.
 pub const BATCH_NAMES_MAX: usize = 16_384;
 /// Bytes of a batch of a client, at most: keys, values, and 24 bytes for each key. The message that brings a batch is a
 /// record, and this is its longest value. In a pool of small segments the bound is lower, because all records of a

@@ -66,7 +66,7 @@ impl Word {
         )
     }
 
-    /// The word with the class of a record of `record_size` bytes, whatever the class of `self` is.
+    /// The word with the class of a record of `record_size` bytes in place of the class of `self`.
     #[inline]
     pub fn natural(self, record_size: u64) -> Self {
         Self(self.0 & !(CLASS_MAX << CLASS_SHIFT) | class_of(record_size) << CLASS_SHIFT)

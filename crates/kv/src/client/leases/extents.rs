@@ -43,7 +43,7 @@ pub(in crate::client) struct Spot {
     /// The position to which the record's tag is bound.
     pub position: u64,
     pub generation: u32,
-    /// Start of the part of the record that the client writes: behind the stamp.
+    /// Start of the part of the record that the client writes: after the stamp.
     pub remote: RemoteAddress,
 }
 

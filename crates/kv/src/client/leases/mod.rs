@@ -153,7 +153,7 @@ impl Leases {
         self.release_beside(slot);
     }
 
-    /// Gives all extents back, behind all writes that were posted to the extents, so that no write in flight is
+    /// Gives all extents back, after all writes that were posted to the extents, so that no write in flight is
     /// refused.
     pub fn give_up_all(self: &Rc<Self>) {
         let all = self.take_all();

@@ -13,7 +13,7 @@ use crate::wire::{ChunkName, Head};
 /// Chunks of one value that are read together, at least and at most.
 const TOGETHER_MIN: u64 = 4;
 const TOGETHER_MAX: u64 = 16;
-/// Bytes of short chunks that are read together: many times what is on its way on a fast network.
+/// Bytes of short chunks that are read together: many times the bytes in transit on a fast network.
 const BYTES_TOGETHER: u64 = 1 << 20;
 
 /// Replaces the content of `value`, a head of `key`, by the value that its chunks make up. Returns whether all chunks

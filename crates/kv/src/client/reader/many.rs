@@ -69,7 +69,7 @@ impl Values {
         self.found.clear();
     }
 
-    /// Copies `value` behind the bytes in use, and returns its place.
+    /// Copies `value` after the bytes in use, and returns its place.
     fn add(&mut self, value: &[u8]) -> Range<usize> {
         let place = self.end..self.end + value.len();
         grow(&mut self.bytes, place.end);
@@ -376,7 +376,7 @@ impl Reader {
         }
     }
 
-    /// Adds to `reads` the READs of the records that `asked` need next. The READs go behind the `end` of the `bytes` in
+    /// Adds to `reads` the READs of the records that `asked` need next. The READs go after the `end` of the `bytes` in
     /// use.
     fn reads_of_records<'a>(
         &self,

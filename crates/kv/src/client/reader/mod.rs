@@ -12,7 +12,7 @@
 //! means that the word is old (the reader reads the word again) or that the record is damaged (the word has not
 //! changed). A remembered place only says which record to fetch together with the bucket; the bucket, which is read in
 //! the same batch, decides whether the record is the key's. `docs/design/0017` explains why this is linearizable in
-//! whatever order the two are read.
+//! either order of the two reads.
 
 mod chunks;
 mod found;
@@ -277,7 +277,7 @@ impl Reader {
         Ok(look_up.recalled(lines, record))
     }
 
-    /// Judges bytes that were found behind `word` in place of a record. Bytes found twice in a row behind an unchanged
+    /// Judges bytes that were found at the place of `word` instead of a record. Such bytes found twice under an unchanged
     /// word are damage and not a race.
     async fn judge_fault(
         &self,

@@ -258,7 +258,7 @@ fn note_copy(step: &mut Step, journal: &Journal, placed: &Placed) {
     }
 }
 
-/// Adds a copy to the span that is persisted: copies lie one behind the other, so they need only one span.
+/// Adds a copy to the span that is persisted: copies lie one after the other, so they need only one span.
 fn note_span(step: &mut Step, position: u64, size: u64) {
     match step.spans.last_mut() {
         Some(span) if span.offset + span.size == position => span.size += size,

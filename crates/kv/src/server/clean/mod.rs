@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Steps are taken between batches, in the server's task, so index and log agree and the server changes no word during
-//! a step. A step is a few pieces long and ends behind the piece in which a request arrives, as long as cleaning is
+//! a step. A step is a few pieces long and ends after the piece in which a request arrives, as long as cleaning is
 //! ahead of the writes; the wait of a request is therefore bounded. The bytes copied are in proportion to the bytes
 //! written. Without writes, the cleaner does nothing.
 //!

@@ -32,7 +32,7 @@ impl Answers {
         self.ring.region()
     }
 
-    /// Queues an answer behind the earlier ones.
+    /// Queues an answer after the earlier ones.
     #[inline]
     pub fn queue(&mut self, port: &Port, qp: QueuePair, answer: &Answer) {
         if !self.writer.push(answer) {

@@ -23,7 +23,7 @@ pub(in crate::server) fn grant_lease(
     let Some(session) = session.filter(|session| session.may_lease(publishes)) else {
         return Verdict::Invalid.into();
     };
-    // The return of another extent may be on its way, behind this request.
+    // The return of another extent may be on its way, after this request.
     let Some(slot) = session.leases.free_slot() else {
         return Verdict::Busy.into();
     };

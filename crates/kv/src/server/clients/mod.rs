@@ -1,7 +1,7 @@
 //! Connections of clients, with their leases and windows.
 //!
 //! ```text
-//!   sessions   the connected clients, each with what it holds            sessions.rs
+//!   sessions   the connected clients, each with its holdings             sessions.rs
 //!   accept     a place, memory, queue pair, welcome                      accept.rs
 //!   windows    to read index and log through, to stage records           windows.rs
 //!   leases     extents of the log that a client writes to                extent.rs, leases.rs
@@ -63,9 +63,9 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Reclaims what clients did not use for long, because space is short: leases of extents, and rights to publish,
-    /// which end with the next `settle_returned`. The clients ask again when they write. Returns the number of extents;
-    /// `None` if nothing was reclaimed.
+    /// Reclaims, because space is short, leases of extents and rights to publish that clients did not use for long; the
+    /// rights end with the next `settle_returned`. The clients ask again when they write. Returns the number of
+    /// extents; `None` if nothing was reclaimed.
     pub fn reclaim_unused(&mut self, space: &mut Space) -> Option<usize> {
         let unused = self
             .publishing

@@ -1,11 +1,11 @@
-//! Clients that publish overwrites themselves: their rights, their intents, and the segments that they leave behind.
+//! Clients that publish overwrites themselves: their rights, their intents, and the segments that they leave at their end.
 //! `docs/design/0022` explains why this is sound.
 //!
 //! ```text
 //!   grant     windows on index (atomics), counter (atomics), ring (write)          until the client asks again, or is gone
 //!   lend      an extent in which it stamps its own records
 //!   drain     its intents                    before a tombstone's horizon, before a segment is freed, between batches
-//!   take over the extent, once it cannot be written any more                      a dead client's records that no word names become void
+//!   take over the extent, once it can no longer be written                        a dead client's records that no word names become void
 //! ```
 
 use std::cell::Cell;

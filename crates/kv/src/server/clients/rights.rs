@@ -1,4 +1,4 @@
-//! The rights of a client that publishes, its intents, and the segments that it leaves behind.
+//! The rights of a client that publishes, its intents, and the segments that the client leaves at its end.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -113,7 +113,7 @@ impl Sessions {
             .map(Lease::object)
     }
 
-    /// Queues an answer behind the earlier ones of this client.
+    /// Queues an answer after the earlier ones of this client.
     #[inline]
     pub fn answer(&mut self, qp: QueuePair, answer: &Answer) {
         if let Some(session) = self.all.get_mut(&qp) {

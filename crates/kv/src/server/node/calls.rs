@@ -85,7 +85,7 @@ pub(in crate::server) struct Calls {
     fates: VecDeque<Fate>,
     /// Calls in front of the first one that is open.
     ended: usize,
-    /// The proofs that own records are durable, oldest first, each with the slot behind the calls that it covers.
+    /// The proofs that own records are durable, oldest first, each with the slot after the calls that the proof covers.
     proofs: VecDeque<(u64, Rc<Persisted>)>,
     /// Puts of each shard that wait.
     puts: BTreeMap<u32, u64>,

@@ -12,7 +12,7 @@ use crate::wire::Route;
 
 /// Records whose words are stored in one step: about 5 us, in which clients wait.
 const PIECE: usize = 16;
-/// The part of all durable records whose words a step stores behind a batch, if these are more.
+/// The part of all durable records whose words a step stores after a batch, if these are more.
 const PARTS: usize = 8;
 
 /// Takes a record of another node, and writes it if there is room.

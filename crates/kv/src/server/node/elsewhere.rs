@@ -67,7 +67,7 @@ impl Elsewhere {
         self.written.partition_point(|written| written.number < end)
     }
 
-    /// Takes a record that has to wait behind all others.
+    /// Takes a record that has to wait for all others.
     pub(super) fn arrive(&mut self, body: RecordBody) {
         self.waiting.push_back(body);
     }

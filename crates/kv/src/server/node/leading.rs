@@ -33,7 +33,7 @@ pub(in crate::server) enum Hindrance {
 /// A batch of own records that was appended to all copies, and that this node persists.
 pub(in crate::server) struct Sent {
     own: OwnBatch,
-    /// The slot behind the calls whose records the persist covers.
+    /// The slot after the calls whose records the persist covers.
     end: u64,
 }
 

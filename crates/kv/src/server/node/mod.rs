@@ -1,4 +1,4 @@
-//! This server as a node of a cluster: the store behind the rules of copies.
+//! This server as a node of a cluster: the store under the rules of copies.
 //!
 //! ```text
 //!   pipeline   decide -> stamp -> send ─┬─ own persist ─┬─ in flight: the next batch goes on -> answer

@@ -8,7 +8,7 @@
 //!   bytes       1       8         4 or 8
 //! ```
 //!
-//! Keys come in the order of their hashes, and outcomes behind them. A page names the hash from which the next page
+//! Keys come in the order of their hashes, and outcomes after them. A page names the hash from which the next page
 //! continues: a table that grows in between changes the places of keys, and not their hashes. Numbers are
 //! little-endian.
 

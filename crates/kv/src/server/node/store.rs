@@ -86,7 +86,7 @@ impl NodeStore {
         Ok(())
     }
 
-    /// Makes everything durable that is in the log. The server's task stores the words of digested records behind its
+    /// Makes everything durable that is in the log. The server's task stores the words of digested records after its
     /// batches: the node, whose task waits for this call, does not wait for them.
     async fn commit_log(&self) -> Result<(), StoreError> {
         let _turn = self.committer.enter(&self.state).await?;
@@ -140,7 +140,7 @@ impl NodeStore {
 }
 
 impl State {
-    /// Notes that the node leads `shard` in `term`, behind a history that ends at the version `last`.
+    /// Notes that the node leads `shard` in `term`, after a history that ends at the version `last`.
     fn note_lead(&mut self, shard: u32, term: Term, last: u64) {
         let next = self.journal.sequences.next();
         if last >= next {

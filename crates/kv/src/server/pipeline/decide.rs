@@ -90,7 +90,7 @@ impl Stamped {
     /// record that this batch has stamped: a delete removes that record's key, or a condition names its version. The
     /// caller makes the record durable first. A crash may keep any of the records that one persist covers: if it kept
     /// the second write alone, its client would be told *removed*, and the repeated first write would take effect
-    /// behind it.
+    /// after it.
     pub async fn decide(
         &mut self,
         state: &RefCell<State>,
@@ -150,7 +150,7 @@ impl Stamped {
         }
     }
 
-    /// Decides one write behind the batches in flight and the `earlier` ones of its own, or says why it waits. With
+    /// Decides one write after the batches in flight and the `earlier` ones of its own, or says why it waits. With
     /// `may_wait`, a record may wait for a segment that is being prepared.
     fn decide_write(
         &mut self,
@@ -239,7 +239,7 @@ impl Stamped {
     ) {
         let shard = write.route.shard;
         let present = match write.content.form {
-            // A chunk is written once, whatever its time.
+            // A chunk is written once, even if its time has come.
             Form::Chunk => Ok(found.map(|(version, _)| version)),
             Form::Whole | Form::Head => presence(state, shard, found),
         };
@@ -268,7 +268,7 @@ fn verdict_on(state: &State, reason: NotStamped, may_wait: bool) -> Result<(Verd
     }
 }
 
-/// The state of a key behind all writes that are decided.
+/// The state of a key after all writes that are decided.
 pub(super) struct KeyState {
     /// The number of the write of this batch that has left the state; `None`: the state is older.
     pub earlier: Option<usize>,
@@ -276,7 +276,7 @@ pub(super) struct KeyState {
     pub found: Option<(u64, Option<Expiry>)>,
 }
 
-/// The state of `key` behind the batches in flight and the `earlier` writes of this one, whose bytes are `bytes`.
+/// The state of `key` after the batches in flight and the `earlier` writes of this one, whose bytes are `bytes`.
 pub(super) fn state_of_key(
     state: &mut State,
     (flights, earlier, bytes): (&Flights, &[Write], &[u8]),

@@ -1,7 +1,7 @@
 //! Marks of the time that the server stamps itself: writes without a client.
 //!
 //! A mark is a delete of a key that is absent ([`RecordHeader::time_mark`](stonecast_log::RecordHeader::time_mark)), so
-//! everything that knows deletes knows what to do with it. A client may put a key of the same name meanwhile. The mark
+//! all code that handles deletes handles it, too. A client may put a key of the same name meanwhile. The mark
 //! is then refused, and the next one has another key.
 
 use stonecast_log::{Condition, Expiry, Kind};

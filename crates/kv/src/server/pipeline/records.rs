@@ -37,7 +37,7 @@ pub(super) fn take_record(
     batch: &mut RequestBatch,
     arrival: &Received,
 ) -> Option<Write> {
-    // The client writes only the bytes behind the place of the stamp.
+    // The client writes only the bytes after the place of the stamp.
     let size = STAMP_SIZE as u64 + u64::from(arrival.placement.size);
     if size > record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX) {
         return None;
@@ -131,7 +131,7 @@ fn checked<'b>(
         false => check(format, spot.position, (generation, opening), bytes).ok(),
     };
     // A record takes the units that its longest form would need, which may exceed the bytes written. A record that the
-    // server places begins behind the header of a segment at the earliest.
+    // server places begins after the header of a segment at the earliest.
     let start_max = match spot.segment {
         Some(_) => spot.position % format.segment_size,
         None => u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE,

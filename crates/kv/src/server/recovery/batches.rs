@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   scan   --record by itself-------------------------------> rebuild
-//!          --records 0, 1, .. last, one behind the other----> rebuild, together
+//!          --records 0, 1, .. last, one after the other-----> rebuild, together
 //!          --a part of them----------------------------------> torn: made void before anything is sealed
 //! ```
 //!
-//! The records of a batch lie one behind the other in one segment, and one persist makes all of them durable. A part of
-//! a batch is therefore what a crash has left of a batch that was not acknowledged. A copy that the cleaner made has no
+//! The records of a batch lie one after the other in one segment, and one persist makes all of them durable. A part of
+//! a batch is therefore the remains of a batch that was not acknowledged before a crash. A copy that the cleaner made has no
 //! place in a batch.
 //!
 //! The rest of a torn batch is made void, as the records of a dead publishing client are. Otherwise a copy that the
@@ -34,7 +34,7 @@ pub(super) struct Batches<'v, V> {
 /// The records of a batch that were found so far.
 struct Open {
     latest: BatchPlace,
-    /// Position behind the latest record.
+    /// Position after the latest record.
     end: u64,
     records: Vec<Torn>,
 }

@@ -235,7 +235,7 @@ fn forget_outcomes_of_copies(keys: &mut [Keys], keeper: Option<&Keeper>) {
     });
 }
 
-/// The sequence of the next record, behind `highest`.
+/// The sequence of the next record, after `highest`.
 fn next_sequence(pool: &Pool, highest: u64) -> u64 {
     // Versions that were acknowledged and lost by a power cycle are not given to other values.
     let lost_versions = match lacks_what_was_told(pool) {

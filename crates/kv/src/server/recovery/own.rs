@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   settled version |  41   42   43   --   45
-//!    counts, or is  |  wait for the scan        45 is behind a missing version, and never counts
+//!    counts, or is  |  wait for the scan        45 is after a missing version , and never counts
 //!    void, at once  |  to end
 //! ```
 //!

@@ -126,7 +126,7 @@ impl Survey {
         report
     }
 
-    /// The segments that lack a copy of the header, whatever fills them.
+    /// The segments of every purpose that lack a copy of the header.
     pub fn damaged_headers(&self) -> impl Iterator<Item = &SegmentState> {
         let of_records = self.segments.iter();
         let of_records = of_records.map(|(state, found)| (state, found.header_damaged));

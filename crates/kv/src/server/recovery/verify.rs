@@ -28,7 +28,7 @@ pub struct Verification {
     pub bytes: u64,
     /// Segments in use.
     pub segments: u64,
-    /// The reason why a server does not open the pool, whatever the log holds: the pool is a copy,
+    /// The reason why a server does not open the pool, even if the log is sound: the pool is a copy,
     /// or of a newer version.
     pub refusal: Option<MediaError>,
     /// Damage: a server refuses a pool with any of these.

@@ -50,13 +50,13 @@ impl Chunks {
         self.count = self.count.saturating_sub(1);
     }
 
-    /// Lets the chunks of `upload` wait for the record that names them, which is stamped, whatever time it takes to
-    /// become visible.
+    /// Lets the chunks of `upload` wait for the record that names them, which is stamped and
+    /// becomes visible at any later time.
     pub fn await_head(&mut self, upload: u64) {
         self.awaited.insert(upload);
     }
 
-    /// Forgets which uploads wait for a head: the node leads the shard no longer, and another node decides about them.
+    /// Forgets which uploads wait for a head: the node no longer leads the shard, and another node decides about the uploads.
     pub fn await_no_heads(&mut self) {
         self.awaited.clear();
     }

@@ -21,11 +21,11 @@ const OUTCOMES_OF_SHARD_MIN: usize = 1024;
 pub(crate) struct Outcomes {
     /// Outcomes that are remembered, at most.
     max: usize,
-    /// Versions and tokens that came behind all earlier ones, as nearly all do.
+    /// Versions and tokens that came after all earlier ones, as nearly all do.
     in_order: VecDeque<(u64, u64)>,
     /// Those that came late, by version.
     late: BTreeMap<u64, u64>,
-    /// Made for clients that ask, who are few: each write would pay for it.
+    /// Made when a client asks, which few do: otherwise each write would pay for the map.
     by_token: Option<HashMap<u64, u64, TableHashes>>,
     /// Writes since a client asked last.
     unasked: usize,

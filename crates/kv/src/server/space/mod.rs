@@ -154,7 +154,7 @@ impl Space {
         let segment = &mut self.segments[number as usize];
         let purpose = match Purpose::of(&state, log, &self.format) {
             _ if state.is_blank() => Purpose::Put,
-            // A pool may contain puts behind tombstones, written by an older version.
+            // A pool may contain puts after tombstones, written by an older version.
             Purpose::Delete if segment.occupancy.live > 0 => Purpose::Put,
             purpose => purpose,
         };

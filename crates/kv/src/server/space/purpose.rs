@@ -117,7 +117,7 @@ mod tests {
         Pool::create(Rc::new(backing), options).unwrap()
     }
 
-    /// Fails unless the search continues behind the first record, which a power cut may have taken, and looks at
+    /// Fails unless the search continues after the first record, which a power cut may have taken, and looks at
     /// stamps: bytes that a client left in front of the first stamp prove nothing.
     #[test]
     fn the_first_stamp_of_a_segment_decides_its_purpose() {

@@ -2,7 +2,7 @@
 //! `docs/design/0028-segments-that-are-lost-whole.md`.
 //!
 //! ```text
-//!   persist done --> tell      one 8-byte store: true from here on, whatever a crash keeps of it
+//!   persist done --> tell      one 8-byte store: true from here on, even if a crash loses it
 //!                     '------> due: its line goes with the next persist, now and then
 //! ```
 //!

@@ -1,8 +1,8 @@
 //! The server's time, with which the expiry of keys is compared.
 //!
 //! ```text
-//!   wall clock  --followed, no faster than 1 in 2048--> time --> min --> now: what everything is judged by
-//!   clock       --goes on at its pace----------------^           ^
+//!   wall clock  --followed, no faster than 1 in 2048--> time --> min --> now: the time of every comparison
+//!   clock       --continues at its pace--------------^           ^
 //!                                                          mark, durable
 //! ```
 //!

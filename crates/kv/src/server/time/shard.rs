@@ -1,8 +1,8 @@
 //! The time of a shard on a node of a cluster.
 //!
 //! ```text
-//!   leads    asks -> a mark is due -> its record is on all copies -> the time goes on up to the mark
-//!   copies   the records of marks say what has passed at the primary
+//!   leads    asks -> a mark is due -> its record is on all copies -> the time continues up to the mark
+//!   copies   the records of marks say which moments have passed at the primary
 //! ```
 //!
 //! A mark is a record of the shard, so every way that brings records to a node brings the marks: entries, the history

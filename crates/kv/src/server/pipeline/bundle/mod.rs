@@ -3,7 +3,7 @@
 //! ```text
 //!   a record that brings a batch -> entries      writes and expectations, in the order of arrivals
 //!   decide    every expectation, then room for all
-//!   stamp     all records one behind the other in one segment, with consecutive sequences: one persist has them
+//!   stamp     all records one after the other in one segment, with consecutive sequences: one persist has them
 //! ```
 //!
 //! A bundle waits until it can be stamped at once. No record of it is stamped before all are, so each persist has all
@@ -38,7 +38,7 @@ use parts::{Bundle, Expected};
 use unpublished::Unpublished;
 
 impl Stamped {
-    /// Decides the bundle `index` behind all writes before it, and stamps all of its writes, or says why it waits.
+    /// Decides the bundle `index` after all earlier writes, and stamps all of its writes, or says why it waits.
     pub(super) fn decide_bundle(
         &mut self,
         (state, leading): (&mut State, Option<&Leading>),

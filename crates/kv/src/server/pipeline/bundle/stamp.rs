@@ -1,4 +1,4 @@
-//! Stamps the records of a batch one behind the other in one segment, with consecutive sequences.
+//! Stamps the records of a batch one after the other in one segment, with consecutive sequences.
 
 use stonecast_base::mutant;
 use stonecast_log::{BatchPlace, Condition, Draft, Form, Kind};
@@ -83,7 +83,7 @@ fn stamp_entry(
     bytes: &[u8],
     own: &mut [Write],
 ) -> Result<u64, Hindrance> {
-    // No client of a node takes versions, so these are still the next ones behind the stamp.
+    // No client of a node takes versions, so these are still the next ones after the stamp.
     let first = state.journal.sequences.next();
     let sizes = own
         .iter()
