@@ -55,7 +55,7 @@ impl Card {
         }
     }
 
-    /// Notes what the client has said.
+    /// Notes the words of the client about itself.
     pub fn note(&self, said: Said) {
         *lock(&self.said) = said;
     }
@@ -123,7 +123,7 @@ impl Clients {
         all.values().map(|(card, _)| card.clone()).collect()
     }
 
-    /// Whether the peer of connection number `id` has ended it, whatever was sent before.
+    /// Whether the peer of connection number `id` has ended it, even if bytes that were sent before are still unread.
     pub fn has_left(&self, id: u64) -> bool {
         let all = lock(&self.all);
         let Some((_, socket)) = all.get(&id) else {

@@ -86,7 +86,7 @@ impl GatewayHandle {
         work: impl FnOnce() -> Result<(), GatewayError> + Send + 'static,
     ) -> Result<(), GatewayError> {
         let shared = self.shared.clone();
-        // A thread that ends, for whatever reason, ends the whole gateway: with half of its threads, the gateway would
+        // A thread that ends for any reason ends the whole gateway: with half of its threads, the gateway would
         // answer half of the requests.
         let work = move || {
             let _stop = StopOnDrop(shared);

@@ -38,7 +38,7 @@ pub struct GatewayOptions {
     pub acl_file: Option<PathBuf>,
     /// Encryption of the connections of clients and of the admin port.
     pub tls: Option<TlsOptions>,
-    /// Bounds on what clients may use.
+    /// Bounds on the resources of clients.
     pub limits: GatewayLimits,
 }
 
@@ -57,7 +57,7 @@ pub struct TlsOptions {
 #[derive(Clone)]
 pub struct Password(String);
 
-/// Bounds on what clients may use. Sizes are bytes.
+/// Bounds on the resources of clients. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
     /// The most clients at a time. Connections that are not authenticated have additional places; see `newcomers`.

@@ -37,7 +37,7 @@ impl Access {
     }
 }
 
-/// A pattern of keys, and what it allows.
+/// A pattern of keys, and the accesses that it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeyPattern {
     pub allowed: Access,

@@ -1,4 +1,4 @@
-//! Users, and what each may do: access control lists as Redis has them.
+//! Users and the rights of each: access control lists as Redis has them.
 //!
 //! ```text
 //!   file, SETUSER -> rules.rs -> User ---.         user.rs      passwords, rights, keys

@@ -1,6 +1,6 @@
-//! The rights to commands: what there is to allow, the categories, and the rules that change a user's rights.
+//! The rights to commands: the units that can be allowed, the categories, and the rules that change a user's rights.
 //!
-//! A *unit* is what a right is about: a command, or a subcommand of a command that has some. Categories follow from the
+//! A *unit* is the object of a right: a command, or a subcommand of a command that has some. Categories follow from the
 //! table of commands, so a command that is added to the table is in its categories, and a user with `+@read` may run
 //! it.
 
@@ -162,7 +162,7 @@ fn subcommand(of: Id, name: &[u8]) -> Option<Unit> {
     Some(Unit((COMMAND_COUNT + place) as u8))
 }
 
-/// All units: each command, with its subcommands behind it.
+/// All units: each command, followed by its subcommands.
 fn units() -> impl Iterator<Item = Unit> {
     COMMANDS.iter().flat_map(|spec| {
         let subs = (0..SUBCOMMANDS.len()).filter(|&at| SUBCOMMANDS[at].of == spec.id);
@@ -251,7 +251,7 @@ pub(super) struct Rights {
 const ALL: u128 = u128::MAX >> (128 - UNIT_COUNT);
 
 impl Rights {
-    /// All rights, also to what the table gets later.
+    /// All rights, also to commands that the table gets later.
     pub fn all() -> Self {
         Self {
             allowed: ALL,

@@ -1,4 +1,4 @@
-//! The rules of users, and what they allow.
+//! The rules of users, and the commands and keys that the rules allow.
 
 use super::*;
 use crate::commands::COMMANDS;

@@ -84,7 +84,7 @@ impl User {
         &self.name
     }
 
-    /// Whether both are the same user, whatever the rules.
+    /// Whether both are the same user, with equal or different rules.
     pub fn is_same(&self, other: &Self) -> bool {
         self.identity == other.identity
     }

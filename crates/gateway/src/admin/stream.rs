@@ -116,7 +116,7 @@ impl Stream {
         }
     }
 
-    /// Sends what TLS holds.
+    /// Sends the bytes that TLS holds.
     fn try_flush(&mut self) -> io::Result<()> {
         let mut socket = self.source.socket();
         match &mut self.tls {

@@ -45,7 +45,7 @@ pub enum AclCommand<'a> {
 }
 
 impl<'a> AclCommand<'a> {
-    /// Reads the arguments behind `ACL`.
+    /// Reads the arguments after `ACL`.
     pub fn read(arguments: Arguments<'a>) -> Result<Self, CommandError> {
         let (subcommand, rest) = (arguments.at(0), arguments.from(1));
         let names = [

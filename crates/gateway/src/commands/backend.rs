@@ -67,7 +67,7 @@ impl Backend {
         Ok(())
     }
 
-    /// The cursor behind an entry. Keys of a server come in the order of their versions, and keys of a cluster shard by
+    /// The cursor after an entry. Keys of a server come in the order of their versions, and keys of a cluster shard by
     /// shard, in that order within a shard.
     pub fn cursor_behind(&self, entry: &Entry) -> u64 {
         match self {

@@ -5,7 +5,7 @@
 //!   task 1   turn: read v, apply -> v1, leave to task 2 ---------------------------.
 //!   task 2                 turn: apply -> v2, leave to task 3 ---------------------+--> all answer
 //!   task 3                                turn: apply -> v3, compare-and-put on v -'
-//!   task 4                                             waits for the turn: reads what was written
+//!   task 4                                             waits for the turn: reads the new value
 //! ```
 //!
 //! Invariants:

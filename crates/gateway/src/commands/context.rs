@@ -27,7 +27,7 @@ pub struct Context {
     pub scans: RefCell<Scans>,
     /// Turns of commands that look at all keys. Each of these commands needs memory for all keys.
     pub keyspace: Rc<Budget>,
-    /// Turns of transactions, which hold what they have read.
+    /// Turns of transactions, which hold the values that they have read.
     pub transactions: Rc<Budget>,
     /// Bytes of the commands that wait for their `EXEC`.
     pub queued: Rc<Cell<usize>>,

@@ -216,7 +216,7 @@ fn lines_of(run: &Run<'_, '_>, chosen: &Chosen) -> String {
     meant.map(|card| card.line(now)).collect()
 }
 
-/// Ends the connections that are meant, and returns their number. The connection of the command ends behind its reply.
+/// Ends the connections that are meant, and returns their number. The connection of the command ends after its reply.
 fn end_connections(run: &mut Run<'_, '_>, chosen: &Chosen) -> i64 {
     let shared = &run.context.thread.shared;
     let (own, now) = (run.session.card.id, shared.uptime());

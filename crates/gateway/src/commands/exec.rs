@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The batch expects each key in the state in which the key was read or watched. If the store takes the batch, the
-//! replies belong to the one moment at which the store decided, whatever other clients read and write. A transaction
+//! replies belong to the one moment at which the store decided, beside any reads and writes of other clients. A transaction
 //! that changes nothing is confirmed in the same way.
 
 use std::borrow::Cow;
@@ -298,7 +298,7 @@ fn apply<'a>(operation: &Operation<'a>, slots: &mut Slots<'a>, now_ms: u64) -> A
         }
         Operation::Answer(reply) => reply.clone(),
         Operation::Transfer(transfer) => apply_transfer(*transfer, slots),
-        // A transaction has no other copies, and what it has written is not there yet.
+        // A transaction has no other copies, and its writes are not there yet.
         Operation::Control(Control::Wait(_)) => Reply::Integer(0),
         Operation::Control(_) => Reply::Ok,
     })

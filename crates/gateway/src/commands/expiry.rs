@@ -1,4 +1,4 @@
-//! Expiry of keys: the arguments that name a moment, and what the commands make of the moment of a key.
+//! Expiry of keys: the arguments that name a moment, and the effect of each command on the moment of a key.
 //!
 //! A moment that has passed deletes the key at once, as in Redis. A moment is compared with the server's time, never
 //! with the clock of the gateway.

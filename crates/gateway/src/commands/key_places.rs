@@ -11,7 +11,7 @@ const KEY_OVERHEAD: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub struct CommandKeys<'a> {
     command: Arguments<'a>,
-    /// The first key, the argument behind the last one, and the step from key to key.
+    /// The first key, the argument after the last one, and the step from key to key.
     places: (usize, usize, usize),
 }
 

@@ -100,7 +100,7 @@ pub fn refusal(
     Some(denial(user, spec?, arguments)?.into_error(user))
 }
 
-/// Whether a command picks or removes keys whatever their names.
+/// Whether a command picks or removes keys of all names.
 fn is_about_all_keys(id: Id) -> bool {
     matches!(id, Id::FlushAll | Id::FlushDb | Id::RandomKey)
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   GET a, MGET b c d, STRLEN e        keys that go together: a b c d e
-//!          |<- read: a b c ->|         what there was room for; it is answered, then d is next
+//!          |<- read: a b c ->|         as many as there was room for; they are answered, then d is next
 //! ```
 //!
 //! Room for replies is reserved before values are read. Without room, keys are read one at a time, and only short

@@ -95,7 +95,7 @@ impl Session {
         self.show();
     }
 
-    /// Shows other threads what the client has said.
+    /// Shows other threads the words of the client about itself.
     pub fn show(&self) {
         self.card.note(Said {
             name: self.name.clone(),

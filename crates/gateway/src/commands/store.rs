@@ -76,7 +76,7 @@ impl Store {
         self.backend.report().await;
     }
 
-    /// The cursor of `SCAN` behind an entry.
+    /// The cursor of `SCAN` after an entry.
     pub fn cursor_behind(&self, entry: &Entry) -> u64 {
         self.backend.cursor_behind(entry)
     }

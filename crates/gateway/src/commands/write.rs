@@ -1,7 +1,7 @@
 //! Writes: units of commands on one key, and commands on many keys.
 //!
 //! ```text
-//!   SET                         put                            whatever was there
+//!   SET                         put                            over any old value
 //!   anything else               read -> apply -> compare-and-put on the version that was read     combine.rs
 //!                                 ^------- another client was faster -------'
 //! ```

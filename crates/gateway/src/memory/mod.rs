@@ -1,4 +1,4 @@
-//! Memory of requests and replies, and the bound on what all connections use.
+//! Memory of requests and replies, and the bound on the use of all connections.
 //!
 //! ```text
 //!   --buffer-size   requests: one half         common                  | for the first in line
@@ -12,8 +12,8 @@
 //! - Tasks that wait for memory never wait for each other in a circle. Replies wait only for their reader, which is cut
 //!   off if it reads too little. The first request in line may use a part that no other may, until that request is
 //!   complete.
-//! - Blocks come from the system and go back to the system, so the memory of connections is free when they are gone,
-//!   whatever the allocator keeps.
+//! - Blocks come from the system and go back to the system, so the memory of connections is free when they are gone:
+//!   an allocator would keep it.
 //! - If the system does not give a block, one connection ends, and nothing else.
 //! - An idle connection has no block.
 

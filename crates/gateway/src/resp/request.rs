@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nothing is copied: a command is a list of places in the input. Invariants:
-//! - Memory is used for what has arrived, never for what was announced.
+//! - Memory is used for bytes that have arrived, never for bytes that were announced.
 //! - Every byte is examined a bounded number of times, however the input is cut into pieces.
 //! - A request that breaks the grammar or a limit ends the connection: the start of the next one is unknown.
 
