@@ -37,7 +37,7 @@ pub(crate) struct DomainState {
 pub(crate) struct Execution<'a> {
     operation: Operation<'a>,
     number: u64,
-    /// For a retried operation: the number of the operation behind which it was first staged.
+    /// For a retried operation: the number of the operation after which it was first staged.
     since: Option<u64>,
     parts: std::vec::IntoIter<Operation<'a>>,
     /// `None` once the execution has ended.
@@ -224,7 +224,7 @@ enum Next<'a> {
 }
 
 impl<'a> Execution<'a> {
-    /// This execution for an operation that was first staged behind the operation `since`. The operation is refused
+    /// This execution for an operation that was first staged after the operation `since`. The operation is refused
     /// unless the result of the first attempt would still be known.
     pub fn retried(mut self, since: u64) -> Self {
         self.since = Some(since);

@@ -48,7 +48,7 @@ impl DomainPlace {
         Span::new(self.page + NAME_OFFSET, NAME_SIZE)
     }
 
-    /// The word that holds the log sequence number behind the last record that is known to be durable.
+    /// The word that holds the log sequence number after the last record that is known to be durable.
     const fn horizon(&self) -> Span {
         Span::new(self.page + HORIZON_OFFSET, WORD_SIZE)
     }
@@ -68,13 +68,13 @@ pub struct Grant {
 /// The effect of [`Domain::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Log sequence number behind the last record that is durable.
+    /// Log sequence number after the last record that is durable.
     pub durable: u64,
     /// Operations up to this number are applied, so that all readers see them.
     pub applied: u64,
 }
 
-/// The content of a log behind the records that were taken.
+/// The content of a log after the records that were taken.
 pub(crate) enum Gathered {
     /// No new records.
     Nothing(Findings),
@@ -189,7 +189,7 @@ impl OpenLog {
 /// A transaction that was checked.
 pub(super) struct Change {
     pub entries: Entries,
-    /// Position behind the transaction's record.
+    /// Position after the transaction's record.
     pub end: u64,
 }
 
@@ -391,7 +391,7 @@ impl Domain {
         }
     }
 
-    /// Log sequence number behind the last record that was found.
+    /// Log sequence number after the last record that was found.
     pub(crate) fn found(&self) -> Option<u64> {
         self.log.as_ref().map(|log| log.scan.at().chain.lsn)
     }

@@ -64,7 +64,7 @@ pub enum DomainError {
         lsn: u64,
         /// The tenure.
         tenure: u32,
-        /// Log sequence number behind the last record that was durable.
+        /// Log sequence number after the last record that was durable.
         horizon: u64,
         /// The content of the record's place.
         fault: RecordFault,

@@ -322,7 +322,7 @@ impl Domain {
 /// The log in which the back-end executes the leftovers of a tenure.
 struct OwnLog {
     sealed: Sealed,
-    /// The place behind the last record.
+    /// The place after the last record.
     scan: LogScan,
 }
 

@@ -5,13 +5,13 @@
 //!   ticket                                             ├─ WRITEs, READ of the tenure word ──▶ durable           where a plan without the back-end exists
 //!                                                      └─ and to the mirror: WRITEs, READ ──▶ durable in both   where the pool has one, and the same holds for it
 //!   publish                                            ├─ WRITEs, SEND of *notify* ──▶ persisted, applied ──▶ answer
-//!   start_publication                                  └─ as for a ticket, and SEND of *notify* behind it: no later record waits for the answer
+//!   start_publication                                  └─ as for a ticket, and SEND of *notify* after it: no later record waits for the answer
 //! ```
 //!
 //! Invariants:
 //! - Records reach the log in the order of their numbers.
 //! - A record is told as durable after its plan has ended, and after the tenure word was read as that of this tenure
-//!   behind it. An answer of the back-end says both.
+//!   after it. An answer of the back-end says both.
 //! - With a mirror, a record is told when the same holds at the back-end, and the append to the mirror has ended or an
 //!   answer speaks for both copies.
 //! - At most one notice is under way: operations that are staged meanwhile go with the next one.
@@ -100,7 +100,7 @@ struct State {
     reached: Reached,
     /// The records that the notice under way tells of.
     notice: Option<(u64, Rc<Reply>)>,
-    /// The last record of which a notice behind it is to tell.
+    /// The last record of which a notice after it is to tell.
     to_tell: u64,
     told: Told,
     is_over: bool,
@@ -356,8 +356,8 @@ impl Appends {
         Ok(())
     }
 
-    /// Sends everything up to the record `number`, and tells the back-end behind it. Where records need no processor of
-    /// the back-end, no later record waits for the answer. If another notice is under way, the next wait behind its
+    /// Sends everything up to the record `number`, and tells the back-end after it. Where records need no processor of
+    /// the back-end, no later record waits for the answer. If another notice is under way, the next wait after its
     /// answer sends this one.
     pub fn announce(&self, number: u64) {
         let mut state = self.state.borrow_mut();
@@ -380,7 +380,7 @@ impl Appends {
         self.tell(state)
     }
 
-    /// Sends the gathered records, with a notice behind them.
+    /// Sends the gathered records, with a notice after them.
     fn tell(&self, state: &mut State) -> Result<(), FrontEndError> {
         let domain = self.domain;
         let last = state.appended();

@@ -147,7 +147,7 @@ impl<'a> Memory<'a> {
         is_held.then_some(ReadInto { remote, into })
     }
 
-    /// Reads a place, if any, and behind it the words that make the answer count.
+    /// Reads a place, if any, and after it the words that make the answer count.
     fn read_and_look(&mut self, place: Option<ReadInto<'_>>) -> Option<()> {
         let (mut root, mut serving) = ([0; 8], [0; 8]);
         let mut reads: SmallVec<[ReadInto<'_>; 3]> = place.into_iter().collect();

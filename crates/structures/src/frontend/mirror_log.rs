@@ -30,7 +30,7 @@ use super::talk::Talk;
 use crate::tenure::LogArea;
 use crate::wire::{Answer, Request};
 
-/// Outstanding work requests: the pieces of one batch, the READ behind them, and a request.
+/// Outstanding work requests: the pieces of one batch, the READ after them, and a request.
 const SENDS: u32 = super::appends::PIECES_MAX as u32 + 32;
 /// The most logs at mirrors that the writers of one connection have.
 const MIRROR_LOGS_MAX: usize = 8;

@@ -114,7 +114,7 @@ impl Reader {
         }
     }
 
-    /// Checks that the table of structures still names `structure`. The blocks of a version are used again only behind
+    /// Checks that the table of structures still names `structure`. The blocks of a version are used again only after
     /// a later table.
     async fn check_age(&mut self, number: u32, structure: &Structure) -> Result<(), FrontEndError> {
         match self.roots().await?.structure(number) {

@@ -1,7 +1,7 @@
 //! Answers of a reader that may be given again for a while.
 //!
 //! ```text
-//!   call at t0 ──▶ answer, which was true at a moment behind t0 ──▶ given again by calls that begin before t0 + d
+//!   call at t0 ──▶ answer, which was true at a moment after t0 ──▶ given again by calls that begin before t0 + d
 //! ```
 //!
 //! The answer of a call is true at some moment of the call ([`StructureReader`](super::StructureReader)). A call that

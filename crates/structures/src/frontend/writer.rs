@@ -166,7 +166,7 @@ impl DomainWriter {
         })
     }
 
-    /// Begins to execute an operation that was staged before, perhaps in an earlier tenure, for the first time behind
+    /// Begins to execute an operation that was staged before, perhaps in an earlier tenure, for the first time after
     /// the operation `since`. If it was done, its first answer is given again.
     ///
     /// # Errors

@@ -145,7 +145,7 @@ pub struct MirrorLink {
 struct State {
     appender: LentAppender,
     listener: Listener,
-    /// The requests behind batches that the mirror answers, with the numbers of the batches.
+    /// The requests after batches that the mirror answers, with the numbers of the batches.
     answers: VecDeque<(u64, Rc<Reply>)>,
     sent: u64,
     durable: u64,

@@ -397,7 +397,7 @@ impl MirrorServer {
         let Some(log) = log.flatten() else {
             return Answer::NotYours;
         };
-        // The READ behind the records needs a place.
+        // The READ after the records needs a place.
         let access = Access::REMOTE_WRITE.and(Access::REMOTE_READ);
         let opening = Opening {
             region: self.memory,

@@ -160,7 +160,7 @@ impl Results {
         }))
     }
 
-    /// Whether the results of all operations with tokens behind the operation `since` are kept.
+    /// Whether the results of all operations with tokens after the operation `since` are kept.
     pub fn keeps_since(&self, since: u64) -> bool {
         let oldest = self.by_token.values().map(|known| known.number).min();
         let is_full = self.by_line.len() as u64 == self.lines;

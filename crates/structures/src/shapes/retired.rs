@@ -96,7 +96,7 @@ impl RetireChain {
         Ok(freed)
     }
 
-    /// The blocks that wait in a chunk, with their sizes, and the chunk behind it. `bytes` is the content of the chunk.
+    /// The blocks that wait in a chunk, with their sizes, and the chunk after it. `bytes` is the content of the chunk.
     pub fn entries(&self, chunk: Pointer, bytes: &[u8]) -> (Vec<(Pointer, u64)>, Pointer) {
         let from = if chunk == self.head { self.from } else { 0 };
         let to = match chunk == self.tail {

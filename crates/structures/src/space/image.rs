@@ -149,7 +149,7 @@ impl Page {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Undo {
     writes: Vec<Before>,
-    /// The bytes of all writes, one behind the other.
+    /// The bytes of all writes, one after the other.
     bytes: Vec<u8>,
 }
 

@@ -26,7 +26,7 @@ const WORD_ENTRY_SIZE: usize = ENTRY_HEADER_SIZE + 8;
 /// Blocks that the open transaction has taken are *fresh*: no reader reaches them before it is applied. Their final
 /// content is written in one entry in front of everything that links them, however often they change. Blocks that the
 /// transaction frees are used again only by later transactions. Entries in order are the exception: they are stored
-/// behind the fresh blocks, one after the other.
+/// after the fresh blocks, one after the other.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     allocator: Allocator,
@@ -72,7 +72,7 @@ struct FreshBlock {
 pub struct Draft<'a> {
     workspace: &'a mut Workspace,
     lsn: u64,
-    /// Entries that are stored behind all fresh blocks, also where they change one.
+    /// Entries that are stored after all fresh blocks, also where they change one.
     in_order: Entries,
     taken: BTreeSet<Block>,
     freed: Vec<Block>,
@@ -371,7 +371,7 @@ impl Draft<'_> {
         self.write(offset, &word.to_le_bytes());
     }
 
-    /// Stores whole words behind all that was stored before, and behind all fresh blocks, even if they lie in one: a
+    /// Stores whole words after all that was stored before, and after all fresh blocks, even if they lie in one: a
     /// reader may have reached the block by an earlier entry.
     pub fn write_in_order(&mut self, offset: u64, bytes: &[u8]) {
         if mutant!(LinksMerged) {

@@ -1,7 +1,7 @@
 //! A standing record as bytes.
 //!
 //! ```text
-//!   stonecast-standing 1 9f8e…32 hexadecimal digits…     format version, XXH3-128 of the rest behind the version
+//!   stonecast-standing 1 9f8e…32 hexadecimal digits…     format version, XXH3-128 of the rest after the version
 //!   content 6ba7b810…                                    names the content
 //!   generation 2                                         counts the back-ends of the content
 //!   back-end 6ba7b811…                                   the pool that is the back-end's

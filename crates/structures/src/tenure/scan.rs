@@ -9,7 +9,7 @@ use crate::wire::{Chain, HEADER_SIZE, LogKey, Record, RecordFault};
 /// A place between two records of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Position behind the record before.
+    /// Position after the record before.
     pub position: u64,
     /// The chain that the record at this position must continue.
     pub chain: Chain,
@@ -35,7 +35,7 @@ impl LogScan {
         &self.at
     }
 
-    /// The next record, if it stands below `limit`. The scan moves behind a record that checks, and otherwise keeps its
+    /// The next record, if it stands below `limit`. The scan moves after a record that checks, and otherwise keeps its
     /// place.
     ///
     /// # Errors

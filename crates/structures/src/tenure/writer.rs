@@ -16,7 +16,7 @@ pub struct Append {
     pub pieces: SmallVec<[Span; 2]>,
     /// Log sequence number of the record.
     pub lsn: u64,
-    /// Position behind the record.
+    /// Position after the record.
     pub end: u64,
 }
 

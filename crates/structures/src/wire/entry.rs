@@ -80,7 +80,7 @@ impl Entries {
         self.push(offset, &word.to_le_bytes());
     }
 
-    /// Adds the entries of `other` behind these.
+    /// Adds the entries of `other` after these.
     pub fn append(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0);
     }
@@ -106,7 +106,7 @@ impl Entries {
     }
 }
 
-/// The entries of a transaction's body, in order. Ends behind the first fault.
+/// The entries of a transaction's body, in order. Ends after the first fault.
 pub(crate) fn parse(body: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, EntryFault>> {
     let mut rest = body;
     std::iter::from_fn(move || {

@@ -216,7 +216,7 @@ pub struct DomainStat {
     pub tenure: u32,
     /// Operations that readers see.
     pub published: u64,
-    /// Operations behind them in the log, as far as the back-end has looked: the staged lag.
+    /// Operations after them in the log, as far as the back-end has looked: the staged lag.
     pub staged: u64,
     /// Bytes of the log that hold records, of which a restart would read all: the trim lag.
     pub log_used: u64,

@@ -52,7 +52,7 @@ pub enum Verb {
     Take = 14,
     /// Ends an item that was taken: the key is its token.
     Done = 15,
-    /// Adds entries to a B+tree if they lie behind all of its keys; the value is a [`Run`](super::Run).
+    /// Adds entries to a B+tree if they lie after all of its keys; the value is a [`Run`](super::Run).
     Load = 16,
 }
 
@@ -141,7 +141,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The value of a group: operations, each behind the number of its bytes. A group holds no groups.
+/// The value of a group: operations, each after the number of its bytes. A group holds no groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group(Vec<u8>);
 

@@ -96,7 +96,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The position behind the record.
+    /// The position after the record.
     pub fn end(&self) -> u64 {
         self.position + record_size(self.body.len())
     }
@@ -205,7 +205,7 @@ impl Chain {
     }
 
     /// The bytes of the next record, which covers operations from the first one that is not covered. The chain then
-    /// continues behind the record.
+    /// continues after the record.
     ///
     /// # Panics
     /// If the body is longer than [`BODY_SIZE_MAX`], or if the record does not follow the last one
@@ -260,7 +260,7 @@ impl Chain {
         }
     }
 
-    /// Checks a private copy of the next record at `position`, and moves the chain behind the record. The writer may
+    /// Checks a private copy of the next record at `position`, and moves the chain after the record. The writer may
     /// have changed the record since [`Chain::size_of`] saw its header, so the header is checked again.
     ///
     /// # Errors
@@ -330,7 +330,7 @@ impl Chain {
         }
     }
 
-    /// The chain behind a record of this kind, but for its tag.
+    /// The chain after a record of this kind, but for its tag.
     fn numbers(&self, kind: Kind) -> Result<Self, RecordFault> {
         let (first, last, next, end) = match kind {
             Kind::Operation { number } => (
@@ -434,7 +434,7 @@ mod tests {
         assert!(matches!(fault, RecordFault::Previous { .. }), "{fault}");
     }
 
-    /// Needs the tag: each bit of a record counts, but for the zeros behind the body.
+    /// Needs the tag: each bit of a record counts, but for the zeros after the body.
     #[test]
     fn a_record_with_a_flipped_bit_is_refused() {
         let bytes = start(3).append(KEY, operation(41), b"sixteen bytes ..");

@@ -3,7 +3,7 @@
 /// Bytes of the sizes of key and value.
 const SIZES: usize = 8;
 
-/// The value of a load: entries whose keys ascend, each behind the sizes of its key and its value.
+/// The value of a load: entries whose keys ascend, each after the sizes of its key and its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run(Vec<u8>);
 

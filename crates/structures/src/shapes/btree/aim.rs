@@ -36,7 +36,7 @@ impl Aim<'_> {
         }
     }
 
-    /// Whether the wanted key lies behind the right link of a node with these fences.
+    /// Whether the right link of a node with these fences leads to the wanted key.
     #[inline]
     pub fn is_right_of(self, fences: &Fences<'_>) -> bool {
         let Some(high) = fences.high else {

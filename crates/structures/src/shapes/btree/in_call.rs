@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   inner nodes   remembered, decoded ──▶ pointer to the leaf
-//!   value         head of the leaf ──▶ slot of the key, and behind it the looks that make the answer count
-//!   page          the leaf, and behind it the same looks
+//!   value         head of the leaf ──▶ slot of the key, and after it the looks that make the answer count
+//!   page          the leaf, and after it the same looks
 //!   anything else no answer: the traversals `Find` and `PageOf` read the tree anew
 //! ```
 //!

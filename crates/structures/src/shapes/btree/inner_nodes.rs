@@ -2,7 +2,7 @@
 //!
 //! A search compares the first eight bytes of all separators of a node, which lie side by side, with the wanted key:
 //! the loads do not wait for each other, as those of a binary search do, and few of these lines are in the nearest
-//! cache. The children lie behind them. Everything else of a node is for keys at the edge of a node, and lies apart.
+//! cache. The children lie after them. Everything else of a node is for keys at the edge of a node, and lies apart.
 
 use std::hash::BuildHasherDefault;
 
@@ -128,7 +128,7 @@ impl InnerNode {
     }
 }
 
-/// The heads of all separators, which are their first eight bytes as a number that compares as the bytes do, and behind
+/// The heads of all separators, which are their first eight bytes as a number that compares as the bytes do, and after
 /// them the words of as many pointers to children.
 #[derive(Clone, Debug)]
 struct Branches(Box<[u64]>);

@@ -1,4 +1,4 @@
-//! Entries behind all keys of a tree, added from the leaves up.
+//! Entries after all keys of a tree, added from the leaves up.
 //!
 //! ```text
 //!   before   leaf ─▶ last leaf
@@ -59,7 +59,7 @@ struct EdgeNode {
 }
 
 impl BTree {
-    /// Adds the entries of a run, which the caller has checked, if they lie behind all keys.
+    /// Adds the entries of a run, which the caller has checked, if they lie after all keys.
     pub(in crate::shapes) fn load(&self, run: &[u8]) -> Load {
         Load {
             way: WayDown::whole(*self, Seek::Below(None)),
@@ -177,7 +177,7 @@ impl LoadPlan {
 }
 
 impl Edge {
-    /// Adds a key behind all others of a level.
+    /// Adds a key after all others of a level.
     fn add(
         &mut self,
         draft: &mut Draft<'_>,
@@ -240,7 +240,7 @@ impl Edge {
 /// A node that was written: its lowest key and its place.
 type Written = (Vec<u8>, Pointer);
 
-/// Adds `slots`, whose keys lie behind all others, to the leaf at the right edge. `edge`: the nodes there with their
+/// Adds `slots`, whose keys lie after all others, to the leaf at the right edge. `edge`: the nodes there with their
 /// slots, from the leaf up. Returns the root of the new version.
 fn extend(
     tree: BTree,

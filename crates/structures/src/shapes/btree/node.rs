@@ -294,7 +294,7 @@ impl<'a> NodeView<'a> {
         Self::parse_head((geometry, tags), pointer, level, bytes)
     }
 
-    /// Checks the head of a node of which `bytes` may be a part. Slots that lie behind them are stale.
+    /// Checks the head of a node of which `bytes` may be a part. Slots that lie after them are stale.
     pub fn parse_head(
         (geometry, tags): (Geometry, TagKey),
         pointer: Pointer,

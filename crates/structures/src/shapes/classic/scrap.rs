@@ -11,7 +11,7 @@ use super::seek::LEVEL_MAX;
 use super::{BinaryTree, Sizes};
 
 impl Sizes {
-    /// The node behind a pointer, as a part of an ended tree.
+    /// The node that a pointer names, as a part of an ended tree.
     pub(in crate::shapes) fn part(self, pointer: Pointer) -> Option<Scrap> {
         let size = self.node_size();
         (!pointer.is_null()).then(|| Scrap::new(pointer, Part::BinaryNode { size }))

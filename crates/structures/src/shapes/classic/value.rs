@@ -1,4 +1,4 @@
-//! Values of structures whose nodes have one key each: they are items of their own, which are read behind the node.
+//! Values of structures whose nodes have one key each: they are items of their own, which are read after the node.
 
 use crate::shapes::btree::{Page, Seek};
 use crate::shapes::contents::Contents;
@@ -73,7 +73,7 @@ impl<W: Traversal<End = Option<(Vec<u8>, Pointer)>>> OnePage<W> {
         }
     }
 
-    /// The page behind the last key.
+    /// The page after the last key.
     fn nothing(&self) -> Page {
         let bounds = match &self.seek {
             Seek::At(key) => (key.clone(), None),
@@ -112,7 +112,7 @@ impl<W: Traversal<End = Option<(Vec<u8>, Pointer)>>> Traversal for OnePage<W> {
     }
 }
 
-/// The reading of all values of a structure, behind its nodes.
+/// The reading of all values of a structure, after its nodes.
 #[derive(Clone, Debug)]
 pub(super) struct ValuesOf {
     values: ItemReader,

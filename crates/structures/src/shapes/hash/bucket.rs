@@ -54,7 +54,7 @@ pub(super) fn new_segment(draft: &mut Draft<'_>, width: u32) -> Result<Pointer, 
     Ok(segment_pointer(block, width))
 }
 
-/// The width of the segment behind a pointer. A damaged pointer gives at most the largest width.
+/// The width of the segment that a pointer names. A damaged pointer gives at most the largest width.
 pub(super) fn width_of(segment: Pointer) -> u32 {
     ((segment.generation() >> GENERATION_BITS) as u32).min(WIDTH_MAX)
 }

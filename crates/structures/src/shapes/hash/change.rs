@@ -28,7 +28,7 @@ enum Stage {
     Find,
     /// The segment is being read.
     Segment(Found),
-    /// The keys of the items behind these words are being read; each with its bucket.
+    /// The keys of the items that these words name are being read; each with its bucket.
     Keys(Found, Vec<(u64, Pointer)>),
     Directory(Found, Split),
 }

@@ -25,7 +25,7 @@ enum Stage {
     Root,
     Directory(Root),
     Bucket(Root, Pointer),
-    /// The item behind the word in a slot of a bucket.
+    /// The item that the word in a slot of a bucket names.
     Item(Home, usize),
 }
 

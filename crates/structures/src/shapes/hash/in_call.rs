@@ -1,7 +1,7 @@
 //! Look-ups in a hash table whose memory is read in the call: straight-line code for the ordinary case.
 //!
 //! ```text
-//!   root, word of the directory   remembered ──▶ bucket ──▶ item, and behind it the looks that make the answer count
+//!   root, word of the directory   remembered ──▶ bucket ──▶ item, and after it the looks that make the answer count
 //!   anything else                 no answer: the traversal `Find` reads the table anew
 //! ```
 //!

@@ -119,7 +119,7 @@ impl KeyHash {
         self.0.checked_shr(64 - depth).unwrap_or(0)
     }
 
-    /// The first hash behind those that have `depth` bits in common with this one; `None`: these are the last ones.
+    /// The first hash after those that have `depth` bits in common with this one; `None`: these are the last ones.
     fn behind(self, depth: u32) -> Option<u64> {
         let next = (self.prefix(depth) + 1).checked_shl(64 - depth);
         next.filter(|next| *next != 0)

@@ -16,7 +16,7 @@ use super::{DEPTH_MAX, HashTable, KeyHash};
 pub struct HashPart {
     /// Encoded keys, each with its value.
     pub items: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The first hash behind the segment; `None`: it was the last one.
+    /// The first hash after the segment; `None`: it was the last one.
     pub next: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ const DIRECTORY_WORDS: u32 = 32;
 /// Buckets of a segment that are taken apart at once.
 const SEGMENT_BUCKETS: u64 = 4;
 
-/// The words of a directory from `index` on that are taken apart next, and the one behind them.
+/// The words of a directory from `index` on that are taken apart next, and the one after them.
 pub(in crate::shapes) fn directory_part(top: Pointer, level: u32, index: u32) -> Span {
     let left = (1_u32 << level).saturating_sub(index);
     let start = top.offset() + u64::from(index) * 8;

@@ -10,7 +10,7 @@ use crate::wire::Pointer;
 use super::node::{Tower, tower_size};
 use super::{LEVEL_MAX, SkipList};
 
-/// The tower behind a pointer, as a part of an ended list.
+/// The tower that a pointer names, as a part of an ended list.
 fn tower_part(sizes: Sizes, pointer: Pointer) -> Option<Scrap> {
     let size = tower_size(sizes);
     (!pointer.is_null()).then(|| Scrap::new(pointer, Part::Tower { size }))
