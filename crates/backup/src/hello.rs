@@ -42,7 +42,7 @@ pub enum Unheard {
     Meaningless {
         /// The side that sent the bytes.
         side: Side,
-        /// Bytes behind the greeting.
+        /// Bytes after the greeting.
         size: usize,
     },
 }

@@ -12,7 +12,7 @@
 //! segment that a session may have written is settled, the debt of the session is known.
 //!
 //! A debt that is forgiven or proved by a completion leaves places that stay empty and that no session owes. The next
-//! entry may lie behind all of them, so a search reaches beyond them until an entry of a later connection is found or
+//! entry may lie after all of them, so a search reaches beyond them until an entry of a later connection is found or
 //! their segments are settled.
 
 use std::collections::VecDeque;
@@ -206,7 +206,7 @@ impl Debts {
         lost.until.dedup();
     }
 
-    /// All credits for which places behind the last entry may stay empty.
+    /// All credits for which places after the last entry may stay empty.
     pub fn lost(&self) -> u64 {
         match mutant!(DeadPlacesForgotten) {
             true => self.held(),
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!((debts.held(), debts.take_unused()), (0, 0));
     }
 
-    /// Needs the order of places: an entry of a later connection lies behind all places that earlier connections have
+    /// Needs the order of places: an entry of a later connection lies after all places that earlier connections have
     /// used.
     #[test]
     fn an_entry_of_a_later_connection_bounds_what_earlier_ones_have_used_by_what_is_open() {
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!((debts.forgive(), debts.forgive()), (2, 0));
     }
 
-    /// Needs the places of forgiven debts: the next entry lies behind all of them.
+    /// Needs the places of forgiven debts: the next entry lies after all of them.
     #[test]
     fn a_search_goes_over_places_that_nobody_owes_until_an_entry_lies_behind_them() {
         let mut debts = Debts::default();

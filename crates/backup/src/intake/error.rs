@@ -84,7 +84,7 @@ pub enum EndCause {
     /// counts from nothing.
     #[error("another node was in doubt, and the credits of this session may be counted wrongly")]
     Recounted,
-    /// A stream was opened again, and gave up entries that this session had brought. Entries behind them would wait in
+    /// A stream was opened again, and gave up entries that this session had brought. Entries after them would wait in
     /// vain, and use up the credits for the entries before.
     #[error("a stream gave up entries that the node had sent, and the node sends them again")]
     Interrupted,

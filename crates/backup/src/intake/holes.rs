@@ -3,7 +3,7 @@
 use stonecast_base::Span;
 use stonecast_log::{Consumption, LogFormat, UNIT_SIZE, first_unit};
 
-/// The places in which no entry was found, although entries lie behind them and nothing arrives there any longer.
+/// The places in which no entry was found, although entries lie after them and nothing arrives there any longer.
 ///
 /// A sender that dies within a message leaves such a place. So does a message that is no entry of this pool: an entry
 /// under the key of another pool, a damaged entry, or a message that is not an entry. The bytes cannot tell, because a

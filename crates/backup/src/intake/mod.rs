@@ -119,7 +119,7 @@ impl Intake {
     /// shard ends at the version `after`; versions that cuts have voided do not count, since a later term stamps them
     /// again. The store calls this before the peer appends. An earlier stream of the shard and term is closed.
     ///
-    /// A stream opens again under the same name when a history is adopted that goes on with its term: entries behind
+    /// A stream opens again under the same name when a history is adopted that goes on with its term: entries after
     /// `after` come once more. The next entries of a session follow those that it has sent. If the stream gives up some
     /// of them, the session ends ([`EndCause::Interrupted`]), and `peer` sends all of them by the next one.
     pub fn open_stream(&mut self, stream: StreamName, peer: NodeName, after: u64) {

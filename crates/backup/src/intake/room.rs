@@ -172,7 +172,7 @@ impl Room {
         self.holes
     }
 
-    /// The credits of ended sessions for which places behind the last entry may stay empty.
+    /// The credits of ended sessions for which places after the last entry may stay empty.
     pub fn lost(&self) -> u64 {
         self.debts.lost()
     }

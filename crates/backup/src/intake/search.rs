@@ -144,7 +144,7 @@ impl Intake {
         (&mut self.space, finds)
     }
 
-    /// The units behind the last entry found in which something may have arrived. The units stand for all credits
+    /// The units after the last entry found in which something may have arrived. The units stand for all credits
     /// that any session may have used.
     fn under_way(&self) -> u32 {
         let held = self.sessions.values().map(|session| session.window.held());
@@ -153,7 +153,7 @@ impl Intake {
         u32::try_from(units).unwrap_or(u32::MAX)
     }
 
-    /// Charges sessions for entries that waited behind a gap and will not be handed on.
+    /// Charges sessions for entries that waited after a gap and will not be handed on.
     pub(super) fn charge_dropped(&mut self, dropped: &[Found]) {
         let terms = self.room.terms();
         for found in dropped {
@@ -162,7 +162,7 @@ impl Intake {
         }
     }
 
-    /// Charges a session that is over for its entries that wait behind a gap.
+    /// Charges a session that is over for its entries that wait after a gap.
     pub(super) fn charge_waiting(
         streams: &Streams,
         session: &mut Session,

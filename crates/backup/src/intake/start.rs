@@ -81,7 +81,7 @@ pub struct IntakeOptions {
 pub struct Pace {
     /// The number of units of each segment that a look examines, at most.
     pub units: u32,
-    /// The most of these units that have no entry, apart from the place behind the last entry, while no caller waits
+    /// The most of these units that have no entry, apart from the place after the last entry, while no caller waits
     /// for the end of the search.
     pub open_units: u32,
     /// The pause between two steps of the search while no caller waits for its end: a later step finds more entries

@@ -61,11 +61,11 @@ struct Stream {
     durable: u64,
     /// The latest connection that brought an entry.
     brought_by: Option<u64>,
-    /// Entries behind a gap, by the link that each follows.
+    /// Entries after a gap, by the link that each follows.
     waiting: BTreeMap<Link, Found>,
 }
 
-/// A place in the chain of a stream: behind a whole record, or behind these bytes of the next one, whose version is
+/// A place in the chain of a stream: after a whole record, or after these bytes of the next one, whose version is
 /// named.
 type Link = (u64, u32);
 
@@ -264,7 +264,7 @@ impl Streams {
         }
     }
 
-    /// The bytes of each entry that `connection` brought and that waits behind a gap.
+    /// The bytes of each entry that `connection` brought and that waits after a gap.
     pub fn waiting(&self, connection: u64) -> impl Iterator<Item = u64> {
         let all = self
             .open
@@ -287,7 +287,7 @@ impl Stream {
         is_passed || self.waiting.contains_key(&found.follows())
     }
 
-    /// Ends the stream, which opens again for `peer` behind the version `after`. Whatever lay behind that version comes
+    /// Ends the stream, which opens again for `peer` after the version `after`. Whatever lay after that version comes
     /// again: entries that wait, the pieces of a record that is not whole, and entries above a cut.
     fn give_up(self, peer: &NodeName, after: u64) -> GivenUp {
         let goes_on = self.end == (after, 0) && self.waiting.is_empty();

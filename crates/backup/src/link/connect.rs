@@ -111,7 +111,7 @@ impl BackupLink {
         let endpoint = Endpoint::new(
             port,
             Queues {
-                // A batch has at least one entry, and a READ behind its entries.
+                // A batch has at least one entry, and a READ after its entries.
                 send_capacity: 2 * options.entries_max,
                 receive_capacity: NOTICES,
                 shared_receive_queue: None,

@@ -352,7 +352,7 @@ impl BackupLink {
                 is_whole,
             } = self.sent.pop();
             self.source.free_oldest();
-            // An entry of a stream that was given up gets no report: the entry passes so that entries behind it need
+            // An entry of a stream that was given up gets no report: the entry passes so that entries after it need
             // not wait.
             if is_whole && !self.sent.is_closed(stream) {
                 return Poll::Ready(Ok(Report {
