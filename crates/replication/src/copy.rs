@@ -26,7 +26,7 @@ pub struct ShardCopy {
     runs: BTreeMap<Term, u64>,
     /// Entries without a gap below them that are not digested yet.
     chain: VecDeque<Entry>,
-    /// Entries behind a gap: by term, then by the version before them.
+    /// Entries after a gap: by term, then by the version before them.
     ahead: BTreeMap<Term, BTreeMap<u64, Entry>>,
     digested: Point,
     horizon: u64,
@@ -37,7 +37,7 @@ pub struct ShardCopy {
 pub enum Taken {
     /// The copy has everything up to this point.
     Contiguous(Point),
-    /// The entry lies behind a gap.
+    /// The entry lies after a gap.
     Ahead,
     /// The entry is no news: known, digested, or without a record.
     Known,
@@ -251,7 +251,7 @@ impl ShardCopy {
     /// The next entry to digest, each once and in the order of their history; `None`: the rest is not known to be on
     /// all copies.
     ///
-    /// An index keeps no word for a deleted key, so an older entry must not come behind a later one.
+    /// An index keeps no word for a deleted key, so an older entry must not come after a later one.
     pub fn digest(&mut self) -> Option<Entry> {
         let within = |entry: &Entry| entry.version <= self.horizon || mutant!(DigestBeyondHorizon);
         if mutant!(DigestAcrossTerms) {

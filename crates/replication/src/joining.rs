@@ -7,7 +7,7 @@ use crate::sending::{Connection, Progress};
 /// A node on its way from nothing to everything.
 ///
 /// ```text
-///   fill ──▶ dropped: appends begin behind the horizon ──▶ pulled ──▶ awaited ──▶ named
+///   fill ──▶ dropped: appends begin after the horizon ──▶ pulled ──▶ awaited ──▶ named
 /// ```
 ///
 /// The pull brings everything that is published, and the appends bring everything above the horizon at which the join

@@ -351,7 +351,7 @@ impl<W> Primary<W> {
         self.copy.floor_kept(kept)
     }
 
-    /// Ends the primary: its lease is over, another term is known, or a persist or an append has failed behind a stamp.
+    /// Ends the primary: its lease is over, another term is known, or a persist or an append has failed after a stamp.
     pub fn resign(self) -> Resigned<W> {
         let unknown = self.writes.into_iter().map(|(_, write)| write);
         Resigned {

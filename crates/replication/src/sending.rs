@@ -68,7 +68,7 @@ pub(crate) struct Progress {
     persisted: u64,
     /// The highest horizon that was sent.
     told: u64,
-    /// For each horizon on its way, the version behind which it was sent.
+    /// For each horizon on its way, the version after which it was sent.
     horizons: VecDeque<u64>,
 }
 
@@ -174,7 +174,7 @@ impl Progress {
         Ok(())
     }
 
-    /// The entry whose report comes next. The primary sends a horizon behind the record whose version the horizon
+    /// The entry whose report comes next. The primary sends a horizon after the record whose version the horizon
     /// repeats.
     fn expected(&self, chain: &VecDeque<Entry>) -> Option<(u64, Kind)> {
         if self.horizons.front() == Some(&self.persisted) {
