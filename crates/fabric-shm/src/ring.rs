@@ -144,8 +144,8 @@ impl Producer {
         }
     }
 
-    /// Whether [`Producer::push`] would take `entry` at this moment. An invalid head of the consumer counts as room, so that
-    /// `push` finds it.
+    /// Whether [`Producer::push`] would take `entry` at this moment. An invalid head of the consumer counts as room, so
+    /// that `push` finds it.
     pub(crate) fn has_room(&mut self, memory: &impl Memory, entry: Entry) -> bool {
         let is_short = |producer: &Self| {
             producer.layout.capacity - (producer.tail - producer.head) < entry.length()

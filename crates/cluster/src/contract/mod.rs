@@ -134,9 +134,9 @@ pub fn check(name: &str, world: Rc<dyn World>) {
     world.run((case.run)(Scene::new(world.clone())));
 }
 
-/// Makes one test per promise of the contract, named by it. `$store` is the name of the store for people; `$world` maps the
-/// name of a promise to a `Result<Rc<dyn World>, String>`: a promise that finds no world is reported as not run, with
-/// the reason.
+/// Makes one test per promise of the contract, named by it. `$store` is the name of the store for people; `$world` maps
+/// the name of a promise to a `Result<Rc<dyn World>, String>`: a promise that finds no world is reported as not run,
+/// with the reason.
 #[macro_export]
 macro_rules! store_contract_tests {
     ($store:expr, $world:expr) => {

@@ -264,7 +264,8 @@ impl RegionState {
         let rights = Rights::local(writable, writable && self.windows_possible);
         let whole = Span::new(0, self.size);
         match self.register_span(domain, whole, rights) {
-            // Pages of a file, which the kernel writes back without asking the NIC: the kernel lets the NIC only read them.
+            // Pages of a file, which the kernel writes back without asking the NIC: the kernel lets the NIC only read
+            // them.
             Err(error) if writable && cause::is_file(&error) => {
                 self.is_read_only = true;
                 let rights = Rights::local(false, false);

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The batch expects each key in the state in which the key was read or watched. If the store takes the batch, the
-//! replies belong to the one moment at which the store decided, beside any reads and writes of other clients. A transaction
-//! that changes nothing is confirmed in the same way.
+//! replies belong to the one moment at which the store decided, beside any reads and writes of other clients. A
+//! transaction that changes nothing is confirmed in the same way.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

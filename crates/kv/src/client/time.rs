@@ -1,8 +1,8 @@
 //! The server's time, as a client knows it: told once, and carried forward by the client's own clock.
 //!
 //! Each shard of a cluster has a time of its own, since the heir of a shard begins at the highest time that a
-//! predecessor may have told. A time that was told in one term says nothing in another one. All shards of a server that is
-//! alone have the same time, and the client asks for each of them.
+//! predecessor may have told. A time that was told in one term says nothing in another one. All shards of a server that
+//! is alone have the same time, and the client asks for each of them.
 //!
 //! ```text
 //!   asked                 told                                        now

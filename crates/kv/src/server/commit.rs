@@ -40,8 +40,8 @@ impl Committer {
     /// Waits until no other task persists, and makes the versions without a record durable, which comes before each
     /// persist of records.
     ///
-    /// A task takes the spans that await a persist, and persists them, within one turn: a task that finds nothing to take then
-    /// knows that everything is durable.
+    /// A task takes the spans that await a persist, and persists them, within one turn: a task that finds nothing to
+    /// take then knows that everything is durable.
     pub async fn enter(&self, state: &RefCell<State>) -> Result<Within<'_>, StoreError> {
         let turn = self.turnstile.enter().await;
         persist_skips(state).await?;

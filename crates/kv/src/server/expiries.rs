@@ -10,8 +10,8 @@
 //! A chunk of a value goes only if no record names it. The record may be on its way to the index of a copy, so such a
 //! chunk waits until the index has everything that came before (`removal.rs`).
 //!
-//! A key that is written again leaves its earlier entry in the order. Such entries are left out once they are more than half
-//! of all.
+//! A key that is written again leaves its earlier entry in the order. Such entries are left out once they are more than
+//! half of all.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -101,8 +101,8 @@ impl Expiries {
         deferred.map(|(&shard, _)| shard)
     }
 
-    /// Takes the chunks of `shard` that have waited long enough: `arrived` records of other nodes have come, and `first` is the
-    /// number of the first one without a word.
+    /// Takes the chunks of `shard` that have waited long enough: `arrived` records of other nodes have come, and
+    /// `first` is the number of the first one without a word.
     pub fn take_deferred(
         &mut self,
         shard: u32,

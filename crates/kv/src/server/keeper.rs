@@ -7,8 +7,8 @@
 //!   settle     raise the floors of all shards to the last version                   durable before the cleaner touches these records
 //! ```
 //!
-//! The server of a node notes the decisions of the node: which history counts, which shards are dropped, and in which terms
-//! the node leads.
+//! The server of a node notes the decisions of the node: which history counts, which shards are dropped, and in which
+//! terms the node leads.
 //!
 //! A server that serves such a pool alone has the only copy: everything that it has published is settled. Such a
 //! server counts its openings as terms, in histories of no cluster, so a cluster never takes these terms for its

@@ -277,8 +277,8 @@ impl Reader {
         Ok(look_up.recalled(lines, record))
     }
 
-    /// Judges bytes that were found at the place of `word` instead of a record. Such bytes found twice under an unchanged
-    /// word are damage and not a race.
+    /// Judges bytes that were found at the place of `word` instead of a record. Such bytes found twice under an
+    /// unchanged word are damage and not a race.
     async fn judge_fault(
         &self,
         word: Word,

@@ -1,5 +1,5 @@
-//! Clients that publish overwrites themselves: their rights, their intents, and the segments that they leave at their end.
-//! `docs/design/0022` explains why this is sound.
+//! Clients that publish overwrites themselves: their rights, their intents, and the segments that they leave at their
+//! end. `docs/design/0022` explains why this is sound.
 //!
 //! ```text
 //!   grant     windows on index (atomics), counter (atomics), ring (write)          until the client asks again, or is gone

@@ -97,8 +97,8 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// Lets a batch wait after the earlier ones. Questions for outcomes wait like refusals: the write that they see may be a
-    /// one that an heir cuts off. `batch` is empty afterwards.
+    /// Lets a batch wait after the earlier ones. Questions for outcomes wait like refusals: the write that they see may
+    /// be a one that an heir cuts off. `batch` is empty afterwards.
     pub fn add(
         &mut self,
         batch: &mut RequestBatch,

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The records of a batch lie one after the other in one segment, and one persist makes all of them durable. A part of
-//! a batch is therefore the remains of a batch that was not acknowledged before a crash. A copy that the cleaner made has no
-//! place in a batch.
+//! a batch is therefore the remains of a batch that was not acknowledged before a crash. A copy that the cleaner made
+//! has no place in a batch.
 //!
 //! The rest of a torn batch is made void, as the records of a dead publishing client are. Otherwise a copy that the
 //! cleaner makes of one of its tombstones would count.

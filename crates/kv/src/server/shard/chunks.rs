@@ -56,7 +56,8 @@ impl Chunks {
         self.awaited.insert(upload);
     }
 
-    /// Forgets which uploads wait for a head: the node no longer leads the shard, and another node decides about the uploads.
+    /// Forgets which uploads wait for a head: the node no longer leads the shard, and another node decides about the
+    /// uploads.
     pub fn await_no_heads(&mut self) {
         self.awaited.clear();
     }
