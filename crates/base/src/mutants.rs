@@ -149,7 +149,7 @@ mutants! {
     TornBatchStays in "kv/batches", "a batch is done as a whole";
     /// A copy that the cleaner makes keeps its place in a batch whose other records may be gone.
     MovedKeepsPlace in "kv/batches", "lost key";
-    /// A batch is done whatever it expects.
+    /// A batch is done even if an expectation does not hold.
     ExpectationIgnored in "kv/batches", "a batch is done as expected";
     /// A batch that expects a record that is not durable yet is stamped beside it.
     BatchBesideItsCause in "kv/batches", "a batch is done as expected";
@@ -183,7 +183,7 @@ mutants! {
     HoldInsideBatch in "kv/hold", "a backup is the state at one version";
     /// A backup takes records that are later than its version.
     LaterInHold in "kv/backup", "a backup is the state at one version";
-    /// A reader returns keys whatever their expiry.
+    /// A reader returns keys that have expired.
     ExpiryIgnoredByReader in "kv/expiry", "an expired key is absent";
     /// A client carries the server's time forward as if no clock drifted.
     DriftIgnored in "kv/expiry", "an expired key is absent";
@@ -323,7 +323,7 @@ mutants! {
     EarlierJoinCounts in "cluster", "a joiner gets everything";
     /// A node is in an epoch that it does not keep.
     EpochForgotten in "cluster", "epochs are durable before they count";
-    /// Configurations of one epoch count as one, whoever stored them.
+    /// Configurations of one epoch count as one, even if two nodes stored them.
     AttemptNotCompared in "cluster", "one configuration for each epoch";
     /// A primary that starts again leads in its old term.
     EpochReused in "cluster", "each start takes a new term";
@@ -444,11 +444,11 @@ mutants! {
     DroppedPersistForgotten in "backup", "futures may be dropped";
     /// A backup closes a stream, and does not tell the stream's primary.
     CloseNotTold in "backup", "no stream holds up another";
-    /// A backup charges nobody for entries of a stream that the backup has closed.
+    /// A backup charges no session for entries of a stream that the backup has closed.
     StraysNotCharged in "backup", "credits never wedge";
     /// A backup has a session go on behind entries that a stream which opened again gave up.
     InterruptedGoesOn in "backup", "credits never wedge";
-    /// A backup charges nobody for entries that the floors settle.
+    /// A backup charges no session for entries that the floors settle.
     SettledNotCharged in "backup", "credits never wedge";
     /// A backup looks for entries no further than sessions have credit.
     DeadPlacesForgotten in "backup", "all that lands is found";
@@ -574,7 +574,7 @@ mutants! {
     WordNotReadAgain in "structures", "rule 3: the word is read again behind each append";
     /// The root word is stored before the table that it names.
     RootBeforeTable in "structures", "rule 10: all roots change by one word";
-    /// A block that nothing links any more is not marked as dead.
+    /// A block that nothing links is not marked as dead.
     DeadNotMarked in "structures", "rule 9: what is cached is noticed to be old";
     /// A binary tree changes a node of the open transaction in place, although a reader may reach it before the rest is
     /// applied.
@@ -590,9 +590,9 @@ mutants! {
     BirthNotChecked in "structures", "rule 7: snapshots end with snapshot too old";
     /// A reader whose version is gone tries again.
     AgeIgnored in "structures", "rule 7: snapshots end with snapshot too old";
-    /// A reader that accepts answers of some age gives them again whatever their age.
+    /// A reader that accepts answers of some age gives them again at any age.
     AnswerKeptForever in "structures", "rule 13: what is cached is good for a bounded time";
-    /// A reader reads whatever place a pointer names.
+    /// A reader reads every place that a pointer names, without a check.
     PlaceTrusted in "structures", "rule 5: a hostile writer harms nobody else";
     /// A reader does not check that the table is still the one that it read.
     RootWordIgnored in "structures", "rule 10: all roots change by one word";

@@ -12,7 +12,7 @@
 //! | `signals.rs` | the end of a server in order |
 //!
 //! Results go to stdout, messages for people to stderr. `docs/cli.md` has the table of exit statuses and the output of
-//! `--json`. An error says what was wrong and what to do, and is never a backtrace.
+//! `--json`. An error names the fault and the remedy, and is never a backtrace.
 #![forbid(unsafe_code)]
 
 mod arguments;

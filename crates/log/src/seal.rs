@@ -130,7 +130,7 @@ impl Seal {
 
     /// The newest seal. An invalid slot holds a seal that a crash tore, one of an earlier
     /// generation, or damage; the three look alike, and the previous seal, with the links above it,
-    /// still says what must be there.
+    /// still names the records that must be there.
     ///
     /// Two valid seals whose serials do not follow each other are damage, reported beside the newer
     /// one.

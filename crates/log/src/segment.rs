@@ -228,7 +228,7 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
     }
 }
 
-/// The generation of segment `number`, whatever its content; `None` if no copy of its header is valid.
+/// The generation of segment `number`, with any content; `None` if no copy of its header is valid.
 pub fn generation_of(region: &dyn Region, format: &LogFormat, number: u32) -> Option<u32> {
     match read(region, format, number) {
         HeaderFound::Valid { generation, .. } => Some(generation),

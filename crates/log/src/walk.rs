@@ -1,4 +1,4 @@
-//! Searches a segment for its stamped records, whatever else lies between them.
+//! Searches a segment for its stamped records, with anything else between them.
 //!
 //! ```text
 //!   examine a unit:   commit tag zero, or another generation        next unit

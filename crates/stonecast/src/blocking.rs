@@ -207,7 +207,7 @@ impl Client {
     /// order.expect(b"order 7", Expectation::Absent).put(b"order 7", b"one");
     /// assert!(order.size() <= stonecast::BATCH_SIZE_MAX);
     /// assert!(order.changed().eq([&b"stock"[..], b"order 7"]));
-    /// let Applied::Done(versions) = client.apply(&order)? else { panic!("nobody else writes") };
+    /// let Applied::Done(versions) = client.apply(&order)? else { panic!("no other client writes") };
     /// assert_eq!(client.get("order 7")?.map(|entry| entry.version), versions.last());
     /// // The stock has another version by now, so nothing is done.
     /// assert_eq!(client.apply(&order)?, Applied::Contradicted { key: b"stock".to_vec() });

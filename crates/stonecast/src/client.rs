@@ -68,7 +68,7 @@ impl Unanswered {
     fn of(retry: &Retry) -> Self {
         match retry {
             Retry::Never | Retry::Fresh => Self::WRITE,
-            // An earlier attempt may have taken effect, whatever the outcome of this attempt.
+            // An earlier attempt may have taken effect, with any outcome of this attempt.
             Retry::Of(token) => {
                 let unknown = Effect::Unknown {
                     token: Some(token.clone()),

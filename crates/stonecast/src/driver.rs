@@ -3,7 +3,7 @@
 //! ```text
 //!   any thread                              the driver's thread
 //!     job -> queue, wake                      takes all jobs -> one future each
-//!     waits for the answer <---one-shot------ polled at once; what is not ready is under way, beside new jobs
+//!     waits for the answer <---one-shot------ polled at once; jobs that are not ready stay, beside new ones
 //! ```
 //!
 //! Jobs begin in the order in which they were queued. The thread ends when the last client is gone, or when a client
@@ -109,7 +109,7 @@ impl Driver {
         self.0.close();
     }
 
-    /// Does what the end of the driver's thread does.
+    /// Has the effect of the end of the driver's thread.
     #[cfg(test)]
     pub fn abandon(&self) {
         self.0.abandon();

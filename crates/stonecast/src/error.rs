@@ -1,4 +1,4 @@
-//! Errors, and what they mean for the data.
+//! Errors, and their meaning for the data.
 //!
 //! [`Error`] and [`Effect`] suffice for most programs. A program names the other types to distinguish reasons; each has
 //! its facts as fields:
@@ -26,7 +26,7 @@
 //! ```
 //! use stonecast::error::StoreError;
 //!
-//! /// What a program does with a failed write.
+//! /// The answer of a program to a failed write.
 //! fn advice(error: &StoreError) -> &str {
 //!     match error {
 //!         _ if error.is_for_want_of_room() => "remove something, or write again later",
@@ -79,7 +79,7 @@ pub use uuid::Uuid;
 /// ```
 /// use stonecast::{Effect, ErrorKind};
 ///
-/// let error = stonecast::blocking::connect("shm:/nowhere/socket").err().expect("nobody is there");
+/// let error = stonecast::blocking::connect("shm:/nowhere/socket").err().expect("no server is there");
 /// assert_eq!(error.effect(), Effect::None);
 /// match error.kind() {
 ///     ErrorKind::Unreachable { is_absent: true, .. } => println!("start a server: {error}"),

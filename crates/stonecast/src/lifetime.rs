@@ -27,7 +27,7 @@ use stonecast_kv::Expiry;
 /// client.apply(&batch)?;
 /// assert_eq!(client.get("basket")?.expect("it is there").expires, Some(moment));
 ///
-/// // Each use of the session prolongs it, unless somebody else has written it meanwhile.
+/// // Each use of the session prolongs it, unless another client has written it meanwhile.
 /// let hour = Lifetime::For(Duration::from_secs(3600));
 /// let touched = client.touch("session", hour, Some(entry.version))?;
 /// assert!(matches!(touched, Written::Done(_)));

@@ -446,7 +446,7 @@ impl<'a> Traversal for Execution<'a> {
             let missing = match self.advance(recall.bytes()) {
                 Ok(Next::Read(places)) => self.open().draft.ask(&mut recall, &places),
                 Ok(Next::End(executed)) => break Step::Done(Ok(executed)),
-                // A writer reads memory that nobody else changes: a stale place is damaged.
+                // A writer reads memory that no other process changes: a stale place is damaged.
                 Err(fault) => break Step::Done(Err(fault)),
             };
             if let Some(missing) = missing {

@@ -73,7 +73,7 @@ pub struct ArrivalScan {
     round_end: u32,
     /// The number of rounds that have ended. A round that is over before a step begins counts again.
     rounds: u64,
-    /// Whether nothing arrives any more.
+    /// Whether all arrivals have ended.
     closed: bool,
     settled: bool,
     /// The entries that lay here before; `None`: unknown, so only entries that count are news.

@@ -24,7 +24,7 @@ pub struct Versions {
 /// The verdict on a record that a node stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnVerdict {
-    /// The record counts, whatever other records are found.
+    /// The record counts, with or without other records.
     Counts,
     /// The history decides.
     Open,

@@ -3,7 +3,7 @@
 //!
 //! The function reaches the same verdict as [`check_read`](super::check_read) followed by a
 //! comparison of the key, in as few steps as possible, and only for the expected record. For any
-//! other record the check says what is wrong. One word holds everything that a reader knows
+//! other record the check names the fault. One word holds everything that a reader knows
 //! beforehand, and is compared at once:
 //!
 //! ```text

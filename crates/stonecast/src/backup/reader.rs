@@ -180,7 +180,7 @@ impl FileReader {
         Ok(true)
     }
 
-    /// Compares the numbers of the last block with what was read.
+    /// Compares the numbers of the last block with those of the records that were read.
     fn check_end(&self) -> Result<(), BackupError> {
         let Ok(end) = FileEnd::read_from_bytes(&self.block) else {
             let found = format!("{} bytes", self.block.len());

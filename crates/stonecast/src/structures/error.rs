@@ -141,7 +141,7 @@ pub enum Error {
         /// Bytes of the longest key that the structure takes.
         key_size_max: usize,
     },
-    /// An update, or a transaction, is longer than what a lock domain of this pool takes at once. Nothing was done.
+    /// An update, or a transaction, is longer than a lock domain of this pool takes at once. Nothing was done.
     #[error(
         "an update of {name:?} needs {size} bytes at once, and this pool has room for {size_max}: split the transaction, or make a pool of 128 MiB or more"
     )]

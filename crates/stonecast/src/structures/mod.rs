@@ -60,7 +60,7 @@
 //! With a store that both servers name ([`Builder::cluster`]) a *standing record* decides: a mirror whose back-end is
 //! silent for its lease promotes itself, and [`detach_recorded`] is refused if it did.
 //!
-//! # What a crash leaves
+//! # After a crash
 //!
 //! Everything that a ticket or a return has acknowledged, as the pool declares: it survives power loss, or otherwise
 //! the death of every process. An update that was not acknowledged is done as a whole or not at all.

@@ -54,7 +54,7 @@ pub fn content_of(pool: &Pool, record: Option<&Rc<StandingStore>>) -> Result<Med
     medium_of(pool, identity_of(pool), record)
 }
 
-/// The pool as a mirror uses it: a back-end knows the pool again by its own name, whatever it holds.
+/// The pool as a mirror uses it: a back-end knows the pool again by its own name, with any content.
 pub fn copy_of(pool: &Pool, record: Option<&Rc<StandingStore>>) -> Result<Medium, Error> {
     medium_of(pool, own_identity_of(pool), record)
 }

@@ -33,7 +33,7 @@ impl Publication {
         }
     }
 
-    /// Whether the updates are known to be visible. They stay so, whatever becomes of the tenure and the connection.
+    /// Whether the updates are known to be visible. They stay so, even if the tenure or the connection ends.
     pub fn is_visible(&self) -> bool {
         self.publication.is_visible()
     }

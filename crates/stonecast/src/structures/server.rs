@@ -200,7 +200,7 @@ impl Builder {
     /// #     Ok::<(), structures::Error>(())
     /// # })?;
     /// # drop(connection);
-    /// back_end.shutdown()?; // nobody promotes the mirror
+    /// back_end.shutdown()?; // the mirror is not promoted
     /// let end = Instant::now() + Duration::from_secs(60);
     /// while structures::connect(&mirror.address().to_string()).is_err() {
     ///     assert!(Instant::now() < end);

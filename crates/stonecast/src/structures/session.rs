@@ -203,7 +203,7 @@ pub struct DomainState {
 /// The state and the work of a back-end, as [`Session::metrics`] shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// Tenures, slabs, and what readers tell.
+    /// Tenures, slabs, and the reports of readers.
     pub stat: BackEndStat,
     /// Bytes of a slab.
     pub slab_size: u64,
@@ -448,7 +448,7 @@ impl Session {
         Ok(all)
     }
 
-    /// The state of the back-end without its lock domains: tenures, memory, what its readers tell, and its mirror.
+    /// The state of the back-end without its lock domains: tenures, memory, the reports of its readers, and its mirror.
     ///
     /// # Errors
     ///
@@ -458,7 +458,8 @@ impl Session {
         counts.map_err(|error| Error::of_read("", error))
     }
 
-    /// The state and the work of the back-end: its tenures, its memory, what its readers tell, and all lock domains.
+    /// The state and the work of the back-end: its tenures, its memory, the reports of its readers, and all lock
+    /// domains.
     ///
     /// Readers tell about once a second, and lack the answers of the last one.
     ///

@@ -96,7 +96,7 @@ impl Future for Ticket {
     }
 }
 
-/// The effect of a failed wait for an update that is staged. A durable update stays, whatever happens to its writer:
+/// The effect of a failed wait for an update that is staged. A durable update stays, even if its writer ends:
 /// the hand-over publishes the update.
 pub(super) fn effect_of(ticket: &stonecast_structures::Ticket) -> Effect {
     match ticket.is_durable() {
@@ -138,7 +138,7 @@ impl<S: Shape> Writer<S> {
     ///
     /// # Errors
     ///
-    /// [`Error::TenureOver`], [`Error::Gone`]; [`Error::effect`] tells what became of the staged updates.
+    /// [`Error::TenureOver`], [`Error::Gone`]; [`Error::effect`] tells the outcome of the staged updates.
     pub async fn publish(&mut self) -> Result<(), Error> {
         self.domain.publish(&self.name).await
     }

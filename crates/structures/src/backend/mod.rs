@@ -11,7 +11,7 @@
 //! Invariants:
 //! - Nothing of a record is applied before the record is durable, and nothing between the raise of the tenure word and
 //!   the seal.
-//! - Only places that belong to the domain are changed, whatever a record says.
+//! - Only places that belong to the domain are changed, even if a record names others.
 //! - The log is trimmed after the words that were applied from it are durable.
 //!
 //! A crash at any point leaves a whole descriptor, a log that is read again from its base, and memory on which that log

@@ -155,7 +155,7 @@ impl SlabUse {
 pub enum Stopped {
     /// The owner's window is closed, and no write of the owner is in flight.
     Certainly,
-    /// The owner may still write to its log. The back-end gives the slab to nobody until the pool is opened again.
+    /// The owner may still write to its log. The back-end does not give the slab out until the pool is opened again.
     Perhaps,
 }
 

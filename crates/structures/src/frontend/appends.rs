@@ -608,7 +608,7 @@ impl Drop for Appends {
     fn drop(&mut self) {
         let state = self.state.get_mut();
         state.mirror_log = Err(Rc::new(NoMirrorLog::NoMirror));
-        // Memory that the device may still read is given to nobody.
+        // Memory that the device may still read is not given out.
         let standing = state.appender.standing();
         if standing.unknown.is_empty() {
             self.back_end.give_staging_back(self.memory);

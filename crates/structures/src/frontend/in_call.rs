@@ -26,7 +26,7 @@ pub(super) struct InCall {
     /// The serving word at the end of the latest call.
     served: Option<u64>,
     value: Vec<u8>,
-    /// A page that is not needed any more, whose memory the next one takes.
+    /// A page that is no longer needed, whose memory the next one takes.
     spare: Page,
     /// Reads that have ended in the call.
     pub answers: u64,

@@ -211,7 +211,7 @@ impl StructureReader {
         Ok(page)
     }
 
-    /// Takes a page that is not needed any more: its memory serves the next one.
+    /// Takes a page that is no longer needed: its memory serves the next one.
     pub fn reuse(&mut self, page: Page) {
         self.in_call.reuse(page);
     }

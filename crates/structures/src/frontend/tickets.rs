@@ -21,7 +21,7 @@ impl Ticket {
         Self(appends.wait(Until::Durable(number)))
     }
 
-    /// Whether the operation is known to be durable. It stays so, whatever becomes of the tenure and the connection.
+    /// Whether the operation is known to be durable. It stays so, even if the tenure or the connection ends.
     pub fn is_durable(&self) -> bool {
         self.0.has_come()
     }
@@ -52,7 +52,7 @@ impl Publication {
         Self(appends.wait(until))
     }
 
-    /// Whether the operations are known to be visible. They stay so, whatever becomes of the tenure and the connection.
+    /// Whether the operations are known to be visible. They stay so, even if the tenure or the connection ends.
     pub fn is_visible(&self) -> bool {
         self.0.has_come()
     }

@@ -132,7 +132,7 @@ impl DomainWriter {
         &self.log
     }
 
-    /// Notes that records below this position are not needed any more.
+    /// Notes that records below this position are no longer needed.
     pub fn note_trimmed(&mut self, position: u64) {
         self.log.note_trimmed(position);
     }

@@ -6,7 +6,7 @@ use super::tag::TagKey;
 use super::traversal::{Place, Stale, Step, Traversal};
 use crate::wire::Pointer;
 
-/// Reads the number of items: one place, whatever the number.
+/// Reads the number of items: one place for every number.
 #[derive(Clone, Debug)]
 pub struct Length(LengthOf);
 

@@ -14,8 +14,8 @@
 //! - A traversal trusts no byte without a tag. A tag covers content, place, generation and structure.
 //! - The end of a traversal was true at one moment between its first and its last step, if the driver reads in that
 //!   time.
-//! - A look-up and a change end after a bounded number of steps, whatever they read. A walk over a whole structure ends
-//!   when it has read as much as the structure claims to hold.
+//! - A look-up and a change end after a bounded number of steps, with any words that they read. A walk over a whole
+//!   structure ends when it has read as much as the structure claims to hold.
 
 mod audit;
 mod contents;

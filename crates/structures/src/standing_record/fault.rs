@@ -73,7 +73,7 @@ pub enum StandingFault {
         /// The generation of the record.
         generation: u64,
     },
-    /// The record lacks what the pool knows.
+    /// The record lacks facts that the pool knows.
     #[error(
         "it is of generation {generation} and knows less than this pool of generation {ours}: the store was restored from an old copy. Restore a later one"
     )]

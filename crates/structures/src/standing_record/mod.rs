@@ -4,7 +4,7 @@
 //!   document    record <-> bytes, for people to read, with a format version and a tag
 //!   judgement   record and pool -> the pool may be served, promoted, detached, or not       pure
 //!   fault       the reasons why a record stops a server or a command
-//!   register    reads and swaps the record, and notes what was found
+//!   register    reads and swaps the record, and notes its findings
 //!   store       StandingStore: the register beside the server of a back-end or of a mirror
 //! ```
 //!

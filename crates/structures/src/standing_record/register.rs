@@ -21,7 +21,7 @@ const PAUSE_NS: Nanoseconds = 100_000_000;
 /// The attempts of a command.
 const TRIES: u32 = 8;
 
-/// A record in a store, and what a server knows of both.
+/// A record in a store, and the knowledge of a server about both.
 pub(super) struct Register {
     pub store: Rc<dyn ConfigStore>,
     pub runtime: Rc<dyn Runtime>,
