@@ -10,7 +10,7 @@ use stonecast_fabric_sim::Fate;
 
 use crate::fates::{self, Look};
 use crate::known::Known;
-use crate::lab::{Bench, Lab};
+use crate::lab::{Bench, Lab, Remains};
 use crate::subject::Subject;
 use crate::violation::Violation;
 use crate::wrecks::Wrecks;
@@ -69,13 +69,23 @@ impl<S: Subject> Explorer<S> {
         }
     }
 
-    /// Examines the states of `wrecks`.
-    pub fn explore(&mut self, wrecks: &Wrecks, judge: &dyn Judge<S::Contents>) -> Option<Finding> {
+    /// What stays if everything ends at this moment of the run, with `wrecks` of the machines.
+    pub fn remains(&self, wrecks: Wrecks) -> Remains<S> {
+        self.lab.remains(wrecks)
+    }
+
+    /// Examines the states of `remains`.
+    pub fn explore(
+        &mut self,
+        remains: &Remains<S>,
+        judge: &dyn Judge<S::Contents>,
+    ) -> Option<Finding> {
         let mut random = self.fork();
         let mut finding = None;
         let mut known = Known::new();
-        fates::each(wrecks, self.effort.states, &mut random, &mut |fates| {
-            let found = self.look(wrecks, fates, &mut known, judge);
+        let states = self.effort.states;
+        fates::each(&remains.wrecks, states, &mut random, &mut |fates| {
+            let found = self.look(remains, fates, &mut known, judge);
             found.unwrap_or_else(|violation| {
                 finding = Some(Finding {
                     violation,
@@ -84,7 +94,7 @@ impl<S: Subject> Explorer<S> {
                 Look::Enough
             })
         });
-        finding.map(|finding| self.with_less_lost(wrecks, finding, judge))
+        finding.map(|finding| self.with_less_lost(remains, finding, judge))
     }
 
     /// Random numbers for the choice of states. The numbers for the work on a state come from another source, which
@@ -97,10 +107,11 @@ impl<S: Subject> Explorer<S> {
     /// Restores every line whose loss the failure does not need.
     fn with_less_lost(
         &self,
-        wrecks: &Wrecks,
+        remains: &Remains<S>,
         finding: Finding,
         judge: &dyn Judge<S::Contents>,
     ) -> Finding {
+        let wrecks = &remains.wrecks;
         let mut best = finding;
         for unit in 0..wrecks.undecided() {
             let whole = wrecks.whole(unit);
@@ -110,7 +121,7 @@ impl<S: Subject> Explorer<S> {
             }
             let found = self
                 .lab
-                .recover(wrecks.survivors(&fates))
+                .recover_state(remains, &fates)
                 .and_then(|contents| judge.judge(&contents));
             if let Some(violation) = found
                 .err()
@@ -124,7 +135,7 @@ impl<S: Subject> Explorer<S> {
 
     fn look(
         &mut self,
-        wrecks: &Wrecks,
+        remains: &Remains<S>,
         fates: &[Fate],
         known: &mut Known<S::Contents>,
         judge: &dyn Judge<S::Contents>,
@@ -132,9 +143,9 @@ impl<S: Subject> Explorer<S> {
         let is_torn = u64::from(fates.iter().any(|fate| fate.torn != 0));
         if self.random.random_range(0..100) < self.effort.cut_percent {
             self.torn += is_torn;
-            return self.look_twice(wrecks, fates, judge).map(|()| Look::New);
+            return self.look_twice(remains, fates, judge).map(|()| Look::New);
         }
-        self.look_once(wrecks, fates, known, |contents| judge.judge(contents))
+        self.look_once(remains, fates, known, |contents| judge.judge(contents))
             .inspect(|look| {
                 self.torn += if *look == Look::New { is_torn } else { 0 };
             })
@@ -143,14 +154,14 @@ impl<S: Subject> Explorer<S> {
     /// Recovers a state that no recovery has met before.
     fn look_once(
         &mut self,
-        wrecks: &Wrecks,
+        remains: &Remains<S>,
         fates: &[Fate],
         known: &mut Known<S::Contents>,
         judge: impl FnOnce(&S::Contents) -> Result<(), Violation>,
     ) -> Result<Look, Violation> {
         if let Some(found) = known.find(fates) {
             if self.random.random_range(0..KNOWN_TRIED) == 0 {
-                let again = self.lab.recover(wrecks.survivors(fates))?;
+                let again = self.lab.recover_state(remains, fates)?;
                 assert!(
                     again == *found,
                     "a recovery follows from what it reads: {again:?} instead of {found:?}"
@@ -159,7 +170,7 @@ impl<S: Subject> Explorer<S> {
             return Ok(Look::Known);
         }
         self.states += 1;
-        let (outcome, read) = self.lab.recover_watched(wrecks, fates);
+        let (outcome, read) = self.lab.recover_watched(remains, fates);
         let contents = outcome?;
         judge(&contents)?;
         known.learn(fates, &read, contents);
@@ -170,21 +181,26 @@ impl<S: Subject> Explorer<S> {
     /// leave.
     fn look_twice(
         &mut self,
-        wrecks: &Wrecks,
+        remains: &Remains<S>,
         fates: &[Fate],
         judge: &dyn Judge<S::Contents>,
     ) -> Result<(), Violation> {
         self.cut += 1;
         self.states += 1;
-        let bench = self.lab.begin(wrecks.survivors(fates));
-        if self.random.random_bool(0.2) {
-            // The cut comes in the middle of a header, which is stored twice when a pool is opened.
-            self.cut_in_a_header(&bench);
-        }
-        let mut moments = vec![bench.wrecks()];
+        // The cut comes in the middle of a header, which is stored twice when a pool is opened.
+        let header = (self.random.random_bool(0.2)).then(|| self.a_header(&remains.wrecks));
+        let begin = |lab: &Lab<S>| {
+            let bench = lab.begin_state(remains, fates);
+            if let Some(header) = header {
+                header.cut_in(&bench);
+            }
+            bench
+        };
+        let bench = begin(&self.lab);
+        let mut steps = 0_usize;
         while bench.outcome().is_none() {
             assert!(bench.step(), "a recovery ends or waits for something");
-            moments.push(bench.wrecks());
+            steps += 1;
         }
         let first = match bench.outcome().expect("just looked") {
             Err(_) if power_was_cut(&bench) => {
@@ -197,13 +213,15 @@ impl<S: Subject> Explorer<S> {
                 Some(contents)
             }
         };
-        let last = moments.len() - 1;
-        let middle = self.random.random_range(0..=last);
+        let middle = self.random.random_range(0..=steps);
         let states = self.effort.states_again;
-        self.look_again(&moments[middle], states.div_ceil(2), |contents| {
+        // The same recovery once more, up to the moment of the cut.
+        let again = begin(&self.lab);
+        (0..middle).for_each(|_| assert!(again.step(), "the same recovery"));
+        self.look_again(&again.remains(), states.div_ceil(2), |contents| {
             judge.judge(contents)
         })?;
-        self.look_again(&moments[last], states / 2, |contents| match &first {
+        self.look_again(&bench.remains(), states / 2, |contents| match &first {
             // The recovery had ended, so the content that it found must stay.
             Some(first) => judge.judge_again(first, contents),
             None => judge.judge(contents),
@@ -218,40 +236,62 @@ impl<S: Subject> Explorer<S> {
         judge: &dyn Judge<S::Contents>,
     ) -> Result<(), Violation> {
         self.states += 2;
-        let second = self.lab.begin(torn.wrecks().everything());
-        self.cut_in_a_header(&second);
+        let whole = |bench: &Bench<S>| {
+            let Remains { wrecks, beside } = bench.remains();
+            (wrecks.everything(), beside)
+        };
+        let (survivors, beside) = whole(torn);
+        let header = self.a_header(&torn.remains().wrecks);
+        let second = self.lab.begin(survivors, beside);
+        header.cut_in(&second);
         let _cut_off_or_not = second.end();
-        let contents = self.lab.recover(second.wrecks().everything())?;
+        let (survivors, beside) = whole(&second);
+        let contents = self.lab.begin(survivors, beside).end()?;
         judge.judge(&contents)
     }
 
-    /// Cuts the power of one machine in the middle of one of the next headers that it stores.
-    fn cut_in_a_header(&mut self, bench: &Bench<S>) {
-        let machine = match bench.seats.len() {
+    /// One of the next headers that one machine stores.
+    fn a_header(&mut self, wrecks: &Wrecks) -> Header {
+        let machine = match wrecks.machines() {
             1 => 0,
             machines => self.random.random_range(0..machines),
         };
         let stores = self.random.random_range(0..2);
-        bench.seats[machine].backing.cut_power_after(stores);
+        Header { machine, stores }
     }
 
     fn look_again(
         &mut self,
-        wrecks: &Wrecks,
+        remains: &Remains<S>,
         states: u64,
         judge: impl Fn(&S::Contents) -> Result<(), Violation>,
     ) -> Result<(), Violation> {
         let mut result = Ok(());
         let mut random = self.fork();
         let mut known = Known::new();
-        fates::each(wrecks, states, &mut random, &mut |fates| {
-            self.look_once(wrecks, fates, &mut known, &judge)
+        fates::each(&remains.wrecks, states, &mut random, &mut |fates| {
+            self.look_once(remains, fates, &mut known, &judge)
                 .unwrap_or_else(|violation| {
                     result = Err(violation);
                     Look::Enough
                 })
         });
         result
+    }
+}
+
+/// A header that a machine stores during a recovery, by the number of those before it.
+#[derive(Clone, Copy)]
+struct Header {
+    machine: usize,
+    stores: u32,
+}
+
+impl Header {
+    /// Cuts the power of the machine in the middle of the header.
+    fn cut_in<S: Subject>(self, bench: &Bench<S>) {
+        let backing = &bench.seats[self.machine].backing;
+        backing.cut_power_after(self.stores);
     }
 }
 

@@ -12,6 +12,9 @@
 //!   random combinations, for the rest
 //! ```
 //!
+//! If several machines have more undecided lines than states may be examined, each state is drawn: some of the machines
+//! lose their power, each in one of these ways.
+//!
 //! A state that the caller knows to be equivalent to an earlier one costs nothing and does not
 //! count.
 
@@ -64,6 +67,8 @@ pub fn each(
     };
     if combinations.is_some_and(|combinations| combinations <= limit.min(EXHAUSTIVE_MAX)) {
         states.all(&options);
+    } else if wrecks.machines() > 1 && limit < wrecks.undecided() as u64 {
+        states.drawn(wrecks, &options, random);
     } else {
         states.chosen(wrecks, &options, random);
     }
@@ -99,6 +104,46 @@ fn lower_half(bits: u8) -> u8 {
         rest &= !lowest;
     }
     half
+}
+
+/// Draws a prefix of the stores of `cut`, in the common order, which survives. Nothing else of `cut` does.
+fn draw_prefix(wrecks: &Wrecks, cut: &[usize], fates: &mut [Fate], random: &mut Random) {
+    let stores_of = |&unit: &usize| wrecks.serials(unit).map(move |serial| (serial, unit));
+    let mut stores: Vec<(u64, usize)> = cut.iter().flat_map(stores_of).collect();
+    stores.sort_unstable();
+    stores.truncate(random.random_range(0..=stores.len()));
+    cut.iter().for_each(|&unit| fates[unit] = Fate::default());
+    stores.iter().for_each(|&(_, unit)| fates[unit].stores += 1);
+}
+
+/// Draws what one machine that is cut loses of its units, which are whole in `fates`.
+fn draw_loss(
+    wrecks: &Wrecks,
+    machine: usize,
+    options: &[Vec<Fate>],
+    fates: &mut [Fate],
+    random: &mut Random,
+) {
+    let units = wrecks.units(machine);
+    if units.is_empty() {
+        return;
+    }
+    let one = random.random_range(units.clone());
+    match random.random_range(0..5) {
+        0 => fates[units].fill(Fate::default()),
+        1 => draw_prefix(wrecks, &units.collect::<Vec<_>>(), fates, random),
+        2 => fates[one] = Fate::default(),
+        3 => {
+            let whole = fates[one];
+            fates[units].fill(Fate::default());
+            fates[one] = whole;
+        }
+        _ => {
+            for unit in units {
+                fates[unit] = options[unit][random.random_range(0..options[unit].len())];
+            }
+        }
+    }
 }
 
 struct States<'a> {
@@ -178,6 +223,32 @@ impl States<'_> {
                 .for_each(|&unit| nothing_of_them[unit] = Fate::default());
             self.look(&nothing_of_them);
             self.prefixes(wrecks, &cut, everything);
+        }
+    }
+
+    /// Examines nothing, everything, and states of cuts of some machines, which are drawn: of the cut machines together a
+    /// prefix survives, or each of them loses something of its own.
+    fn drawn(&mut self, wrecks: &Wrecks, options: &[Vec<Fate>], random: &mut Random) {
+        let everything: Vec<Fate> = (0..options.len()).map(|unit| wrecks.whole(unit)).collect();
+        self.look(&vec![Fate::default(); options.len()]);
+        self.look(&everything);
+        let machines = wrecks.machines().min(MACHINES_MAX);
+        for _ in 0..self.limit.saturating_mul(TRIES_FOR_EACH) {
+            if self.is_over() {
+                return;
+            }
+            let chosen = random.random_range(1..1_u64 << machines);
+            let cut = (0..machines).filter(|&machine| chosen >> machine & 1 == 1);
+            let mut fates = everything.clone();
+            if random.random_range(0..3) == 0 {
+                let cut: Vec<usize> = cut.flat_map(|machine| wrecks.units(machine)).collect();
+                draw_prefix(wrecks, &cut, &mut fates, random);
+            } else {
+                for machine in cut {
+                    draw_loss(wrecks, machine, options, &mut fates, random);
+                }
+            }
+            self.look(&fates);
         }
     }
 
@@ -438,5 +509,22 @@ mod tests {
             ),
             (0b0011_0000, 0b1, 0b1)
         );
+    }
+
+    /// Fails if few states are taken in the order of the exhaustive choice: then all of them are cuts of all machines.
+    #[test]
+    fn few_states_of_several_machines_are_cuts_of_one_of_some_and_of_all() {
+        let bytes = [7; 64];
+        let stores: Vec<(u64, &[u8])> = (0..20).map(|line| (line * 64, &bytes[..])).collect();
+        let wrecks = wrecks(&[&stores[..], &stores[..], &stores[..]]);
+        let (count, seen) = states(&wrecks, 40);
+        assert_eq!((count, seen.len()), (40, 40));
+        let lost = |fates: &Vec<Fate>, machine: usize| {
+            let mut units = wrecks.units(machine);
+            units.any(|unit| fates[unit] != wrecks.whole(unit))
+        };
+        let machines = |fates| (0..3).filter(|&machine| lost(fates, machine)).count();
+        let cut: BTreeSet<usize> = seen.iter().map(machines).collect();
+        assert_eq!(cut, BTreeSet::from([0, 1, 2, 3]));
     }
 }

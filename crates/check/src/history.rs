@@ -129,6 +129,15 @@ impl<C, A> History<C, A> {
         now
     }
 
+    /// Notes the death of all nodes: no pending operation can take effect later.
+    pub fn crash_of_all(&mut self) {
+        let now = self.tick();
+        let operations = self.operations.iter_mut();
+        operations
+            .filter(|operation| operation.answered == NEVER)
+            .for_each(|operation| operation.answered = now);
+    }
+
     /// The operations on `part`, in the order of their calls.
     pub fn of_part(&self, part: u32) -> impl Iterator<Item = &Operation<C, A>> + Clone {
         self.by_part[part as usize]

@@ -24,7 +24,14 @@ pub(crate) struct Bench<S: Subject> {
     world: World,
     machines: Vec<Machine>,
     pub seats: Vec<Seat>,
+    beside: Rc<S::Beside>,
     outcome: Outcome<S>,
+}
+
+/// What a power cut of all machines leaves: the states of their modules, and what stays beside these.
+pub(crate) struct Remains<S: Subject> {
+    pub wrecks: Wrecks,
+    pub beside: S::Beside,
 }
 
 /// The result of a recovery, once it has ended.
@@ -47,22 +54,39 @@ impl<S: Subject> Lab<S> {
         }
     }
 
-    /// Recovers `survivors`, one for each machine, and reads everything.
-    pub fn recover(&self, survivors: Vec<Survivor>) -> Found<S> {
-        self.begin(survivors).end()
+    /// What stays if everything ends at this moment of the run, with `wrecks` of the machines.
+    pub fn remains(&self, wrecks: Wrecks) -> Remains<S> {
+        let beside = self.subject.beside();
+        Remains { wrecks, beside }
     }
 
-    /// Recovers the state that `fates` leave of `wrecks`. Also returns the undecided units that the
+    /// Recovers `survivors`, one for each machine, and reads everything. What is beside the modules is that of the
+    /// present moment of the run.
+    pub fn recover(&self, survivors: Vec<Survivor>) -> Found<S> {
+        self.begin(survivors, self.subject.beside()).end()
+    }
+
+    /// Recovers the state that `fates` leave of `remains`.
+    pub fn recover_state(&self, remains: &Remains<S>, fates: &[Fate]) -> Found<S> {
+        self.begin_state(remains, fates).end()
+    }
+
+    /// Recovers the state that `fates` leave of `remains`. Also returns the undecided units that the
     /// recovery read, in the order of their first reads.
-    pub fn recover_watched(&self, wrecks: &Wrecks, fates: &[Fate]) -> (Found<S>, Vec<u32>) {
-        let bench = self.begin(wrecks.survivors(fates));
+    pub fn recover_watched(&self, remains: &Remains<S>, fates: &[Fate]) -> (Found<S>, Vec<u32>) {
+        let bench = self.begin_state(remains, fates);
         let read = ReadOrder::default();
-        wrecks.watch(bench.modules(), &read);
+        remains.wrecks.watch(bench.modules(), &read);
         (bench.end(), read.take())
     }
 
+    /// Begins to recover the state that `fates` leave of `remains`, step by step.
+    pub fn begin_state(&self, remains: &Remains<S>, fates: &[Fate]) -> Bench<S> {
+        self.begin(remains.wrecks.survivors(fates), remains.beside.clone())
+    }
+
     /// Begins to recover `survivors`, step by step.
-    pub fn begin(&self, survivors: Vec<Survivor>) -> Bench<S> {
+    pub fn begin(&self, survivors: Vec<Survivor>, beside: S::Beside) -> Bench<S> {
         assert_eq!(survivors.len(), self.options.len(), "one for each machine");
         let world = World::new(1);
         let (mut machines, mut seats) = (Vec::new(), Vec::new());
@@ -73,7 +97,10 @@ impl<S: Subject> Lab<S> {
             machines.push(machine);
         }
         let outcome = Outcome::<S>::default();
-        let (recovery, told) = (self.subject.clone().recover(seats.clone()), outcome.clone());
+        let beside = Rc::new(beside);
+        let recovery = self.subject.clone();
+        let recovery = recovery.recover(seats.clone(), beside.clone());
+        let told = outcome.clone();
         world.observer().spawn(Box::pin(async move {
             let result = recovery.await;
             *told.borrow_mut() = Some(result);
@@ -82,6 +109,7 @@ impl<S: Subject> Lab<S> {
             world,
             machines,
             seats,
+            beside,
             outcome,
         }
     }
@@ -113,11 +141,14 @@ impl<S: Subject> Bench<S> {
         self.outcome.borrow().clone()
     }
 
-    /// The states that a power cut of all machines at this moment may leave.
-    pub fn wrecks(&self) -> Wrecks {
+    /// What a power cut of all machines at this moment may leave.
+    pub fn remains(&self) -> Remains<S> {
         let wrecks = self.machines.iter().zip(&self.seats);
         let wrecks = wrecks.map(|(&machine, seat)| self.world.wreck(machine, &seat.module));
-        Wrecks::new(wrecks.collect())
+        Remains {
+            wrecks: Wrecks::new(wrecks.collect()),
+            beside: (*self.beside).clone(),
+        }
     }
 
     fn modules(&self) -> impl Iterator<Item = &Module> {

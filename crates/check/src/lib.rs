@@ -142,6 +142,17 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "kv-cluster-crashes",
+        summary: "the KV store on three nodes: a few operations, power cuts of any nodes at many moments, many states that they may leave",
+        run: |seed, adjustment| {
+            run_kv_cluster(
+                "kv-cluster-crashes",
+                kv_cluster::Setup::short(seed),
+                adjustment,
+            )
+        },
+    },
+    Scenario {
         name: "copies",
         summary: "records with copies on two or three machines: a power cut of any of them at every moment",
         run: |seed, adjustment| {

@@ -221,10 +221,10 @@ impl<S: Subject> Stage<S> {
 
     /// Examines what a power cut of any machines at this moment would leave.
     pub fn examine(&mut self, explorer: &mut Explorer<S>, judge: &dyn Judge<S::Contents>) {
-        let wrecks = self.wrecks();
+        let remains = explorer.remains(self.wrecks());
         self.world.hit(Fault::PowerCut);
-        if let Some(finding) = explorer.explore(&wrecks, judge) {
-            let left = self.tell(&wrecks, &finding.fates);
+        if let Some(finding) = explorer.explore(&remains, judge) {
+            let left = self.tell(&remains.wrecks, &finding.fates);
             let event = self.world.events();
             let Violation { oracle, found } = finding.violation;
             self.mark(format!(

@@ -27,6 +27,8 @@ pub(crate) trait Subject: 'static {
     /// The contents that a recovery finds. The contents follow from the bytes that the recovery
     /// reads.
     type Contents: Clone + Debug + PartialEq;
+    /// What outlives all processes beside the modules, and what a recovery changes. A clone shares nothing.
+    type Beside: Clone;
 
     /// The words for calls and answers.
     const WORDS: Words<Self::Call, Self::Answer>;
@@ -43,8 +45,15 @@ pub(crate) trait Subject: 'static {
     /// The life of a client, until there is nothing left to do. `seed` distinguishes it from others.
     fn live(self: Rc<Self>, process: Process, client: u32, seed: u64) -> Task<()>;
 
+    /// What stays beside the modules if everything ends at this moment.
+    fn beside(&self) -> Self::Beside;
+
     /// Recovers all nodes, in the order of their numbers, and reads everything that clients can read.
-    fn recover(self: Rc<Self>, seats: Vec<Seat>) -> Task<Result<Self::Contents, Violation>>;
+    fn recover(
+        self: Rc<Self>,
+        seats: Vec<Seat>,
+        beside: Rc<Self::Beside>,
+    ) -> Task<Result<Self::Contents, Violation>>;
 }
 
 /// The place of a process that serves.

@@ -2,7 +2,7 @@
 //! then runs the same seeds of the unchanged store, in which no oracle may object.
 //!
 //! ```text
-//!   mutants [--seeds N] [--control N] [NAME ...]
+//!   mutants [--seeds N] [--control N] [--scenario NAME] [NAME ...]
 //!                                       one line for each mutant: name, seeds, scenario, oracle
 //!                                       one line for each scenario: seeds of the unchanged store, N or more
 //! ```
@@ -77,6 +77,8 @@ struct Arguments {
     seeds: Option<u64>,
     /// Fewest seeds of the unchanged store, in each scenario in which a mutant is hunted.
     control: u64,
+    /// The scenario of all hunts; `None`: that of each mutant.
+    scenario: Option<&'static str>,
     names: Vec<String>,
 }
 
@@ -119,6 +121,7 @@ fn campaign(arguments: &Arguments, chosen: &[Mutant]) -> Hunted {
     on_every_processor(|| {
         while let Some(&mutant) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (name, most) = hunt_of(mutant);
+            let name = arguments.scenario.unwrap_or(name);
             let seeds_max = arguments.seeds.unwrap_or(most);
             let found = hunt(scenario_of(name), Some(mutant), 0..seeds_max);
             let mut hunted = hunted.lock().expect("no hunt panics");
@@ -254,6 +257,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Arguments {
     let mut arguments = Arguments {
         seeds: None,
         control: 0,
+        scenario: None,
         names: Vec::new(),
     };
     while let Some(word) = words.next() {
@@ -264,6 +268,10 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Arguments {
         match &*word {
             "--seeds" => arguments.seeds = Some(count()),
             "--control" => arguments.control = count(),
+            "--scenario" => {
+                let named = words.next().and_then(|name| scenario(&name));
+                arguments.scenario = Some(named.unwrap_or_else(|| usage()).name);
+            }
             _ if word.starts_with('-') => usage(),
             _ => arguments.names.push(word),
         }
@@ -272,7 +280,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Arguments {
 }
 
 fn usage() -> ! {
-    eprintln!("usage: mutants [--seeds N] [--control N] [NAME ...]");
+    eprintln!("usage: mutants [--seeds N] [--control N] [--scenario NAME] [NAME ...]");
     std::process::exit(2)
 }
 

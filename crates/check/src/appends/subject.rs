@@ -210,6 +210,7 @@ impl Subject for Appends {
     type Call = EntryId;
     type Answer = PersistedEverywhere;
     type Contents = Contents;
+    type Beside = ();
 
     const WORDS: Words<EntryId, PersistedEverywhere> = Words {
         call: |_, entry| format!("append {entry}"),
@@ -241,7 +242,9 @@ impl Subject for Appends {
         Box::pin(sender::live(self, process, client, seed))
     }
 
-    fn recover(self: Rc<Self>, seats: Vec<Seat>) -> Task<Result<Contents, Violation>> {
+    fn beside(&self) {}
+
+    fn recover(self: Rc<Self>, seats: Vec<Seat>, _: Rc<()>) -> Task<Result<Contents, Violation>> {
         Box::pin(async move { self.open(&seats) })
     }
 }

@@ -157,6 +157,7 @@ impl Subject for Copies {
     type Call = Call;
     type Answer = Answer;
     type Contents = Contents;
+    type Beside = ();
 
     const WORDS: Words<Call, Answer> = WORDS;
 
@@ -181,7 +182,9 @@ impl Subject for Copies {
         Box::pin(client::live(self, process, client, seed))
     }
 
-    fn recover(self: Rc<Self>, seats: Vec<Seat>) -> Task<Result<Contents, Violation>> {
+    fn beside(&self) {}
+
+    fn recover(self: Rc<Self>, seats: Vec<Seat>, _: Rc<()>) -> Task<Result<Contents, Violation>> {
         Box::pin(async move { self.open(&seats).await })
     }
 }

@@ -181,11 +181,11 @@ impl Damage {
         (before, last): (u64, u64),
         random: &mut Random,
     ) -> Option<Violation> {
-        let bench = self.lab.begin(vec![cut.clone()]);
+        let bench = self.lab.begin(vec![cut.clone()], ());
         if let Err(violation) = bench.end() {
             return Some(violation);
         }
-        let mut damaged = everything(&bench.wrecks());
+        let mut damaged = everything(&bench.remains().wrecks);
         spoil(&mut damaged, image, last, before, random);
         self.same_or_refused(damaged, expected, "that an earlier recovery found")
     }

@@ -20,7 +20,7 @@ use crate::kv::mishaps::{self, Mishap};
 use crate::kv::progress::{self, PROGRESS_NS};
 use crate::kv::setup::Setup;
 use crate::kv::subject::{Kv, SERVER, Upkeep, everything};
-use crate::lab::Lab;
+use crate::lab::{Lab, Remains};
 use crate::oracles;
 use crate::oracles::acknowledged::Allowed;
 use crate::report::Report;
@@ -250,8 +250,9 @@ impl Run {
             .damage
             .after_crash(&self.work, &everything(&wrecks), &mut self.random);
         self.stage.report.violations.extend(harmed);
-        if let Some(finding) = self.explore(&wrecks) {
-            let left = self.tell(&wrecks, &finding.fates);
+        let remains = self.explorer.remains(wrecks);
+        if let Some(finding) = self.explore(&remains) {
+            let left = self.tell(&remains.wrecks, &finding.fates);
             self.stage.mark(format!(
                 "if the power of the server is cut here: {left}; then {}",
                 finding.violation
@@ -267,14 +268,14 @@ impl Run {
         }
     }
 
-    /// Examines the states that `wrecks` may leave.
-    fn explore(&mut self, wrecks: &Wrecks) -> Option<Finding> {
+    /// Examines the states of `remains`.
+    fn explore(&mut self, remains: &Remains<Kv>) -> Option<Finding> {
         let judge = WithBatches {
             allowed: &self.allowed,
             history: &self.work.testimony.history.borrow(),
             batches: &self.work.batches.borrow(),
         };
-        self.explorer.explore(wrecks, &judge)
+        self.explorer.explore(remains, &judge)
     }
 
     /// Reads everything, closes the server, opens it again, and judges.
@@ -343,17 +344,17 @@ impl Run {
             return self.read_everything();
         }
         self.allowed.update(&self.work.testimony.history.borrow());
-        let wrecks = self.stage.wrecks();
-        if let Some(finding) = self.explore(&wrecks) {
+        let remains = self.explorer.remains(self.stage.wrecks());
+        if let Some(finding) = self.explore(&remains) {
             self.stage.report.note(Violation::new(
                 finding.violation.oracle,
                 format!("{} (after closing)", finding.violation.found),
             ));
         }
         if self.stage.is_sound() {
-            let found = self
-                .damage
-                .after_close(&self.work, &everything(&wrecks), &mut self.random);
+            let found =
+                self.damage
+                    .after_close(&self.work, &everything(&remains.wrecks), &mut self.random);
             self.stage.report.violations.extend(found);
         }
     }

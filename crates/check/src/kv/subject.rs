@@ -108,6 +108,7 @@ impl Subject for Kv {
     type Call = Call;
     type Answer = Answer;
     type Contents = Contents;
+    type Beside = ();
 
     const WORDS: Words<Call, Answer> = WORDS;
 
@@ -133,7 +134,9 @@ impl Subject for Kv {
         Box::pin(client::live(self.work.clone(), process, client, seed))
     }
 
-    fn recover(self: Rc<Self>, seats: Vec<Seat>) -> Task<Result<Contents, Violation>> {
+    fn beside(&self) {}
+
+    fn recover(self: Rc<Self>, seats: Vec<Seat>, _: Rc<()>) -> Task<Result<Contents, Violation>> {
         Box::pin(async move { self.open(&seats[SERVER as usize]).await })
     }
 }

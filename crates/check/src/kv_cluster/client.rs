@@ -26,13 +26,14 @@ const FAR_MS: u64 = 1 << 50;
 /// Pause before a client that found no cluster tries again.
 const RETRY_NS: Nanoseconds = 1_000_000;
 
-/// A write of unknown outcome that is to be repeated.
-struct Unfinished {
-    id: OperationId,
-    key: u32,
-    call: Call,
-    size: usize,
-    token: Option<Token>,
+/// A write and its name, with which it is repeated.
+#[derive(Clone)]
+pub(super) struct NamedWrite {
+    pub id: OperationId,
+    pub key: u32,
+    pub call: Call,
+    pub size: usize,
+    pub token: Option<Token>,
 }
 
 /// The life of one client, until the script is done. `seed` distinguishes it from the others.
@@ -69,20 +70,25 @@ pub(super) async fn live(subject: Rc<KvCluster>, process: Process, number: u32, 
             continue;
         }
         let id = subject.testimony.call(number, None, key, call);
-        let mut token = None;
-        let executed = execute(&subject, &client, &mut token, (key, call, size)).await;
+        let mut write = NamedWrite {
+            id,
+            key,
+            call,
+            size,
+            token: None,
+        };
+        if subject.setup.names_writes && call != Call::Get {
+            name(&subject, &client, &mut write).await;
+            subject.name_write(number, write.clone());
+        }
+        let what = (key, call, size);
+        let executed = execute(&subject, &client, &mut write.token, what).await;
         let answer = answer_of(&subject, executed);
         note_version(&mut versions, key, answer);
         let percent = subject.setup.faults.repeated_write_percent;
         let repeats = answer.is_none() && random.random_range(0..100) < percent;
         if repeats {
-            unfinished.push(Unfinished {
-                id,
-                key,
-                call,
-                size,
-                token,
-            });
+            unfinished.push(write);
         } else {
             subject.testimony.answer(id, answer);
         }
@@ -159,8 +165,8 @@ async fn connect(subject: &KvCluster, process: &Process) -> Option<ClusterClient
 async fn repeat(
     subject: &KvCluster,
     client: &ClusterClient,
-    mut write: Unfinished,
-) -> Option<Unfinished> {
+    mut write: NamedWrite,
+) -> Option<NamedWrite> {
     let what = (write.key, write.call, write.size);
     subject.testimony.history.borrow_mut().again(write.id, None);
     match execute(subject, client, &mut write.token, what).await {
@@ -200,7 +206,16 @@ pub(super) fn answer_of(
     (error.effect() == Effect::None).then_some(Answer::Refused)
 }
 
-async fn execute(
+/// Names a write before it is sent: an attempt that cannot succeed makes the name, which may have been used from then
+/// on. So whoever repeats the write asks for its outcome first, as the client itself would after a lost answer.
+async fn name(subject: &KvCluster, client: &ClusterClient, write: &mut NamedWrite) {
+    let key = &subject.keys[write.key as usize];
+    let rules = rules_of(ValueId::ABSENT, Condition::Version(u64::MAX));
+    // Nothing comes of it, whatever the outcome.
+    let _refused = client.put_with(&mut write.token, key, b"", rules).await;
+}
+
+pub(super) async fn execute(
     subject: &KvCluster,
     client: &ClusterClient,
     token: &mut Option<Token>,

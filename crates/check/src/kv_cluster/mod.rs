@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!   setup      nodes, shards, clients, faults, drawn from a seed
+//!   shelf      what a recovery finds and changes beside the pools
 //!   places     pools, epochs and configuration of the nodes, which outlive their processes
-//!   subject    a node: joins, serves; a client of the cluster; recovery of all nodes
+//!   subject    a node: joins, serves; a client of the cluster
+//!   recovery   the restart of all nodes after a power cut, and a client that looks at everything
+//!   contents   what that client found, and its judgement
 //!   batches    keys of one shard, changed together
 //!   mishaps    deaths, pauses and power cuts of nodes, partitions, requests of operators
 //!   drive      one run, and the oracles at its end
@@ -14,9 +17,11 @@
 
 mod batches;
 mod client;
+mod contents;
 mod drive;
 mod mishaps;
 mod places;
+mod recovery;
 mod setup;
 mod shelf;
 mod subject;

@@ -39,6 +39,8 @@ pub(crate) struct Setup {
     pub pairs_percent: u32,
     pub faults: Faults,
     pub service_faults: ServiceFaults,
+    /// Whether clients name each write before they send it, so that recoveries can repeat it.
+    pub names_writes: bool,
     /// Requests of operators: drains, and moves of shards.
     pub requests: u64,
     /// Failovers of the configuration service.
@@ -75,6 +77,7 @@ impl Setup {
             batches_percent: batches_percent(seed),
             chunked_percent: 0,
             pairs_percent: pairs_percent(seed),
+            names_writes: false,
             faults,
             service_faults: match random.random() {
                 true => ServiceFaults::drawn(seed),
@@ -86,9 +89,8 @@ impl Setup {
             every_moment: false,
             effort: Effort {
                 states: 6,
-                states_again: 0,
-                // A second recovery would begin with the configuration from before the first one.
-                cut_percent: 0,
+                states_again: 2,
+                cut_percent: 20,
             },
             canary: false,
         }
@@ -117,6 +119,42 @@ impl Setup {
             ..drawn
         }
         .chunked()
+    }
+
+    /// Draws a few operations on three nodes, and power cuts that are examined at many moments.
+    pub fn short(seed: u64) -> Self {
+        let drawn = Self::drawn(seed);
+        let random = &mut random_from_seed(seed ^ 0x6372_6173_6865_7300);
+        let faults = Faults {
+            process_kills: random.random_range(0..3_u64) / 2,
+            power_cuts: random.random_range(0..3),
+            repeated_write_percent: 100,
+            partitions: 0,
+            nic_resets: 0,
+            host_pauses: 0,
+            client_pauses: 0,
+            ..drawn.faults
+        };
+        Self {
+            machines: drawn.machines.into_iter().take(3).collect(),
+            shards: random.random_range(1..=2),
+            replicas: [2, 3, 3][random.random_range(0..3)],
+            clients: random.random_range(1..=3),
+            keys: random.random_range(2..=5),
+            operations: random.random_range(12..=30),
+            segments: random.random_range(16..=24),
+            names_writes: random.random(),
+            faults,
+            requests: random.random_range(0..3_u64) / 2,
+            failovers: 0,
+            crash_points: u32::MAX,
+            effort: Effort {
+                states: 24,
+                states_again: 6,
+                cut_percent: 8,
+            },
+            ..drawn
+        }
     }
 
     /// Applies `adjustment`.

@@ -1,11 +1,11 @@
 //! The KV store on several nodes, as a subject of the checks.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, random_from_seed};
-use stonecast_cluster::{ConfigStore, Configuration, Found, Known, Stored, Survived};
+use stonecast_cluster::{ConfigStore, Configuration, Found, Known, Survived};
 use stonecast_config_sim::ConfigService;
 use stonecast_fabric_sim::{Process, SimBacking};
 use stonecast_kv::{
@@ -17,25 +17,22 @@ use stonecast_member::Seat as Membership;
 
 use crate::history::NodeId;
 use crate::kv::batch::Bundle;
-use crate::kv::{Contents, WORDS, name as key_name};
-use crate::kv_cluster::client;
+use crate::kv::{WORDS, name as key_name};
+use crate::kv_cluster::client::{self, NamedWrite};
+use crate::kv_cluster::contents::Contents;
 use crate::kv_cluster::places::{self, EpochOf, NONCE, SEGMENT_SIZE};
 use crate::kv_cluster::setup::Setup;
-use crate::kv_cluster::shelf::Shelf;
-use crate::lab::REFUSED;
+use crate::kv_cluster::shelf::Beside;
 use crate::models::register::{Answer, Call};
 use crate::oracles::leaders::Claim;
-use crate::oracles::values;
 use crate::subject::{Ended, Seat, Subject, Task, Testimony};
 use crate::timeline::Words;
 use crate::values::ValueId;
 use crate::violation::Violation;
 
 /// Completions of a node's port.
-const COMPLETIONS: u32 = 65_536;
+pub(super) const COMPLETIONS: u32 = 65_536;
 const MS: Nanoseconds = 1_000_000;
-/// Time within which a cluster that starts serves all shards, if nothing else happens.
-const STARTED_NS: Nanoseconds = 4_000 * MS;
 /// Patience of clients.
 const PATIENCE_NS: Nanoseconds = 400 * MS;
 
@@ -49,6 +46,8 @@ pub(crate) struct KvCluster {
     /// Operations that no client has begun.
     pub left: Cell<u64>,
     next_value: Cell<u32>,
+    /// The latest write of each client, with its name.
+    named: RefCell<BTreeMap<u32, NamedWrite>>,
     /// The shards that nodes were seen to lead.
     pub claims: RefCell<Vec<Claim>>,
     epochs: Vec<EpochOf>,
@@ -68,6 +67,7 @@ impl KvCluster {
             batches: RefCell::default(),
             left: Cell::new(setup.operations),
             next_value: Cell::new(1),
+            named: RefCell::default(),
             claims: RefCell::default(),
             epochs: (0..nodes).map(|_| EpochOf::default()).collect(),
             servers: (0..nodes).map(|_| RefCell::default()).collect(),
@@ -98,6 +98,16 @@ impl KvCluster {
 
     pub fn fresh_value(&self) -> ValueId {
         ValueId(self.next_value.replace(self.next_value.get() + 1))
+    }
+
+    /// Notes the latest write of `client`. A recovery repeats it.
+    pub fn name_write(&self, client: u32, write: NamedWrite) {
+        self.named.borrow_mut().insert(client, write);
+    }
+
+    /// The latest writes of clients.
+    pub fn named(&self) -> Vec<NamedWrite> {
+        self.named.borrow().values().cloned().collect()
     }
 
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
@@ -162,7 +172,7 @@ impl KvCluster {
         server.run(&|| seat.is_stopping()).await
     }
 
-    async fn join(
+    pub(super) async fn join(
         &self,
         seat: &Seat,
         (port, store): (Rc<stonecast_fabric::Port>, Rc<dyn ConfigStore>),
@@ -215,100 +225,13 @@ impl KvCluster {
         let connected = ClusterClient::connect(store, dial, process.runtime(), options);
         connected.await.ok()
     }
-
-    /// Starts all nodes, and reads everything through a client.
-    async fn open(&self, seats: &[Seat]) -> Result<Contents, Violation> {
-        let stored = self.service().value().expect("it was created");
-        let value = Rc::new(RefCell::new(stored));
-        let again: Rc<Again> = Rc::default();
-        for seat in seats {
-            self.start_again(seat, &value, &again).await?;
-        }
-        let process = &seats[0].process;
-        let runtime = process.runtime();
-        let deadline = runtime.now() + STARTED_NS;
-        let all_served = || {
-            let servers = again.servers.borrow();
-            let led = |shard| servers.iter().any(|server| server.serves(shard).is_some());
-            (0..self.setup.shards).all(led)
-        };
-        while !all_served() {
-            if let Some(error) = again.refused.borrow().clone() {
-                return Err(Violation::new(REFUSED, error));
-            }
-            if runtime.now() > deadline {
-                let text = "not all shards are served after a restart of all nodes".to_owned();
-                return Err(Violation::new(REFUSED, text));
-            }
-            runtime.sleep(MS).await;
-        }
-        let client = loop {
-            let shelf = Rc::new(shelf(&value, process));
-            let client = self.connect(process, shelf).await;
-            if client.is_some() || runtime.now() > deadline {
-                break client;
-            }
-        };
-        let text = || "no client can connect after a restart of all nodes".to_owned();
-        let client = client.ok_or_else(|| Violation::new(REFUSED, text()))?;
-        let mut contents = Contents::default();
-        for (number, key) in (0..).zip(&self.keys) {
-            let mut bytes = Vec::new();
-            let found = client.get(key, &mut bytes).await;
-            let found = found.map_err(|error| Violation::new(REFUSED, error.to_string()))?;
-            contents.keys.push(match found {
-                Some(version) => Some((values::identify(number, &bytes)?, version)),
-                None => None,
-            });
-        }
-        Ok(contents)
-    }
-
-    /// Starts a node of a recovery, whose epoch is a copy of the durable one.
-    async fn start_again(
-        &self,
-        seat: &Seat,
-        value: &Rc<RefCell<Stored>>,
-        again: &Rc<Again>,
-    ) -> Result<(), Violation> {
-        let port = seat.process.port(COMPLETIONS).expect("completion queues");
-        let store = Rc::new(shelf(value, &seat.process));
-        let epoch = EpochOf::default();
-        *epoch.0.borrow_mut() = *self.epochs[seat.node as usize].0.borrow();
-        let joined = self.join(seat, (port, store), (epoch, true), 7 + u64::from(seat.node));
-        let joined = joined.await;
-        let server = joined.map_err(|error| Violation::new(REFUSED, error.to_string()))?;
-        let server = Rc::new(server);
-        again.servers.borrow_mut().push(server.clone());
-        let told = again.clone();
-        seat.process.runtime().spawn(Box::pin(async move {
-            if let Err(error) = server.run(&|| false).await {
-                *told.refused.borrow_mut() = Some(error.to_string());
-            }
-        }));
-        Ok(())
-    }
-}
-
-/// The nodes of a recovery.
-#[derive(Default)]
-struct Again {
-    servers: RefCell<Vec<Rc<Server>>>,
-    /// The reason why one of them has ended.
-    refused: RefCell<Option<String>>,
-}
-
-fn shelf(value: &Rc<RefCell<Stored>>, process: &Process) -> Shelf {
-    Shelf {
-        value: value.clone(),
-        runtime: process.runtime(),
-    }
 }
 
 impl Subject for KvCluster {
     type Call = Call;
     type Answer = Answer;
     type Contents = Contents;
+    type Beside = Beside;
 
     const WORDS: Words<Call, Answer> = WORDS;
 
@@ -335,8 +258,17 @@ impl Subject for KvCluster {
         Box::pin(client::live(self, process, client, seed))
     }
 
-    fn recover(self: Rc<Self>, seats: Vec<Seat>) -> Task<Result<Contents, Violation>> {
-        Box::pin(async move { self.open(&seats).await })
+    fn beside(&self) -> Beside {
+        let stored = self.service().value().expect("it was created");
+        Beside::of(stored, &self.epochs)
+    }
+
+    fn recover(
+        self: Rc<Self>,
+        seats: Vec<Seat>,
+        beside: Rc<Beside>,
+    ) -> Task<Result<Contents, Violation>> {
+        Box::pin(async move { self.open(&seats, &beside).await })
     }
 }
 

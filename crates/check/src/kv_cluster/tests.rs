@@ -48,3 +48,14 @@ fn a_shard_that_changes_its_primary_is_found_if_that_is_forbidden() {
     });
     assert!(found, "in {SEEDS} runs no shard changed its primary");
 }
+
+#[test]
+fn whatever_a_power_cut_leaves_of_three_nodes_they_serve_again_with_everything() {
+    let mut states = 0;
+    for seed in 0..4 {
+        let report = run("kv-cluster-crashes", &Setup::short(seed));
+        assert_eq!(report.violations, [], "seed {seed}");
+        states += report.crash_states;
+    }
+    assert!(states > 100, "{states} states");
+}

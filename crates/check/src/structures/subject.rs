@@ -294,6 +294,7 @@ impl Subject for Structures {
     type Call = Call;
     type Answer = Answer;
     type Contents = Contents;
+    type Beside = ();
 
     const WORDS: Words<Call, Answer> = WORDS;
 
@@ -318,7 +319,9 @@ impl Subject for Structures {
         Box::pin(front_end::live(self, process, client, seed))
     }
 
-    fn recover(self: Rc<Self>, seats: Vec<Seat>) -> Task<Result<Contents, Violation>> {
+    fn beside(&self) {}
+
+    fn recover(self: Rc<Self>, seats: Vec<Seat>, _: Rc<()>) -> Task<Result<Contents, Violation>> {
         Box::pin(async move { self.open(&seats[0]).await })
     }
 }

@@ -1,0 +1,168 @@
+//! The restart of all nodes after a power cut: they serve every shard again, and a client reads every key, repeats
+//! writes, and writes to each shard.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric_sim::Process;
+use stonecast_kv::{ClusterClient, ClusterError, Server, StoreError};
+
+use crate::history::OperationId;
+use crate::kv_cluster::client;
+use crate::kv_cluster::contents::{Contents, Found};
+use crate::kv_cluster::shelf::{Beside, Shelf};
+use crate::kv_cluster::subject::{COMPLETIONS, KvCluster};
+use crate::lab::REFUSED;
+use crate::models::register::Answer;
+use crate::oracles::values;
+use crate::subject::Seat;
+use crate::violation::Violation;
+
+const MS: Nanoseconds = 1_000_000;
+/// Time within which a cluster that starts serves all shards, if nothing else happens.
+const STARTED_NS: Nanoseconds = 4_000 * MS;
+/// Time between two looks at the shards that are served.
+const LOOK_NS: Nanoseconds = MS;
+
+/// The nodes of a recovery.
+#[derive(Default)]
+struct Again {
+    servers: RefCell<Vec<Rc<Server>>>,
+    /// The reason why one of them has ended.
+    refused: RefCell<Option<String>>,
+}
+
+impl KvCluster {
+    /// Starts all nodes, and looks at everything through a client.
+    pub(super) async fn open(
+        &self,
+        seats: &[Seat],
+        beside: &Rc<Beside>,
+    ) -> Result<Contents, Violation> {
+        let again: Rc<Again> = Rc::default();
+        for seat in seats {
+            self.start_again(seat, beside, &again).await?;
+        }
+        let process = &seats[0].process;
+        let runtime = process.runtime();
+        let deadline = runtime.now() + STARTED_NS;
+        while !self.is_served_by(&again) {
+            if let Some(error) = again.refused.borrow().clone() {
+                return Err(Violation::new(REFUSED, error));
+            }
+            if runtime.now() > deadline {
+                return Err(refused("not all shards are served"));
+            }
+            runtime.sleep(LOOK_NS).await;
+        }
+        let client = loop {
+            let shelf = Rc::new(shelf(beside, process));
+            let client = self.connect(process, shelf).await;
+            if client.is_some() || runtime.now() > deadline {
+                break client;
+            }
+        };
+        let client = client.ok_or_else(|| refused("no client can connect"))?;
+        let keys = self.read_keys(&client).await?;
+        let repeated = self.repeat(&client).await?;
+        let after = match repeated.is_empty() {
+            true => keys.clone(),
+            false => self.read_keys(&client).await?,
+        };
+        self.write_to_each_shard(&client).await?;
+        Ok(Contents {
+            keys,
+            repeated,
+            after,
+        })
+    }
+
+    /// Starts a node of a recovery.
+    async fn start_again(
+        &self,
+        seat: &Seat,
+        beside: &Rc<Beside>,
+        again: &Rc<Again>,
+    ) -> Result<(), Violation> {
+        let port = seat.process.port(COMPLETIONS).expect("completion queues");
+        let store = Rc::new(shelf(beside, &seat.process));
+        let epoch = beside.epochs[seat.node as usize].clone();
+        let joined = self.join(seat, (port, store), (epoch, true), 7 + u64::from(seat.node));
+        let joined = joined.await;
+        let server = joined.map_err(|error| Violation::new(REFUSED, error.to_string()))?;
+        let server = Rc::new(server);
+        again.servers.borrow_mut().push(server.clone());
+        let told = again.clone();
+        seat.process.runtime().spawn(Box::pin(async move {
+            if let Err(error) = server.run(&|| false).await {
+                *told.refused.borrow_mut() = Some(error.to_string());
+            }
+        }));
+        Ok(())
+    }
+
+    fn is_served_by(&self, again: &Again) -> bool {
+        let servers = again.servers.borrow();
+        let led = |shard| servers.iter().any(|server| server.serves(shard).is_some());
+        (0..self.setup.shards).all(led)
+    }
+
+    async fn read_keys(&self, client: &ClusterClient) -> Result<Vec<Found>, Violation> {
+        let mut keys = Vec::new();
+        for (number, key) in (0..).zip(&self.keys) {
+            let mut bytes = Vec::new();
+            let found = client.get(key, &mut bytes).await;
+            let found = found.map_err(|error| Violation::new(REFUSED, error.to_string()))?;
+            keys.push(match found {
+                Some(version) => Some((values::identify(number, &bytes)?, version)),
+                None => None,
+            });
+        }
+        Ok(keys)
+    }
+
+    /// Repeats the latest write of each client with its name. Returns the answers; a write that was forgotten has none.
+    async fn repeat(
+        &self,
+        client: &ClusterClient,
+    ) -> Result<Vec<(OperationId, Answer)>, Violation> {
+        let mut repeated = Vec::new();
+        for mut write in self.named() {
+            let (name, what) = (&mut write.token, (write.key, write.call, write.size));
+            match client::execute(self, client, name, what).await {
+                Ok(answer) => repeated.push((write.id, answer)),
+                Err(ClusterError::Store(StoreError::Forgotten)) => {}
+                Err(error) => return Err(Violation::new(REFUSED, error.to_string())),
+            }
+        }
+        Ok(repeated)
+    }
+
+    /// Shows that each shard takes writes: stores a key of its own there, and finds it.
+    async fn write_to_each_shard(&self, client: &ClusterClient) -> Result<(), Violation> {
+        for shard in 0..self.setup.shards {
+            let mut keys = (0..).map(|number: u32| format!("later {number}").into_bytes());
+            let key = keys.find(|key| client.shard_of(key) == shard);
+            let key = key.expect("each shard has keys");
+            let error = |error: ClusterError| Violation::new(REFUSED, error.to_string());
+            let written = client.put(&key, b"later").await.map_err(error)?;
+            let found = client.get(&key, &mut Vec::new()).await.map_err(error)?;
+            if found != Some(written) {
+                return Err(refused("a new key is not found"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refused(what: &str) -> Violation {
+    Violation::new(REFUSED, format!("{what} after a restart of all nodes"))
+}
+
+fn shelf(beside: &Rc<Beside>, process: &Process) -> Shelf {
+    Shelf {
+        beside: beside.clone(),
+        runtime: process.runtime(),
+    }
+}
