@@ -40,6 +40,8 @@ const APPENDS: &str = "appends";
 const REPLICATION: &str = "replication";
 /// The scenario of the KV store on several nodes.
 const KV_CLUSTER: &str = "kv-cluster";
+/// The scenario of the KV store on three nodes whose power is cut at many moments.
+const KV_CLUSTER_CRASHES: &str = "kv-cluster-crashes";
 /// The scenario of data structures in the memory of a back-end.
 const STRUCTURES: &str = "structures";
 /// Full runs in each run of the whole test command.
@@ -66,6 +68,10 @@ const APPENDS_SEEDS: u64 = 30;
 const REPLICATION_SEEDS: u64 = 500;
 /// Seeds of the KV store on several nodes.
 const KV_CLUSTER_SEEDS: u64 = 500;
+/// Crash states of three nodes that are recovered and judged in each run of the whole test command.
+const KV_CLUSTER_CRASH_STATES: u64 = 15_000;
+/// Seeds of crash states of three nodes in one batch.
+const KV_CLUSTER_CRASH_SEEDS_AT_A_TIME: u64 = 40;
 /// Seeds of data structures.
 const STRUCTURES_SEEDS: u64 = 500;
 /// Mishaps that the seeds of data structures must show, each with its minimum number in all of them together.
@@ -89,13 +95,14 @@ const CRASH_SEEDS_AT_A_TIME: u64 = 4;
 /// Seeds of crash states of data structures in one batch.
 const STRUCTURES_CRASH_SEEDS_AT_A_TIME: u64 = 200;
 /// The scenarios of which fresh seeds are run in turn, with their seeds in one batch.
-const FRESH: [(&str, u64); 8] = [
+const FRESH: [(&str, u64); 9] = [
     (FULL, 200),
     (CRASHES, CRASH_SEEDS_AT_A_TIME),
     (COPIES, 10),
     (APPENDS, 200),
     (REPLICATION, 200),
     (KV_CLUSTER, 20),
+    (KV_CLUSTER_CRASHES, KV_CLUSTER_CRASH_SEEDS_AT_A_TIME),
     (STRUCTURES, 200),
     (STRUCTURES_CRASHES, STRUCTURES_CRASH_SEEDS_AT_A_TIME),
 ];
@@ -413,6 +420,17 @@ fn ci_beside(
     let judged = structures.crash_states + torn.crash_states;
     println!("{judged} crash states of data structures were judged");
 
+    let mut cut = Sum::default();
+    while cut.crash_states < KV_CLUSTER_CRASH_STATES && cut.broken.is_empty() {
+        let seeds = KV_CLUSTER_CRASH_SEEDS_AT_A_TIME;
+        binary.run(KV_CLUSTER_CRASHES, cut.seeds, seeds, &mut cut)?;
+    }
+    cut.tell(KV_CLUSTER_CRASHES);
+    checks.note(
+        "no crash state of three nodes breaks a promise: they serve again, with what was acknowledged",
+        cut.broken.is_empty(),
+    );
+
     let nodes = nodes.join().expect("the seeds of several nodes")?;
     nodes.tell(KV_CLUSTER);
     checks.note(
@@ -564,6 +582,7 @@ impl Binary {
         while sum.crash_states < states && sum.broken.is_empty() {
             let seeds = match scenario {
                 STRUCTURES_CRASHES => STRUCTURES_CRASH_SEEDS_AT_A_TIME,
+                KV_CLUSTER_CRASHES => KV_CLUSTER_CRASH_SEEDS_AT_A_TIME,
                 _ => CRASH_SEEDS_AT_A_TIME,
             };
             self.run(scenario, first + sum.seeds, seeds, &mut sum)?;

@@ -226,8 +226,8 @@ impl States<'_> {
         }
     }
 
-    /// Examines nothing, everything, and states of cuts of some machines, which are drawn: of the cut machines together a
-    /// prefix survives, or each of them loses something of its own.
+    /// Examines nothing, everything, and states of cuts of some machines, which are drawn: of the cut machines together
+    /// a prefix survives, or each of them loses something of its own.
     fn drawn(&mut self, wrecks: &Wrecks, options: &[Vec<Fate>], random: &mut Random) {
         let everything: Vec<Fate> = (0..options.len()).map(|unit| wrecks.whole(unit)).collect();
         self.look(&vec![Fate::default(); options.len()]);

@@ -52,6 +52,10 @@ pub const ORDERS: &[Order] = &[
         until: Until::CrashStates(10_000_000),
     },
     Order {
+        scenario: "kv-cluster-crashes",
+        until: Until::CrashStates(1_000_000),
+    },
+    Order {
         scenario: "structures-crashes",
         until: Until::CrashStates(5_000_000),
     },

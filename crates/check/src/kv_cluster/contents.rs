@@ -3,7 +3,7 @@
 //! ```text
 //!   history so far, whose open calls end with the power cut
 //!     keys        each key is read                     acknowledged values are there, batches are whole
-//!     repeated    each client's latest write again     an acknowledged write has its answer again; others are done once
+//!     repeated    each client's latest write again     an acknowledged one has its answer again; others are done once
 //!     after       each key is read once more           the whole is linearizable
 //! ```
 
@@ -19,17 +19,17 @@ use crate::violation::Violation;
 const ONCE: &str = "a repeated write is done once";
 
 /// The value and the version of a key that is present.
-pub(super) type Found = Option<(ValueId, u64)>;
+pub(super) type KeyRead = Option<(ValueId, u64)>;
 
 /// The content that a restart found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
     /// For each key, what was read first.
-    pub keys: Vec<Found>,
+    pub keys: Vec<KeyRead>,
     /// The answers to writes that were repeated.
     pub repeated: Vec<(OperationId, Answer)>,
     /// For each key, what was read after these.
-    pub after: Vec<Found>,
+    pub after: Vec<KeyRead>,
 }
 
 impl Judge<Contents> for WithBatches<'_> {
@@ -77,7 +77,7 @@ fn is_the_same(before: Answer, again: Answer) -> bool {
 fn continued(history: &History, contents: &Contents) -> History {
     let mut history = history.clone();
     history.crash_of_all();
-    let read = |history: &mut History, keys: &[Found]| {
+    let read = |history: &mut History, keys: &[KeyRead]| {
         for (key, &found) in (0..).zip(keys) {
             let id = history.call(LAST_READER, None, key, Call::Get);
             history.answer(id, Some(Answer::Got(found)));
@@ -133,7 +133,7 @@ mod tests {
         let mut history = History::new(1);
         let value = ValueId(7);
         let id = history.call(0, None, 0, Call::Put(value));
-        let with = |after: Found| Contents {
+        let with = |after: KeyRead| Contents {
             keys: vec![None],
             repeated: vec![(id, Answer::Stored(3))],
             after: vec![after],

@@ -10,7 +10,7 @@ use stonecast_kv::{ClusterClient, ClusterError, Server, StoreError};
 
 use crate::history::OperationId;
 use crate::kv_cluster::client;
-use crate::kv_cluster::contents::{Contents, Found};
+use crate::kv_cluster::contents::{Contents, KeyRead};
 use crate::kv_cluster::shelf::{Beside, Shelf};
 use crate::kv_cluster::subject::{COMPLETIONS, KvCluster};
 use crate::lab::REFUSED;
@@ -108,7 +108,7 @@ impl KvCluster {
         (0..self.setup.shards).all(led)
     }
 
-    async fn read_keys(&self, client: &ClusterClient) -> Result<Vec<Found>, Violation> {
+    async fn read_keys(&self, client: &ClusterClient) -> Result<Vec<KeyRead>, Violation> {
         let mut keys = Vec::new();
         for (number, key) in (0..).zip(&self.keys) {
             let mut bytes = Vec::new();
