@@ -288,6 +288,12 @@ fn is_non_posted(operation: &Operation) -> bool {
     )
 }
 
+/// Whether the operation reads a word and may write it.
+fn is_read_modify_write(operation: &Operation) -> bool {
+    use Operation::{CompareAndSwap, FetchAndAdd};
+    matches!(operation, CompareAndSwap { .. } | FetchAndAdd { .. })
+}
+
 /// The local bytes of an operation.
 fn local_span(operation: &Operation) -> Option<LocalSpan> {
     match *operation {

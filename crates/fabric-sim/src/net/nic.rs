@@ -23,6 +23,8 @@ pub(crate) struct Nic {
     send_free_ps: u64,
     /// The time at which it can take the next message, in picoseconds.
     take_free_ps: u64,
+    /// The time at which it can execute the next read-modify-write, in picoseconds.
+    atomic_free_ps: u64,
     /// The factor by which it is slower, and the end of that.
     slow: (u64, Nanoseconds),
 }
@@ -69,6 +71,7 @@ impl Nics {
             outbound_stall_ns_max: options.outbound_stall_ns_max,
             send_free_ps: 0,
             take_free_ps: 0,
+            atomic_free_ps: 0,
             slow: (1, 0),
         });
         self.nics.len() as u32 - 1
@@ -123,6 +126,19 @@ impl Nics {
                 .max(size * nic.profile.pcie_byte_ps);
         nic.take_free_ps = nic.take_free_ps.max(now * 1000) + cost;
         nic.take_free_ps.div_ceil(1000)
+    }
+
+    /// The time at which the NIC of `machine` has executed a read-modify-write that it has taken up at `at`, behind all
+    /// others.
+    pub fn execute_atomic(&mut self, machine: u32, at: Nanoseconds) -> Nanoseconds {
+        let slowness = self.slowness(machine);
+        let nic = &mut self.nics[machine as usize];
+        let cost = slowness * nic.profile.nic_atomic_ps;
+        if cost == 0 {
+            return at;
+        }
+        nic.atomic_free_ps = nic.atomic_free_ps.max(at * 1000) + cost;
+        nic.atomic_free_ps.div_ceil(1000)
     }
 
     /// The travel time of a message from NIC to NIC.

@@ -10,7 +10,7 @@ use super::memory::Target;
 use super::message::LINE_SIZE;
 use super::parts::{TORN_PAUSE_NS, more_parts, part_ns, scattered_step};
 use super::receive::Buffer;
-use super::{Net, Stage, is_non_posted};
+use super::{Net, Stage, is_non_posted, is_read_modify_write};
 use crate::faults::{Fault, Place};
 use crate::machine::Transport;
 use crate::queue::Event;
@@ -67,6 +67,10 @@ impl Net {
         let size = self.messages[index].payload.len() as u64;
         let at = self.nics.take(self.machine_of(context), size);
         match self.accept_message(index, to, &operation) {
+            Taken::Accepted if is_read_modify_write(&operation) => {
+                let at = self.nics.execute_atomic(self.machine_of(context), at);
+                self.execute_later(index, to, at);
+            }
             Taken::Accepted if is_non_posted(&operation) => self.execute_later(index, to, at),
             Taken::Accepted
                 if size > LINE_SIZE

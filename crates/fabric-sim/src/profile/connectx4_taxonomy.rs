@@ -24,6 +24,7 @@ pub(super) const SHEET: Sheet = Sheet {
         6_667,
         "150 million messages/s: ConnectX-4 VPI product brief †",
     ),
+    nic_atomic_ps: (0, "no source: they are bounded as all messages are"),
     nic_processing_ns: (125, BREAKING_BAND_WIRE),
     nic_byte_ps: (80, "100 Gb/s EDR"),
     nic_mtu_bytes: (4096, "largest InfiniBand MTU"),

@@ -104,6 +104,8 @@ profile! {
     nic_doorbell_ns: "ns",
     /// Time that a message occupies a NIC, in each direction: the inverse of the message rate.
     nic_message_ps: "ps",
+    /// Time that a read-modify-write occupies the NIC that executes it, one after the other.
+    nic_atomic_ps: "ps",
     /// To process a message in each NIC that it passes, beside what occupies the NIC.
     nic_processing_ns: "ns",
     /// Time that each byte occupies the link.

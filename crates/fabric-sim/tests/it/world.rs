@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stonecast_fabric::Status;
+use stonecast_fabric::{Operation, Status};
 use stonecast_fabric_sim::{LocalClock, MachineOptions, MachineProfile, World};
 use stonecast_media::{Ddio, PersistenceDomain};
 
@@ -144,6 +144,33 @@ fn a_round_trip_takes_the_time_of_its_parts() {
             profile.name
         );
     }
+}
+
+/// Needs the time that a read-modify-write occupies the NIC: the bus takes many at a time.
+#[test]
+fn read_modify_writes_take_their_time_in_the_nic_one_after_the_other() {
+    const COUNT: u64 = 16;
+    let elapsed = |nic_atomic_ps: u64| {
+        let mut profile = MachineProfile::MODERN;
+        profile.nic_atomic_ps = nic_atomic_ps;
+        let platform = crate::support::platform(PersistenceDomain::Dmp, Ddio::On);
+        let stage = Stage::new(profile, platform);
+        let add = Operation::FetchAndAdd {
+            local: stage.local(8),
+            remote: stage.at(0),
+            add: 1,
+        };
+        stage.submit(&[add]);
+        let start = stage.world.now();
+        stage.submit(&[add; COUNT as usize]);
+        stage.world.now() - start
+    };
+    let (without, with) = (elapsed(0), elapsed(100_000));
+    let more = with - without;
+    assert!(
+        (COUNT * 75..=COUNT * 100).contains(&more),
+        "{more} ns more for {COUNT} of 100 ns"
+    );
 }
 
 /// A pause of a simulated thread is the absence of its event, so a wake creates the event at the moment of the wake.

@@ -10,7 +10,9 @@ use stonecast_cluster::{
 };
 use stonecast_config_sim::{ConfigService, ServiceOptions};
 use stonecast_fabric_sim::{Features, Machine, MachineOptions, MachineProfile, Process, World};
-use stonecast_kv::{CLIENT_COMPLETIONS, ClusterClient, ClusterError, ClusterOptions, Dial, Server};
+use stonecast_kv::{
+    CLIENT_COMPLETIONS, ClientPolicy, ClusterClient, ClusterError, ClusterOptions, Dial, Server,
+};
 use stonecast_media::DeclaredPlatform;
 use uuid::Uuid;
 
@@ -46,10 +48,30 @@ pub struct ClusterShape {
     pub lease: Timing,
     /// Silence after which a copy is removed.
     pub remove_after_ns: Nanoseconds,
-    /// Segments of each pool.
+    /// The pool of each node.
+    pub pool: PoolShape,
+}
+
+/// The shape of a node's pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolShape {
+    /// The number of segments.
     pub segments: u64,
     /// Bytes of a segment.
     pub segment_size: u64,
+    /// The clients that may write into the log.
+    pub clients: ClientPolicy,
+}
+
+impl PoolShape {
+    /// A pool into which trusted clients write.
+    pub const fn new(segments: u64, segment_size: u64) -> Self {
+        Self {
+            segments,
+            segment_size,
+            clients: ClientPolicy::Trusted,
+        }
+    }
 }
 
 impl ClusterShape {

@@ -18,7 +18,7 @@ mod moving;
 mod place;
 mod recovery;
 
-pub use cluster::{ClusterShape, NodeCluster};
+pub use cluster::{ClusterShape, NodeCluster, PoolShape};
 pub use failover::{Death, Failover, FailoverLoad, ShardFailover, fail_over};
 pub use load::{Call, CallLoad, Calls};
 pub use moving::{Move, MoveLoad, move_shard};

@@ -72,8 +72,8 @@ impl Place {
     ) -> Self {
         let module = world.module(machine, Survivor::default());
         let pool = PoolOptions {
-            capacity: shape.segments * shape.segment_size,
-            segment_size: shape.segment_size,
+            capacity: shape.pool.segments * shape.pool.segment_size,
+            segment_size: shape.pool.segment_size,
             shards: shape.shards,
             cluster_seed: Some(HASH_SEED),
             platform: shape.platform,
@@ -149,8 +149,12 @@ impl Place {
         runtime.spawn(Box::pin(async move {
             let serving = async {
                 let (pool, _) = Pool::open(backing, OpenMode::Serve)?;
-                let options = NodeOptions::new(shape.segment_size, shape.nodes);
-                let joined = Server::join(pool, seat, ServerOptions::default(), &options).await?;
+                let options = NodeOptions::new(shape.pool.segment_size, shape.nodes);
+                let serving = ServerOptions {
+                    clients: shape.pool.clients,
+                    ..ServerOptions::default()
+                };
+                let joined = Server::join(pool, seat, serving, &options).await?;
                 let server = Rc::new(joined.0);
                 *given.borrow_mut() = Some(server.clone());
                 server.run(&|| false).await

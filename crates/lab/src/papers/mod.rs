@@ -5,7 +5,7 @@
 //!   figure.rs   a figure: axes, published values, measurement     table.rs  a figure for terminals
 //!   points.rs   the measured points                               chart.rs  the lines of a figure
 //!   runs.rs     runs that figures share                           files.rs  pictures, points and page in a folder
-//!   kept.rs     points that this program measured before
+//!   kept.rs     points that this program measured before          prose.rs  numbers of a page's text
 //! ```
 //!
 //! A new figure is one file: its data and its measurement. The paper's list of figures names the file
@@ -18,6 +18,7 @@ mod kept;
 mod page;
 mod paper;
 mod points;
+mod prose;
 mod runs;
 mod table;
 

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use super::prose::filled;
 use super::{Axes, Demand, Figure, Headline, Paper, Picture, Points, Section};
 
 /// The page of `paper` with the points of all its figures, in Markdown.
 pub fn page(paper: &Paper, points: &Points) -> String {
     let text = &paper.page;
-    let mut page = text.introduction.to_owned();
+    let mut page = filled(text.introduction, points);
     let columns = text.columns.join(" | ");
     write!(
         page,
@@ -19,7 +20,9 @@ pub fn page(paper: &Paper, points: &Points) -> String {
     let (ours, published): (Vec<_>, Vec<_>) = headlines
         .into_iter()
         .partition(|headline| headline.published.is_empty());
-    published.iter().for_each(|headline| page += &row(headline));
+    published
+        .iter()
+        .for_each(|headline| page += &row(headline, points));
     if !ours.is_empty() {
         page += "\n## Numbers that the paper does not have\n\n| what | here | why |\n| --- | --- | --- |\n";
     }
@@ -30,9 +33,10 @@ pub fn page(paper: &Paper, points: &Points) -> String {
         ..
     } in &ours
     {
+        let why = filled(why, points);
         writeln!(page, "| {what} | {measured} | {why} |").expect("a String takes everything");
     }
-    page += text.notes;
+    page += &filled(text.notes, points);
     page += &bars(&(text.bars)(points));
     for figure in paper.figures() {
         match figure.section {
@@ -44,7 +48,7 @@ pub fn page(paper: &Paper, points: &Points) -> String {
     page
 }
 
-fn row(headline: &Headline) -> String {
+fn row(headline: &Headline, points: &Points) -> String {
     let Headline {
         what,
         published,
@@ -52,6 +56,7 @@ fn row(headline: &Headline) -> String {
         why,
         ..
     } = headline;
+    let why = filled(why, points);
     format!("| {what} | {published} | {measured} | {why} |\n").replace("|  |", "| |")
 }
 

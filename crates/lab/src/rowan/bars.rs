@@ -64,23 +64,23 @@ pub(super) fn bars(points: &Points) -> Vec<Demand> {
     bars.extend(latencies(points));
     bars.extend([("kv", "one node"), (THREE, "three nodes")].map(|of| busy(points, of)));
     bars.push(Demand {
-        what: "the whole paper on two cores (`time stonecast-lab figure rowan --out DIR`, a release build, 2026-11-30)"
+        what: "the whole paper on two cores (`time stonecast-lab figure rowan --out DIR`, a release build, 2026-12-01)"
             .to_owned(),
         demanded: "5:00",
         found: format!(
-            "{}:{:02}, {PROCESSORS_S} s of the processors; figures added since take about 50 s of them more",
-            PAPER_S / 60,
-            PAPER_S % 60
+            "{PROCESSORS_S} s of the processors beside other programs, which is {}:{:02} of each of two cores",
+            PROCESSORS_S / 120,
+            PROCESSORS_S / 2 % 60
         ),
-        is_met: PAPER_S < 300,
+        is_met: PROCESSORS_S < 600,
     });
     bars
 }
 
-/// The time of the whole paper on a machine without other programs, in seconds, and that of its processors. No test
-/// asserts a time: the page says when it was taken.
-const PAPER_S: u32 = 159;
-const PROCESSORS_S: u32 = 281;
+/// The time of the processors for the whole paper, in seconds: 307 for the figures before those of offered load, of
+/// read-modify-writes and of cleaning beside `kv`, and 115 for these and five others again. No test asserts a time: the
+/// page says when it was taken.
+const PROCESSORS_S: u32 = 422;
 
 /// The latencies of PUT, those over 6 ms first.
 fn latencies(points: &Points) -> Vec<Demand> {

@@ -44,6 +44,7 @@ impl KvLoad {
             put_percent: 50,
             clients: CLIENTS,
             threads: CLIENT_THREADS,
+            offered: None,
             keys: Distribution::ScrambledZipfian,
             learns: false,
             measured_ns: MEASURED_NS,

@@ -43,6 +43,9 @@ pub struct KvLoad {
     pub clients: u32,
     /// Threads of the clients' machines that the clients share.
     pub threads: u32,
+    /// Operations a second that begin whatever the store does. Otherwise each client begins one when its last one has
+    /// ended.
+    pub offered: Option<u64>,
     /// The frequencies of keys.
     pub keys: Distribution,
     /// Whether each client reads the keys of its next operations before the measurement. A client of `kv` then knows
@@ -94,6 +97,8 @@ pub struct Machines {
     pub messages_percent: u64,
     /// Time of a processor for lines of its caches and of DRAM, in percent.
     pub lines_percent: u64,
+    /// Time of a NIC for a read-modify-write, in picoseconds.
+    pub atomic_ps: u64,
 }
 
 impl Machines {
@@ -102,6 +107,7 @@ impl Machines {
         medium_percent: 100,
         messages_percent: 100,
         lines_percent: 100,
+        atomic_ps: 0,
     };
 
     fn profile(self) -> MachineProfile {
@@ -132,6 +138,7 @@ impl Machines {
             *number = *number * self.lines_percent / 100;
         }
         profile.media_read_ns = profile.dram_read_ns + beyond_ns;
+        profile.nic_atomic_ps += self.atomic_ps;
         profile
     }
 }
@@ -233,13 +240,19 @@ fn run<C: Contestant>(cluster: &C, load: &KvLoad) -> Result<KvOutcome, Contestan
     for client in 0..load.clients {
         let (process, connected) = &threads[client as usize % threads.len()];
         let runtime = process.runtime();
-        let working = work(
-            connected.clone(),
-            runtime.clone(),
-            shared.clone(),
-            random_from_seed(client.into()),
-        );
-        runtime.spawn(Box::pin(working));
+        let worker = Rc::new(Worker {
+            client: connected.clone(),
+            runtime: runtime.clone(),
+            shared: shared.clone(),
+        });
+        let random = random_from_seed(client.into());
+        match load.offered {
+            None => runtime.spawn(Box::pin(worker.work(random))),
+            Some(rate) => {
+                let pause_ns = f64::from(load.clients) * 1e9 / rate as f64;
+                runtime.spawn(Box::pin(worker.offer(random, pause_ns)));
+            }
+        }
     }
     cluster.pass(WARM_UP_NS);
     let before = cluster.counters();
@@ -345,30 +358,56 @@ impl Shared {
     }
 }
 
-/// One operation after the other, forever.
-async fn work<C: KvClient>(
+/// A client of a run.
+struct Worker<C> {
     client: Rc<C>,
     runtime: Rc<dyn Runtime>,
     shared: Rc<Shared>,
-    mut random: Random,
-) {
-    let mut found = Vec::new();
-    loop {
-        let drawn = shared.draw(&mut random);
-        let begin = runtime.now();
+}
+
+impl<C: KvClient + 'static> Worker<C> {
+    /// One operation after the other, forever.
+    async fn work(self: Rc<Self>, mut random: Random) {
+        loop {
+            let drawn = self.shared.draw(&mut random);
+            self.call(drawn, self.runtime.now()).await;
+        }
+    }
+
+    /// Operations that begin at times that are independent of their ends, with pauses of `pause_ns` on average.
+    async fn offer(self: Rc<Self>, mut random: Random, pause_ns: f64) {
+        let start = self.runtime.now();
+        let mut passed_ns = 0.0;
+        loop {
+            // The pauses of independent events are exponential.
+            passed_ns -= pause_ns * (1.0 - random.random::<f64>()).ln();
+            let begin = start + passed_ns as Nanoseconds;
+            self.runtime
+                .sleep(begin.saturating_sub(self.runtime.now()))
+                .await;
+            let (worker, drawn) = (self.clone(), self.shared.draw(&mut random));
+            self.runtime
+                .spawn(Box::pin(async move { worker.call(drawn, begin).await }));
+        }
+    }
+
+    /// One operation, whose latency counts from `begin`.
+    async fn call(&self, drawn: Drawn, begin: Nanoseconds) {
         match drawn {
             Drawn::Put(key, value) => {
-                let done = client.put(key, &value).await;
+                let done = self.client.put(key, &value).await;
                 done.expect("nothing disturbs the servers");
-                shared.puts.borrow_mut().push(runtime.now() - begin);
+                let puts = &self.shared.puts;
+                puts.borrow_mut().push(self.runtime.now() - begin);
             }
             Drawn::Get(key) => {
-                let is_there = client.get(key, &mut found).await;
+                let is_there = self.client.get(key, &mut Vec::new()).await;
                 assert!(
                     is_there.expect("nothing disturbs the servers"),
                     "every key is loaded"
                 );
-                shared.gets.borrow_mut().push(runtime.now() - begin);
+                let gets = &self.shared.gets;
+                gets.borrow_mut().push(self.runtime.now() - begin);
             }
         }
     }

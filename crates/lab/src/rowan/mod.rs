@@ -14,6 +14,7 @@
 
 mod answers;
 mod appends;
+mod atomics;
 mod bars;
 mod batches;
 mod cases;
@@ -30,6 +31,7 @@ mod learned;
 mod load;
 mod local;
 mod mixes;
+mod offered;
 mod others;
 mod paper;
 mod passive;

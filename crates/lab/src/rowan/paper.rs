@@ -5,8 +5,8 @@ use super::appends::{self, AMPLIFICATION, RATE, place};
 use super::causes::AS_PUBLISHED;
 use super::others::OTHERS;
 use super::{
-    answers, bars, batches, causes, cleaning, clients, control, copies, learned, local, mixes,
-    others, passive, queues, streams, sustained, threads, timelines, windows,
+    answers, atomics, bars, batches, causes, cleaning, clients, control, copies, learned, local,
+    mixes, offered, others, passive, queues, streams, sustained, threads, timelines, windows,
 };
 use crate::papers::{Headline, PageText, Paper, Points};
 
@@ -20,7 +20,9 @@ pub static PAPER: Paper = Paper {
         &clients::FIGURES,
         &causes::FIGURES,
         &queues::FIGURES,
+        &offered::FIGURES,
         &windows::FIGURES,
+        &atomics::FIGURES,
         &mixes::FIGURES,
         &others::FIGURES,
         &copies::FIGURES,
@@ -68,11 +70,10 @@ The servers of *clover-like* are memory, and its client threads do all of the wo
 
 Keys are those of YCSB, zipfian 0.99 and scrambled, 30,000 of them. Objects have the published mean sizes of ZippyDB, UP2X and UDB. A client
 has one operation under way. Where the paper leaves the number of clients open, 1152 keep every design busy. Each point is 0.3 ms of
-virtual time after a warm-up. With 1152 clients its 99th percentiles are those of some ten thousand operations, with one worker thread a server those of 400 (8 clients) to 2,100 PUTs. Nothing is cleaned meanwhile.
+virtual time after a warm-up. With 1152 clients its 99th percentiles are those of 6,000 to 16,000 PUTs, with one worker thread a server those of some 200 (8 clients) to 1,100 PUTs. Nothing is cleaned meanwhile, except where a figure says so.
 
-The timelines and the recovery are those of `kv` alone. The slides name *FaRM's reconfiguration-style approach* and *shard-level migration*, and show no number of either: not published. In a move, PUTs nearly stop in the milliseconds 16 and 17 after the request, and run at their earlier rate from 26 on; GETs are fewer in 13 to 17, with none in 16 (*rowan-resharding*). After a kill, PUTs fall to a fifth for 3 ms, and to four fifths until the copies are whole (*rowan-failover*).
-`kv` is in no figure of cleaning: its segments have 256 KiB at least, so a node has cleaned its log a few times after 20 ms, and a run of 0.3 ms fills too few of them. A trial of 26 ms, which no figure repeats, had 144 clients of 24 threads, segments of 256 KiB and a memory of which half is live: Rowan-KV with a cleaning
-thread did 4.0 of 4.1 Mop/s, and `kv` nothing with 28 segments a node, and 1.0 of 5.1 Mop/s with 40, since each client thread had leased a segment of each node.
+The timelines and the recovery are those of `kv` alone. The slides name *FaRM's reconfiguration-style approach* and *shard-level migration*, and show no number of either: not published. In a move, PUTs nearly stop in the milliseconds 14 to 18 after the request, and run at their earlier rate from 24 on; GETs are fewer in 6 to 17, with none in 14 and 15 (*rowan-resharding*). After a kill, PUTs fall to a fifth for 3 ms, and to four fifths until the copies are whole (*rowan-failover*).
+`kv` is in no figure of cleaning: its segments have 256 KiB at least, so a node has cleaned its log a few times after 20 ms, and a run of 0.3 ms fills too few of them.
 
 The machines are those of Rowan's evaluation, as `docs/simulator.md` describes them (`connectx5-rowan`). Time is virtual: the same
 command gives the same numbers. `stonecast-lab figure rowan --markdown` prints this page; a test compares it with the documented points
@@ -87,9 +88,9 @@ copies each record from an object that no cache has. The log of each record is d
 that each write to one log give *write-in-turns*. No number was fitted for the stores. Their
 clients (1152 and 144), segments (64 KiB, for cleaning 16 KiB; those of `kv` have 4 MiB) and thresholds of cleaning are choices of this project.
 
-In the published experiment, 18 cores of the receiver write to its medium meanwhile; in the rows above the receiver only posts buffers again. Where 18 cores persist records of the same size, one behind the other (*rowan-local*), the appends of 64 bytes do 56.7 million a second in place of 58.6, 4 % beside the published 54.5, and their
-amplification stays. The WRITEs do 20.5 in place of 28.6, with an amplification of 2.91 in place of 2.48, so that the ratio is 2.76 x, further from the published 1.85: the model gives a medium that is full to whoever asks first. With 128 bytes the appends do 34.9 in place of 46.8, and the WRITEs 18.7 in place of 24.9 with an amplification of
-1.66 (published: 1.58). What the published cores write, and how much of it, is not stated.
+In the published experiment, 18 cores of the receiver write to its medium meanwhile; in the rows above the receiver only posts buffers again. Where 18 cores persist records of the same size, one behind the other (*rowan-local*), the appends of 64 bytes do {rowan-local | append 64 | beside 18 local writers | 1} million a second in place of {rowan-local | append 64 | alone | 1}, 4 % beside the published 54.5, and their
+amplification stays. The WRITEs do {rowan-local | write 64 | beside 18 local writers | 1} in place of {rowan-local | write 64 | alone | 1}, with an amplification of {rowan-local-amplification | write 64 | beside 18 local writers} in place of {rowan-local-amplification | write 64 | alone}, so that the ratio is {rowan-local | append 64 / write 64 | beside 18 local writers} x, further from the published 1.85: the model gives a medium that is full to whoever asks first. With 128 bytes the appends do {rowan-local | append 128 | beside 18 local writers | 1} in place of {rowan-local | append 128 | alone | 1}, and the WRITEs {rowan-local | write 128 | beside 18 local writers | 1} in place of {rowan-local | write 128 | alone | 1} with an amplification of
+{rowan-local-amplification | write 128 | beside 18 local writers} (published: 1.58). What the published cores write, and how much of it, is not stated.
 
 What decides the primitive:
 
@@ -107,52 +108,56 @@ What decides the stores (*rowan-causes* changes one respect at a time):
 
 - *rwrite-kv* is limited by the medium, which its 144 streams of small entries make write more than it receives. With a medium that takes
   half of the time for a byte it is as fast as Rowan-KV.
-- *share-kv* does up to 15.5 million FETCH_AND_ADDs a second on the word of one server. The slides state 10 million as the most that a NIC does. The model has no cost of atomics, so *share-kv* is too fast here.
+- *share-kv* does a FETCH_AND_ADD on the word of each backup. The published text states 10 million as the most that a NIC does in a second. The other figures have no such bound, which flatters *share-kv*: with it, *share-kv* does {rowan-causes-atomics | share-kv | 10 | 1} Mop/s in place of {rowan-causes-atomics | share-kv | none | 1} (*rowan-causes-atomics*), and its median PUT
+  takes {rowan-causes-atomics-put | share-kv | 10 | 1} us in place of {rowan-causes-atomics-put | share-kv | none | 1}. Rowan-KV does {rowan-causes-atomics | rowan-kv / share-kv | 10} times as much then. A bound of 20 million changes nothing, and one of 5 million leaves {rowan-causes-atomics | share-kv | 5 | 1} Mop/s.
 - *rpc-kv* is limited by its processors: two backups' workers take, copy and answer a request for each PUT. The model's processors pay
   for each message the cost measured on a single core that posts and polls (`docs/simulator.md`). If messages and tasks cost nothing, the published
   ratio comes out, and if they cost half, it does not come nearer. The paper does not say what its implementation saves, by batches or otherwise.
 - The latency of a PUT is that of a queue when a store is at its limit. The medians therefore depend on the number of clients, which is
   not published, and on whether the queue is the same on all servers: with zipfian keys one server has more to do than the others. The
   medium is saturated on that server first, so the 99th percentile of *rwrite-kv* grows before its median does.
-- The median of *rwrite-kv* is decided by that queue: the slowest of six servers has nearly all of it, and each PUT has three servers, so the median lies where the PUTs that wait begin. The ratio is 1.14 x at the median, 1.41 x at 75 % of the PUTs, 1.70 x at 90 % and 1.48 x
-  in the mean, and where keys are equally likely 1.11 x, 1.60 x, 1.96 x and 1.51 x (*rowan-causes-put-parts*). Media that take three times the time bring the published 2.11 within 3 %; with keys equally likely nothing of it is left, even if the media take twice the time.
-- The headlines are those of 0.3 ms, which is no steady state. Over 1.5 ms (*rowan-causes-window*), the ratios of throughput are 1.71 x (*rpc-kv*) and 1.45 x (*rwrite-kv*) in place of 1.72 x and 1.47 x, and those of the median PUT 2.84 x and 1.06 x in place of 2.77 x and 1.14 x. So the short time does not hide the published 2.11 x.
-- *batch-kv* gains with a longer wait: with 20 us in place of the published 5, 78 Mop/s in place of 70, with 1152 clients and a median PUT of 17.4 in place of 15.1 us (*rowan-batches-wait*). Rowan-KV does 103.
-- The published ratios of throughput and of latency cannot belong to one load, if medians are like means. In a closed loop, clients are throughput times mean latency. With as many clients, 50 % PUT, a throughput that is 1.39 times lower and PUTs that take 2.11 times as long, the GETs of *rwrite-kv*
+- The median of *rwrite-kv* is decided by that queue: the slowest of six servers has nearly all of it, and each PUT has three servers, so the median lies where the PUTs that wait begin. The ratios at the median, at 75 % and 90 % of the PUTs and in the mean are {rowan-causes-put-parts | rwrite-kv | 50 %; 75 %; 90 %; mean},
+  and where keys are equally likely {rowan-causes-put-parts | rwrite-kv, keys equally likely | 50 %; 75 %; 90 %; mean} (*rowan-causes-put-parts*).
+- In a closed loop, the clients of a slow store wait, and begin fewer operations, so its queues end with the number of clients. Where operations begin at random times whatever the store does (*rowan-causes-offered*), the published ratios of *rwrite-kv* come out together: with 100 million a second,
+  Rowan-KV completes {rowan-causes-offered | rwrite-kv, throughput | 100} times as much (published: 1.39), and the median PUT of *rwrite-kv* takes {rowan-causes-offered | rwrite-kv, median PUT | 100} times as long (published: 2.11); with 85 and 95 million the medians are at {rowan-causes-offered | rwrite-kv, median PUT | 85; 95}. Rowan-KV completes all that is offered there, and *rwrite-kv* does not.
+  So the load decides, and not a part of the model. The published medians of *rpc-kv* belong to a load that is lower: its median is at {rowan-causes-offered | rpc-kv, median PUT | 50; 60} with 50 and 60 million. What load the published medians have is not stated.
+- The headlines are those of 0.3 ms, which is no steady state. Over 1.5 ms (*rowan-causes-window*), the ratios of throughput are {rowan-causes-window | rpc-kv, throughput | 1.5} x (*rpc-kv*) and {rowan-causes-window | rwrite-kv, throughput | 1.5} x (*rwrite-kv*) in place of {rowan-causes-window | rpc-kv, throughput | 0.3} x and {rowan-causes-window | rwrite-kv, throughput | 0.3} x, and those of the median PUT {rowan-causes-window | rpc-kv, median PUT | 1.5} x and {rowan-causes-window | rwrite-kv, median PUT | 1.5} x in place of {rowan-causes-window | rpc-kv, median PUT | 0.3} x and {rowan-causes-window | rwrite-kv, median PUT | 0.3} x. So the short time does not hide the published 2.11 x.
+- *batch-kv* gains with a longer wait: with 20 us in place of the published 5, {rowan-batches-wait | batch-kv | 20 | 0} Mop/s in place of {rowan-batches-wait | batch-kv | 5 | 0}, with 1152 clients and a median PUT of {rowan-batches-wait-put | batch-kv | 20 | 1} in place of {rowan-batches-wait-put | batch-kv | 5 | 1} us (*rowan-batches-wait*). Rowan-KV does {rowan-batches | rowan-kv | 256 | 0}.
+- The published ratios of throughput and of latency cannot belong to one closed loop, if medians are like means. There, clients are throughput times mean latency. With as many clients, 50 % PUT, a throughput that is 1.39 times lower and PUTs that take 2.11 times as long, the GETs of *rwrite-kv*
   would be faster than those of Rowan-KV unless these take 1.85 times as long as its PUTs; with the ratios of *rpc-kv*, 2.5 times. Here they take half. Where each rival is compared with Rowan-KV at the throughput of the rival (*rowan-causes-put-rate*), the median of *rpc-kv* passes 1.77 between 288 and 576
-  clients, and that of *rwrite-kv* ends at 1.50, or 1.65 with keys equally likely: more clients wait at the one slowest server. What spreads the queue over all servers in the published system is not known.
-- Neither five copies nor servers that clean meanwhile bring the median of *rwrite-kv* nearer: 1.12 x and 0.55 x, with 1.93 x and 0.97 x of the throughput (*rowan-causes*, *rowan-causes-put*); in the latter, both stores clean memories of which half is live, and that of *rwrite-kv* has a segment more for each of its logs. Its published median is not isolated.
-- *hermes-like*: without the two messages behind a PUT, which tell the other copies that readers may have the entry, Rowan-KV does 1.77 x in place of 2.26 x (published: 1.98), so they are the greater part of what *hermes-like* lacks beside *rpc-kv* (*rowan-others-messages*). No design works without them.
+  clients, and that of *rwrite-kv* ends at {rowan-causes-put-rate | rwrite-kv | 2304}, or {rowan-causes-put-rate | rwrite-kv, keys equally likely | 2304} with keys equally likely: more clients wait at the one slowest server.
+- In a closed loop, media that take three times the time bring the median of *rwrite-kv* to {rowan-causes-put | rwrite-kv | the medium takes three times} x, and its throughput away from the published one, to {rowan-causes | rwrite-kv | the medium takes three times} x; with keys equally likely nothing of the former is left where media take twice the time. Neither five copies nor servers that clean meanwhile bring it nearer: {rowan-causes-put | rwrite-kv | five copies; servers clean meanwhile}, with {rowan-causes | rwrite-kv | five copies; servers clean meanwhile}
+  of the throughput (*rowan-causes*, *rowan-causes-put*); in the latter, both stores clean memories of which half is live, and that of *rwrite-kv* has a segment more for each of its logs.
+- *hermes-like*: without the two messages behind a PUT, which tell the other copies that readers may have the entry, Rowan-KV does {rowan-others-messages | hermes-like | no messages behind a PUT} x in place of {rowan-others-messages | hermes-like | as it is} x (published: 1.98), so they are the greater part of what *hermes-like* lacks beside *rpc-kv* (*rowan-others-messages*). No design works without them.
 - Cleaning costs Rowan-KV a third of its throughput in a memory of which half is live (*rowan-cleaning*), and *rpc-kv*, which fills segments at half of that pace, less. The memory also has fewer segments then; no figure changes one of the two alone.
-- Half of the clients and messages at half of the cost bring three of the four published ratios within 15 %: 1.37 x and 1.42 x of the throughput of *rpc-kv* and *rwrite-kv*, and 1.56 x of the median of *rpc-kv*. 64 combinations of clients (576 to 1728), cost of messages (none to all) and time of the
-  medium (1 to 2 times) were tried for that; none brings the median of *rwrite-kv* with the others. A slower medium takes *rwrite-kv* to 2 x of the throughput before its median is there.
+- Half of the clients and messages at half of the cost bring three of the four published ratios within 15 %: {rowan-causes | rpc-kv | half of the clients, messages cost half} x and {rowan-causes | rwrite-kv | half of the clients, messages cost half} x of the throughput of *rpc-kv* and *rwrite-kv*, and {rowan-causes-put | rpc-kv | half of the clients, messages cost half} x of the median of *rpc-kv*. The median of *rwrite-kv* is at {rowan-causes-put | rwrite-kv | half of the clients, messages cost half} x then.
 - The model's processors are not slowed down by other hardware threads of their core, and reads of the medium do not slow its writes.
   Absolute throughputs are therefore upper bounds.
 
 ## Where `kv` is better
 
 - GETs take no time of a node: clients READ index and log themselves. With 5 % of PUTs and with none, `kv` completes four times as many operations as any published design with worker threads (*rowan-threads-mixes*), and with 144 clients, the GETs of all published designs take longer than those of `kv`.
-- With 50 % PUT, `kv` with one thread a server is ahead of every published design with worker threads with 48 and 144 clients, and level with 24: 3.66 Mop/s, and 3.62 of Rowan-KV (*rowan-threads-clients*). A node takes all requests that wait as one batch, with one persist and one READ for each copy, and decides a batch while the batches before it wait for copies.
-- **Over 6 ms with as many threads** (*rowan-sustained*), every node digests and raises its floors several times. A server of Rowan-KV has three threads; three nodes on each server, with one thread each, complete 0.95, 1.11, 1.82 and 3.99 times as many operations with 8, 24, 48 and 144 clients. Their median PUT takes 0.96, 0.84, 0.73 and
-  0.98 of its time, and the 99th percentile 1.02, 0.58, 0.22 and 0.11. One node with its one thread completes 0.94, 1.00, 1.40 and 1.20 times as many.
-- **Beside *clover-like*** (*rowan-passive*), three nodes a server complete 1.39, 1.55, 1.05 and 0.96 times as many operations with 100, 50, 5 and 0 % PUT and 144 clients. GETs alone are at 1.65 where clients know the places of their keys, as those of *clover-like* do here. Where these do not (*clover-asking*), the metadata server limits them to 3.6 Mop/s.
+- With 50 % PUT, `kv` with one thread a server is ahead of every published design with worker threads with 48 and 144 clients, and level with 24: {rowan-threads-clients | kv | 24} Mop/s, and {rowan-threads-clients | rowan-kv | 24} of Rowan-KV (*rowan-threads-clients*). A node takes all requests that wait as one batch, with one persist and one READ for each copy, and decides a batch while the batches before it wait for copies.
+- **Over 6 ms with as many threads** (*rowan-sustained*), every node digests and raises its floors several times. A server of Rowan-KV has three threads; three nodes on each server, with one thread each, complete {rowan-sustained | kv-three-nodes / rowan-kv | 8; 24; 48; 144} times as many operations with 8, 24, 48 and 144 clients. Their median PUT takes {rowan-sustained-put | kv-three-nodes / rowan-kv | 8; 24; 48; 144}
+  of its time, and the 99th percentile {rowan-sustained-put-p99 | kv-three-nodes / rowan-kv | 8; 24; 48; 144}. One node with its one thread completes {rowan-sustained | kv / rowan-kv | 8; 24; 48; 144} times as many.
+- **Beside *clover-like*** (*rowan-passive*), three nodes a server complete {rowan-passive-mixes | kv-three-nodes / clover-like | 100; 50; 5; 0} times as many operations with 100, 50, 5 and 0 % PUT and 144 clients. GETs alone are at {rowan-passive-mixes | kv-learned / clover-like | 0} where clients know the places of their keys, as those of *clover-like* do here. Where these do not (*clover-asking*), the metadata server limits them to {rowan-passive-mixes | clover-asking | 0 | 1} Mop/s.
 - `kv` keeps what it acknowledged where the published designs do not: the flaws below.
 
 ## Where `kv` is worse, and why
 
-- With 8 clients `kv` completes 0.91 of the operations of Rowan-KV: GETs of keys whose place the client has not learned decide that. Such a GET takes two READs, 4.5 us, and a request to a worker 3.7 us; its 99th percentile is 2.09, 1.81, 0.69 and 0.39 of Rowan-KV's with 8, 24, 48 and 144 clients (*rowan-threads-get-p99*). Runs of 0.3 and of 6 ms
-  teach the places of few keys. Where clients know the places of their keys beforehand, a GET takes 2.4 us, and `kv` completes 1.07 times as many operations as Rowan-KV (*rowan-threads-learned*).
-- The median latency of a PUT with one thread a server is 0.99, 0.90, 1.15 and 0.75 of Rowan-KV's with 8, 24, 48 and 144 clients, and the 99th percentile 1.13, 0.93, 0.42 and 0.77. The one thread of a node digests between two batches, where a server of Rowan-KV has a thread for digests.
-- Over 6 ms with 144 clients and one thread a server, the median PUT takes 1.74 of Rowan-KV's time, and the 99th percentile 1.70, with 1.20 times its throughput. One thread does what three do there: with two nodes a server, these are 1.13 and 0.38, with 2.81 times the throughput (*rowan-sustained-causes*). Keys that are equally likely make
-  them 0.72 and 2.21, so it is not the one hottest node.
-- With PUTs alone and 144 clients, `kv` with one thread completes 0.90 of the operations of *batch-kv*, the best published design with worker threads there, and 1.02 of those of Rowan-KV (*rowan-threads-mixes*). Its one thread does the work of worker, digest and control thread. Where messages cost nothing, `kv` gains 9 % and Rowan-KV 86 %; where lines
-  of caches and DRAM cost nothing, 30 % and 38 %; a medium that takes half of the time for a byte gives `kv` 3 % (*rowan-threads-causes-rates*). No figure isolates the rest of the work of that thread. Two nodes a server complete 1.8 times as many operations as one.
-- With PUTs alone and the larger objects of UDB, `kv` with one thread is at 0.93 of Rowan-KV and 0.87 of *batch-kv*; with the smaller ones of UP2X at 1.12 and 0.95 (*rowan-threads-objects-mixes*). The processors' time for lines of caches and DRAM decides the former: without it, `kv` is at 1.07 of Rowan-KV with UDB, while a medium that takes half of the
-  time for a byte makes it 0.95 (*rowan-threads-causes*). With the objects of ZippyDB, lines without cost make 0.96 of 1.02, so they are not what `kv` lacks there.
-- One node a server is at 1.42, 1.26, 1.08 and 0.72 of *clover-like* with 8, 24, 48 and 144 clients and 50 % PUT. Its median PUT takes 0.60, 0.66, 0.96 and 1.63 of the time: the clients of *clover-like* do all of the work, and do not wait for the one thread of a node.
-- Answers of processors cost half of the throughput (*rowan-answers*): where DDIO is on, the copies write entries back and answer, which also holds where writes may pass a READ (R1). `kv` then completes 0.42, 0.47, 0.53 and 0.66 of its operations with 8, 24, 48 and 144 clients, and its median PUT takes 3.0, 2.7, 2.2 and 2.0 times as long. DDIO and
+- With 8 clients `kv` completes {rowan-threads-clients | kv / rowan-kv | 8} of the operations of Rowan-KV: GETs of keys whose place the client has not learned decide that. Such a GET takes two READs, {rowan-threads-get | kv | 8 | 1} us, and a request to a worker {rowan-threads-get | rowan-kv | 8 | 1} us; its 99th percentile is {rowan-threads-get-p99 | kv / rowan-kv | 8; 24; 48; 144} of Rowan-KV's with 8, 24, 48 and 144 clients (*rowan-threads-get-p99*). Runs of 0.3 and of 6 ms
+  teach the places of few keys. Where clients know the places of their keys beforehand, a GET takes {rowan-threads-learned-get | kv-learned | 8 | 1} us, and `kv` completes {rowan-threads-learned | kv-learned / rowan-kv | 8} times as many operations as Rowan-KV (*rowan-threads-learned*).
+- The median latency of a PUT with one thread a server is {rowan-threads-put | kv / rowan-kv | 8; 24; 48; 144} of Rowan-KV's with 8, 24, 48 and 144 clients, and the 99th percentile {rowan-threads-put-p99 | kv / rowan-kv | 8; 24; 48; 144}. The one thread of a node digests between two batches, where a server of Rowan-KV has a thread for digests.
+- Over 6 ms with 144 clients and one thread a server, the median PUT takes {rowan-sustained-causes | median PUT | nothing} of Rowan-KV's time, and the 99th percentile {rowan-sustained-causes | 99th percentile of PUT | nothing}, with {rowan-sustained-causes | throughput | nothing} times its throughput. One thread does what three do there: with two nodes a server, these are {rowan-sustained-causes | median PUT | kv has two nodes a server} and {rowan-sustained-causes | 99th percentile of PUT | kv has two nodes a server}, with {rowan-sustained-causes | throughput | kv has two nodes a server} times the throughput (*rowan-sustained-causes*). Keys that are equally likely make
+  them {rowan-sustained-causes | median PUT | keys equally likely} and {rowan-sustained-causes | 99th percentile of PUT | keys equally likely}, so it is not the one hottest node.
+- With PUTs alone and 144 clients, `kv` with one thread completes {rowan-threads-mixes | kv / batch-kv | 100} of the operations of *batch-kv*, the best published design with worker threads there, and {rowan-threads-mixes | kv / rowan-kv | 100} of those of Rowan-KV (*rowan-threads-mixes*). Its one thread does the work of worker, digest and control thread. Where messages cost nothing, `kv` completes {rowan-threads-causes-rates | kv | messages cost nothing / nothing} times as many, and Rowan-KV {rowan-threads-causes-rates | rowan-kv | messages cost nothing / nothing}; where lines
+  of caches and DRAM cost nothing, {rowan-threads-causes-rates | kv | lines of caches and DRAM cost nothing / nothing} and {rowan-threads-causes-rates | rowan-kv | lines of caches and DRAM cost nothing / nothing} times; with a medium that takes half of the time for a byte, `kv` completes {rowan-threads-causes-rates | kv | the medium takes half / nothing} times as many (*rowan-threads-causes-rates*). No figure isolates the rest of the work of that thread. Two nodes a server complete {rowan-threads-causes-rates | kv | kv has two nodes a server / nothing | 1} times as many operations as one.
+- With PUTs alone and the larger objects of UDB, `kv` with one thread is at {rowan-threads-objects-mixes | kv / rowan-kv | UDB, 100 %} of Rowan-KV and {rowan-threads-objects-mixes | kv / batch-kv | UDB, 100 %} of *batch-kv*; with the smaller ones of UP2X at {rowan-threads-objects-mixes | kv / rowan-kv | UP2X, 100 %} and {rowan-threads-objects-mixes | kv / batch-kv | UP2X, 100 %} (*rowan-threads-objects-mixes*). The processors' time for lines of caches and DRAM decides the former: without it, `kv` is at {rowan-threads-causes | kv | UDB, lines of caches and DRAM cost nothing} of Rowan-KV with UDB, while a medium that takes half of the
+  time for a byte makes it {rowan-threads-causes | kv | UDB, the medium takes half} (*rowan-threads-causes*). With the objects of ZippyDB, lines without cost make {rowan-threads-causes | kv | lines of caches and DRAM cost nothing} of {rowan-threads-causes | kv | nothing}, so they are not what `kv` lacks there.
+- One node a server is at {rowan-passive-clients | kv / clover-like | 8; 24; 48; 144} of *clover-like* with 8, 24, 48 and 144 clients and 50 % PUT. Its median PUT takes {rowan-passive-put | kv / clover-like | 8; 24; 48; 144} of the time: the clients of *clover-like* do all of the work, and do not wait for the one thread of a node.
+- Answers of processors cost a third to three fifths of the throughput (*rowan-answers*): where DDIO is on, the copies write entries back and answer, which also holds where writes may pass a READ (R1). `kv` then completes {rowan-answers | kv-answered / kv | 8; 24; 48; 144} of its operations with 8, 24, 48 and 144 clients, and its median PUT takes {rowan-answers-put | kv-answered / kv | 8; 24; 48; 144 | 1} times as long. DDIO and
   answers are changed together there.
-- Copies write each record twice, into the log of appends and into their own log. The media of `kv` write 2.2 to 2.4 times as many bytes for a PUT (*rowan-threads-media*): five writes in place of three are 1.7, and its records are longer.
+- Copies write each record twice, into the log of appends and into their own log. The media of `kv` write {rowan-threads-media | kv / rowan-kv | 8; 24; 48; 144 | 1} times as many bytes for a PUT (*rowan-threads-media*): five writes in place of three are 1.7, and its records are longer.
 - A handler's time counts when the handler begins, so a value in *rowan-threads-busy* may be off by a batch.
 
 ## The flaws of the published design, and `kv` under the same schedules
@@ -176,9 +181,9 @@ same functions, and each side has a control ([0015](../design/0015-published-des
 R4 is no flaw of the published design: its versions decide, and the schedule has a control that decides by place, and fails.
 ";
 
-const PUT_RPC: &str = "The number of clients, since the latency of rpc-kv at its limit is that of a queue: half of them give 1.76 x (*rowan-causes-put*).";
-const PUT_WRITE: &str = "Not isolated: a medium that takes three times the time gives 2.06 x (*rowan-causes-put*), and 1.95 x of the throughput with it; what else was tried stands below.";
-const CLOVER: &str = "The visits of clients to the metadata server: with the 16 places in each grant that the artefact has, and versions given back one by one, the ratio is 20.7 x, 15.6 % off; with 8 and 4 places 21.2 x and 27.2 x (*rowan-others-visits*). How many the published clients give back at a time is not known.";
+const PUT_RPC: &str = "The number of clients, since the latency of rpc-kv at its limit is that of a queue: half of them give {rowan-causes-put | rpc-kv | half of the clients} x (*rowan-causes-put*).";
+const PUT_WRITE: &str = "The load: where 100 million operations a second begin whatever the stores do, in place of those of 1152 clients that wait, the ratio is {rowan-causes-offered | rwrite-kv, median PUT | 100} x, and that of throughput {rowan-causes-offered | rwrite-kv, throughput | 100} x (*rowan-causes-offered*).";
+const CLOVER: &str = "The visits of clients to the metadata server: with the 16 places in each grant that the artefact has, and versions given back one by one, the ratio is {rowan-others-visits | clover-like | given back one by one | 1} x; with 8 and 4 places {rowan-others-visits | clover-like | one by one, 8 places got at a time | 1} x and {rowan-others-visits | clover-like | one by one, 4 places got at a time | 1} x (*rowan-others-visits*). How many the published clients give back at a time is not known.";
 const HERMES: &str = "The two messages behind a PUT: *rowan-others-messages*.";
 
 fn headlines(points: &Points) -> Vec<Headline> {
@@ -224,14 +229,14 @@ fn headlines(points: &Points) -> Vec<Headline> {
         );
         Headline::ours(what, format!("{ratio:.2} x"), reason)
     };
-    const STALLS: &str = "One thread beside three: with two nodes a server 1.13 x of the median and 0.38 x of the 99th percentile (*rowan-sustained-causes*).";
+    const STALLS: &str = "One thread beside three: with two nodes a server {rowan-sustained-causes | median PUT | kv has two nodes a server} x of the median and {rowan-sustained-causes | 99th percentile of PUT | kv has two nodes a server} x of the 99th percentile (*rowan-sustained-causes*).";
     const LOGS: &str = "More logs than the medium's buffer has blocks.";
     vec![
         Headline::quoted(
             "append, 64 bytes, 144 senders",
             "54.5 million a second",
             format!("{appends:.1}"),
-            "144 records are under way, and each takes the sum of the parts of its path; beside 18 local writers 56.7 (*rowan-local*).",
+            "144 records are under way, and each takes the sum of the parts of its path; beside 18 local writers {rowan-local | append 64 | beside 18 local writers | 1} (*rowan-local*).",
         ),
         Headline::quoted(
             "its write amplification",
@@ -262,7 +267,7 @@ fn headlines(points: &Points) -> Vec<Headline> {
             "x",
             1.22,
             usual(causes::THROUGHPUT, "rpc-kv"),
-            "The processor's cost of a message: without it the ratio is 1.28 x (*rowan-causes*).",
+            "The processor's cost of a message: without it the ratio is {rowan-causes | rpc-kv | messages cost nothing} x (*rowan-causes*).",
         )
         .isolated_by(causes::THROUGHPUT, "rpc-kv", "messages cost nothing"),
         Headline::number(
@@ -287,11 +292,7 @@ fn headlines(points: &Points) -> Vec<Headline> {
             usual(causes::PUT_MEDIAN, "rwrite-kv"),
             PUT_WRITE,
         )
-        .isolated_by(
-            causes::PUT_MEDIAN,
-            "rwrite-kv",
-            "the medium takes three times",
-        ),
+        .isolated_by(offered::OFFERED, offered::WRITE_PUT, "100"),
         Headline::number(
             "throughput, 50 % PUT: rowan-kv to hermes-like".to_owned(),
             "x",

@@ -6,8 +6,8 @@ use stonecast_fabric_sim::MachineProfile;
 use super::appends::{MACHINES, rounded};
 use super::cluster::CORES;
 use crate::nodes::{
-    Call, CallLoad, ClusterShape, Death, FailoverLoad, MoveLoad, RecoveryLoad, fail_over,
-    move_shard, recover,
+    Call, CallLoad, ClusterShape, Death, FailoverLoad, MoveLoad, PoolShape, RecoveryLoad,
+    fail_over, move_shard, recover,
 };
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section, nothing_published,
@@ -96,8 +96,7 @@ fn shape() -> ClusterShape {
         replicas: 3,
         lease: Timing::DEDICATED_CORES,
         remove_after_ns: Policy::new(3, 1).remove_after_ns,
-        segments: 32,
-        segment_size: 4 << 20,
+        pool: PoolShape::new(32, 4 << 20),
     }
 }
 
@@ -139,8 +138,7 @@ fn recovery(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     let load = |mib: usize| RecoveryLoad {
         shape: ClusterShape {
             shards: 6,
-            segments: 1024,
-            segment_size: 256 << 10,
+            pool: PoolShape::new(1024, 256 << 10),
             ..shape()
         },
         keys: (mib << 20) / VALUE_SIZE,

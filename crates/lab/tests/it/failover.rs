@@ -3,8 +3,8 @@
 use stonecast_cluster::{Policy, Timing};
 use stonecast_fabric_sim::MachineProfile;
 use stonecast_lab::nodes::{
-    CallLoad, ClusterShape, Death, Failover, FailoverLoad, MoveLoad, ShardFailover, fail_over,
-    move_shard,
+    CallLoad, ClusterShape, Death, Failover, FailoverLoad, MoveLoad, PoolShape, ShardFailover,
+    fail_over, move_shard,
 };
 use stonecast_lab::sim::platform_of;
 
@@ -25,8 +25,7 @@ pub fn shape(nodes: usize) -> ClusterShape {
         replicas: 3,
         lease: Timing::DEDICATED_CORES,
         remove_after_ns: Policy::new(3, 1).remove_after_ns,
-        segments: 16,
-        segment_size: 256 << 10,
+        pool: PoolShape::new(16, 256 << 10),
     }
 }
 
@@ -49,8 +48,7 @@ fn moving(live: usize) -> MoveLoad {
     MoveLoad {
         shape: ClusterShape {
             shards: 1,
-            segments: 80,
-            segment_size: 4 << 20,
+            pool: PoolShape::new(80, 4 << 20),
             ..shape(4)
         },
         calls: CallLoad {
