@@ -74,7 +74,7 @@ impl<'a> Open<'a> {
         }
         while let Step::Read(places) = &step
             && let [place] = &places[..]
-            && let Some(node) = self.draft.decoded::<DecodedNode>(place)
+            && let Some(node) = self.draft.decoded::<DecodedNode>(place.span)
             && let Some(next) = travel.step_over(&node)
         {
             step = next;
@@ -310,6 +310,10 @@ impl<'a> Execution<'a> {
                     let number = part.structure;
                     let structure = self.open().roots().structure(number);
                     let structure = structure.ok_or(ExecuteFault::Structure { number })?;
+                    if let Some(answer) = structure.execute_at_hand(&mut self.open().draft, &part) {
+                        self.answers.push(answer);
+                        continue;
+                    }
                     return self.travel(number, structure.travel(&part)?, &[]);
                 }
             }

@@ -10,8 +10,8 @@ use super::item::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use super::roots::CreateFault;
 use super::sequence::{Cursor, Queue, Stack, TAKEN_MAX};
 use super::travel::Travel;
-use super::traversal::{Stale, drive};
-use crate::space::SpaceFault;
+use super::traversal::{Answer, Stale, drive};
+use crate::space::{Draft, SpaceFault};
 use crate::wire::{Comparison, Operation, Run, Verb};
 
 /// A structure of a domain.
@@ -136,6 +136,22 @@ impl Structure {
                 Travel::Cursor(travel.ok_or(ExecuteFault::Value { verb })?)
             }
         })
+    }
+
+    /// Executes an operation that needs only what its writer knows. `None`: nothing was changed, and the operation
+    /// needs its walk.
+    pub(crate) fn execute_at_hand(
+        &self,
+        draft: &mut Draft<'_>,
+        operation: &Operation<'_>,
+    ) -> Option<Answer> {
+        let Operation {
+            verb, key, value, ..
+        } = *operation;
+        match (self, verb) {
+            (Self::BTree(tree), Verb::Insert) => tree.insert_at_hand(draft, (key, value)),
+            _ => None,
+        }
     }
 
     /// Refuses an operation that does not fit this structure. The writer of a leftover has chosen the bytes freely.

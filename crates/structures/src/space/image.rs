@@ -212,6 +212,18 @@ impl Image {
         true
     }
 
+    /// The bytes of a span that lies in one page, if all of its words are known. Counts as [`Image::recall`].
+    pub fn known(&mut self, span: Span) -> Option<&[u8]> {
+        let start = (span.offset % PAGE_SIZE as u64) as usize;
+        let bytes = start..start + span.size as usize;
+        let page = self.known_page(span.offset / PAGE_SIZE as u64)?;
+        if bytes.end > PAGE_SIZE || !page.knows_all(&words_of(&bytes)) {
+            return None;
+        }
+        page.was_asked = true;
+        Some(&page.bytes[bytes])
+    }
+
     /// The node that fills a span, if it is known in the decoded form `T`. Counts as [`Image::recall`].
     pub fn decoded<T: 'static>(&mut self, span: Span) -> Option<Rc<T>> {
         let page = self.known_page(page_of(span)?)?;

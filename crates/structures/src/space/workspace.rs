@@ -402,8 +402,13 @@ impl Draft<'_> {
     }
 
     /// The node that fills a place, if it is known in the decoded form `T`.
-    pub(crate) fn decoded<T: 'static>(&mut self, place: &Place) -> Option<Rc<T>> {
-        self.workspace.image.decoded(place.span)
+    pub(crate) fn decoded<T: 'static>(&mut self, span: Span) -> Option<Rc<T>> {
+        self.workspace.image.decoded(span)
+    }
+
+    /// The bytes of a place that lies in one node, if all of its words are known.
+    pub(crate) fn known(&mut self, span: Span) -> Option<&[u8]> {
+        self.workspace.image.known(span)
     }
 
     /// Keeps the decoded form of the node that fills `span` until the node changes.

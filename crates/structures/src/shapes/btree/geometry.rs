@@ -47,6 +47,11 @@ impl Geometry {
         self.leaf.key_size
     }
 
+    /// Whether a value of this size lies in a leaf.
+    pub(super) fn takes_inline(&self, value_size: usize) -> bool {
+        value_size <= self.leaf.value_size
+    }
+
     pub(super) fn of_level(&self, level: u32) -> NodeGeometry {
         match level {
             0 => self.leaf,

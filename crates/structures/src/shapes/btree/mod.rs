@@ -26,7 +26,9 @@
 //! Removals leave empty slots. A leaf without keys stays, since a node that moves keys to the left would make readers
 //! miss them.
 
+mod addition;
 mod aim;
+mod at_hand;
 mod change;
 mod geometry;
 mod in_call;

@@ -9,6 +9,7 @@ use crate::shapes::traversal::Stale;
 use crate::space::Draft;
 use crate::wire::Pointer;
 
+use super::addition::Addition;
 use super::aim::Fences;
 use super::geometry::{Geometry, HEADER_SIZE, NODE_SIZE, NodeGeometry, SLOT_HEADER_SIZE};
 
@@ -22,7 +23,7 @@ pub(super) const BIRTH_BITS: u64 = 24;
 /// A bit that each word has, so that no word of a slot is 0.
 const TAKEN: u64 = 1 << 16;
 /// Mark of a value that lies in a block of its own.
-const IN_BLOCK: u64 = 1 << 31;
+pub(super) const IN_BLOCK: u64 = 1 << 31;
 
 /// A value in a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,15 @@ pub(super) enum Value {
     Inline(Vec<u8>),
     /// An item without a key that holds this many bytes.
     Block(Pointer, usize),
+}
+
+impl Value {
+    fn view(&self) -> ValueView<'_> {
+        match self {
+            Self::Inline(bytes) => ValueView::Inline(bytes),
+            Self::Block(pointer, size) => ValueView::Block(*pointer, *size),
+        }
+    }
 }
 
 /// A slot that was checked.
@@ -92,7 +102,7 @@ pub(super) fn pointer_in(bytes: &[u8]) -> Pointer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slots<'a> {
     pub pointer: Pointer,
-    geometry: NodeGeometry,
+    pub geometry: NodeGeometry,
     bytes: &'a [u8],
 }
 
@@ -114,11 +124,11 @@ impl<'a> Slots<'a> {
     }
 
     /// The word at `index`; 0: no slot.
-    fn word(&self, index: usize) -> u64 {
+    pub fn word(&self, index: usize) -> u64 {
         word_at(self.bytes, self.geometry.words_offset() / 8 + index)
     }
 
-    fn words(self) -> impl Iterator<Item = u64> + use<'a> {
+    pub fn words(self) -> impl Iterator<Item = u64> + use<'a> {
         let words = self.bytes[self.geometry.words_offset()..].as_chunks().0;
         let words = words[..self.geometry.slots()].iter();
         let words = words.map(|word| u64::from_le_bytes(*word));
@@ -150,7 +160,7 @@ impl<'a> Slots<'a> {
     }
 
     /// The key of the slot behind a word, unchecked; empty: the word names no slot.
-    fn key(&self, word: u64) -> &'a [u8] {
+    pub fn key(&self, word: u64) -> &'a [u8] {
         let start = self.geometry.slot_offset((word >> 8 & 0xff) as usize);
         let slot = self.bytes.get(start..start + self.geometry.slot_size());
         let key = slot.and_then(|slot| {
@@ -160,17 +170,27 @@ impl<'a> Slots<'a> {
         key.unwrap_or_default()
     }
 
-    /// The word for the slot with this number, whose content is in place.
-    fn word_of(&self, tags: TagKey, number: usize) -> Option<u64> {
-        let bytes = self.used(number)?;
-        let key_size = (word_at(bytes, 0) & 0xffff) as usize;
-        let key = &bytes[SLOT_HEADER_SIZE..][..key_size];
-        let word = self.tag_of(tags, number, bytes);
-        Some(word | fingerprint(key))
+    /// The number of keys, and the number of a slot that no word names.
+    pub fn free_slot(&self) -> (usize, usize) {
+        let (mut count, mut used) = (0, [0_u64; 4]);
+        for word in self.words() {
+            let number = (word >> 8 & 0xff) as usize;
+            used[number / 64] |= 1 << (number % 64);
+            count += 1;
+        }
+        let mut parts = used.iter().enumerate();
+        let free = parts.find(|(_, part)| **part != u64::MAX);
+        let (part, used) = free.expect("there is a slot more than words");
+        (count, part * 64 + used.trailing_ones() as usize)
+    }
+
+    /// The bytes that the tag of the node covers, and the tag.
+    pub fn head(&self) -> &'a [u8] {
+        &self.bytes[..self.geometry.head_size()]
     }
 
     /// The word for a slot with these bytes, without the fingerprint.
-    fn tag_of(&self, tags: TagKey, number: usize, bytes: &[u8]) -> u64 {
+    pub fn tag_of(&self, tags: TagKey, number: usize, bytes: &[u8]) -> u64 {
         let part = FIRST_SLOT_PART + number as u64;
         let tag = tags.tag(self.pointer, part, bytes);
         tag & !0xffff | TAKEN | (number as u64) << 8
@@ -257,7 +277,7 @@ fn stale_node(pointer: Pointer) -> Stale {
 
 /// The first of `count` indices for which `is_below` does not hold, if it holds for no later index. Otherwise the
 /// answer is some index.
-fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
+pub(super) fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = low.midpoint(high);
@@ -435,64 +455,16 @@ impl Node {
         start..start + 8
     }
 
-    /// The number of a slot that no word names.
-    fn free_slot(&self) -> usize {
-        let mut used = [0_u64; 4];
-        for word in self.view().words() {
-            let number = (word >> 8 & 0xff) as usize;
-            used[number / 64] |= 1 << (number % 64);
-        }
-        let is_free = |number: &usize| used[number / 64] >> (number % 64) & 1 == 0;
-        let free = (0..=self.geometry.slots()).find(is_free);
-        free.expect("there is a slot more than words")
-    }
-
     /// Puts a key into a free slot, in these bytes alone. `index` is the word of the key's slot, if the key has one.
     ///
     /// # Panics
     /// Panics if the node is full and the key is new.
     pub fn put(&mut self, tags: TagKey, index: Option<usize>, key: &[u8], value: &Value) -> Placed {
-        let number = self.free_slot();
-        let (value_word, pointer);
-        let value_bytes = match value {
-            Value::Inline(bytes) => {
-                value_word = bytes.len() as u64;
-                &**bytes
-            }
-            Value::Block(block, size) => {
-                value_word = *size as u64 | IN_BLOCK;
-                pointer = block.word().to_le_bytes();
-                &pointer
-            }
-        };
-        let sizes = key.len() as u64 | value_word << 32;
-        let start = self.geometry.slot_offset(number);
-        let mut end = start;
-        for part in [&sizes.to_le_bytes(), key, value_bytes] {
-            self.bytes[end..end + part.len()].copy_from_slice(part);
-            end += part.len();
-        }
-        let slot_end = end.next_multiple_of(8);
-        self.bytes[end..slot_end].fill(0);
-        let slots = self.view();
-        let word = slots.word_of(tags, number).expect("the slot fits");
-        let words = match index {
-            Some(index) => index..index + 1,
-            None => {
-                let count = slots.count();
-                assert!(count < self.geometry.slots(), "the node has room");
-                let index = partition_point(count, |index| slots.key(slots.word(index)) < key);
-                let (first, last) = (self.word_range(index).start, self.word_range(count).start);
-                self.bytes.copy_within(first..last, first + 8);
-                index..count + 1
-            }
-        };
-        let place = self.word_range(words.start);
-        self.bytes[place].copy_from_slice(&word.to_le_bytes());
-        Placed {
-            words,
-            slot: start..slot_end,
-        }
+        let addition = Addition::new(&self.view(), tags, index, (key, value.view()));
+        let (slot, words) = (addition.slot(), addition.words());
+        self.bytes[slot.clone()].copy_from_slice(addition.slot_bytes());
+        addition.put_words(&mut self.bytes);
+        Placed { words, slot }
     }
 
     /// Removes the word of a slot, in these bytes alone. Returns the words that changed.
@@ -527,7 +499,12 @@ impl Node {
             let start = HEADER_SIZE + at * self.geometry.key_size;
             head[start..start + fence.len()].copy_from_slice(fence);
         }
-        tags.seal(self.pointer, HEAD_PART, head);
+        Self::seal_head(tags, self.pointer, head);
+    }
+
+    /// Puts the tag in front of the head of a node.
+    pub fn seal_head(tags: TagKey, pointer: Pointer, head: &mut [u8]) {
+        tags.seal(pointer, HEAD_PART, head);
     }
 
     /// Writes a new node.
@@ -555,14 +532,19 @@ impl Node {
     pub fn write_placed(&mut self, draft: &mut Draft<'_>, tags: TagKey, placed: &Placed) {
         let offset = self.pointer.offset() + placed.slot.start as u64;
         draft.write(offset, &self.bytes[placed.slot.clone()]);
-        self.write_words(draft, tags, placed.words.clone());
+        self.write_range(draft, tags, placed.words.clone());
     }
 
     /// Writes some words, and the tag.
     pub fn write_words(&mut self, draft: &mut Draft<'_>, tags: TagKey, words: Range<usize>) {
+        let words = self.word_range(words.start).start..self.word_range(words.end).start;
+        self.write_range(draft, tags, words);
+    }
+
+    /// Writes the words in these bytes of the head, and the tag.
+    fn write_range(&mut self, draft: &mut Draft<'_>, tags: TagKey, words: Range<usize>) {
         self.seal(tags);
         let offset = self.pointer.offset();
-        let words = self.word_range(words.start).start..self.word_range(words.end).start;
         draft.write(offset + words.start as u64, &self.bytes[words]);
         draft.write(offset, &self.bytes[..8]);
     }
@@ -570,13 +552,13 @@ impl Node {
 
 /// The places in which [`Node::put`] has put a key.
 pub(super) struct Placed {
-    /// Indices of the words that changed.
+    /// Bytes of the node with the words that changed.
     words: Range<usize>,
-    /// Bytes of the node.
+    /// Bytes of the node with the slot.
     slot: Range<usize>,
 }
 
-fn fingerprint(key: &[u8]) -> u64 {
+pub(super) fn fingerprint(key: &[u8]) -> u64 {
     hash::xxh3_64(0, key) & 0xff
 }
 

@@ -1,5 +1,6 @@
 //! Data structures against their sequential specifications.
 
+mod at_hand;
 pub mod domains;
 mod in_call;
 pub mod maps;
