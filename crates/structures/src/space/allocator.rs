@@ -210,20 +210,25 @@ impl Allocator {
 
     /// Sets or clears the bits of a block. Returns the words that changed, with their places.
     pub(super) fn mark(&mut self, block: Block, is_used: bool) -> Vec<(u64, u64)> {
-        let mut changed = BTreeMap::new();
-        for unit in block.unit..block.unit + block.units() {
+        let mut changed = Vec::new();
+        let (mut unit, end) = (block.unit, block.unit + block.units());
+        while unit < end {
             let (word, place, bit) = self.word(unit);
-            assert_ne!(
-                *word >> bit & 1 == 1,
-                is_used,
-                "unit {unit} of {block:?} is used twice or freed twice"
+            let count = (end - unit).min(UNITS_OF_WORD - u64::from(bit));
+            let bits = (u64::MAX >> (UNITS_OF_WORD - count)) << bit;
+            let expected = if is_used { 0 } else { bits };
+            assert_eq!(
+                *word & bits,
+                expected,
+                "a unit of {block:?} is used twice or freed twice"
             );
-            *word ^= 1 << bit;
+            *word ^= bits;
             if !mutant!(BitsNotInTransaction) {
-                changed.insert(place, *word);
+                changed.push((place, *word));
             }
+            unit += count;
         }
-        changed.into_iter().collect()
+        changed
     }
 }
 

@@ -245,6 +245,10 @@ impl Workspace {
     /// Makes the entries of the draft a part of the open transaction.
     fn take_drafted(&mut self) {
         let mut drafted = std::mem::take(&mut self.drafted);
+        if self.fresh.is_empty() {
+            self.entries.append(&drafted.entries);
+            drafted.entries.clear();
+        }
         for entry in drafted.entries.iter() {
             if !self.write_fresh(entry.offset, entry.bytes) {
                 self.entries.push(entry.offset, entry.bytes);
@@ -475,14 +479,10 @@ impl Draft<'_> {
             let fresh = FreshBlock { block, bytes };
             workspace.fresh.insert(span_of(block).offset, fresh);
         }
-        for (blocks, is_used) in [
-            (&taken.into_iter().collect::<Vec<_>>(), true),
-            (&freed, false),
-        ] {
-            for block in blocks {
-                let words = workspace.allocator.mark(*block, is_used);
-                workspace.bits.extend(words);
-            }
+        let taken = taken.iter().map(|block| (*block, true));
+        for (block, is_used) in taken.chain(freed.iter().map(|block| (*block, false))) {
+            let words = workspace.allocator.mark(block, is_used);
+            workspace.bits.extend(words);
         }
         workspace.take_drafted();
         workspace.entries.append(&self.in_order);

@@ -53,7 +53,7 @@ impl Addition {
         let first = index.unwrap_or_else(|| {
             assert!(count < slots.geometry.slots(), "the node has room");
             let first = partition_point(count, |index| slots.key(slots.word(index)) < key);
-            words.extend(slots.words().skip(first));
+            (first..count).for_each(|index| words.push(slots.word(index)));
             first
         });
         Self {

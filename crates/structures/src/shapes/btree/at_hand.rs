@@ -7,6 +7,8 @@
 //!
 //! Both ways leave the same entries, since the back-end may go the other way when it executes the operation again.
 
+use std::rc::Rc;
+
 use smallvec::SmallVec;
 
 use crate::shapes::root::{ROOT_LINE_SIZE, Root};
@@ -50,7 +52,7 @@ impl BTree {
         };
         let value = ValueView::Inline(value);
         let addition = Addition::new(&leaf.slots, tags, index, (key, value));
-        let mut head: SmallVec<[u8; 256]> = leaf.slots.head().into();
+        let mut head: SmallVec<[u8; 256]> = SmallVec::from_slice(leaf.slots.head());
         addition.put_words(&mut head);
         Node::seal_head(tags, pointer, &mut head);
 
@@ -73,7 +75,11 @@ impl BTree {
             if level == 0 || pointer.is_null() {
                 break;
             }
-            let node = draft.decoded::<InnerNode>(Node::place(pointer))?;
+            let span = Node::place(pointer);
+            let node = match draft.decoded::<InnerNode>(span) {
+                Some(node) => node,
+                None => self.decode_at_hand(draft, (pointer, level))?,
+            };
             if node.pointer() != pointer {
                 return None;
             }
@@ -83,5 +89,19 @@ impl BTree {
             }
         }
         (level == 0 && !pointer.is_null()).then_some(pointer)
+    }
+
+    /// Decodes an inner node that was changed, or passed for the first time, and keeps it.
+    fn decode_at_hand(
+        &self,
+        draft: &mut Draft<'_>,
+        (pointer, level): (Pointer, u32),
+    ) -> Option<Rc<InnerNode>> {
+        let (span, tags) = (Node::place(pointer), self.tags);
+        let bytes = draft.known(span)?;
+        let node = NodeView::parse((self.geometry, tags), pointer, level, bytes).ok()?;
+        let node = InnerNode::decode(&node, tags).ok()?;
+        draft.keep_decoded(span, node);
+        draft.decoded(span)
     }
 }

@@ -1,5 +1,7 @@
 //! Changes of a tree.
 
+use smallvec::SmallVec;
+
 use crate::shapes::item::{ItemRead, item_bytes, item_size};
 use crate::shapes::key_change::{Effect, KeyChange};
 use crate::shapes::root::Root;
@@ -10,7 +12,7 @@ use crate::wire::{Pointer, Verb};
 use super::BTree;
 use super::geometry::NODE_SIZE;
 use super::inner_nodes::InnerNode;
-use super::node::{Node, Slot, Value};
+use super::node::{Node, Slot, SlotView, Value};
 use super::seek::{Path, Seek, WayDown};
 
 /// The walk before a change of one key.
@@ -33,8 +35,8 @@ pub struct ChangePlan {
     slot: Option<Slot>,
     /// The value of the key, if it lies in a block and the change depends on it.
     current: Vec<u8>,
-    /// The slots of the nodes of the path that are full, by key; from the leaf up, as far as nodes are full.
-    full: Vec<Vec<Slot>>,
+    /// Full nodes at the end of the path, whose slots were checked: from the leaf up, as far as nodes are full.
+    full: usize,
 }
 
 impl BTree {
@@ -76,9 +78,11 @@ impl Change {
         let slot = path
             .leaf()
             .find(tree.tags, key.expect("a walk ends once"))?;
-        let mut full = Vec::new();
+        let mut full = 0;
         for node in path.nodes.iter().rev().take_while(|node| node.is_full()) {
-            full.push(node.slots(tree.tags)?);
+            let mut slots = node.view().all(tree.tags);
+            slots.try_for_each(|slot| slot.map(drop))?;
+            full += 1;
         }
         Ok(ChangePlan {
             tree,
@@ -196,15 +200,15 @@ impl ChangePlan {
         let mut root = self.path.root;
         root.length += 1;
         let (mut key, mut value) = (key, value);
-        let mut full = std::mem::take(&mut self.full).into_iter();
         while let Some(mut node) = self.path.nodes.pop() {
-            let Some(slots) = full.next() else {
+            if self.full == 0 {
                 let placed = node.put(tags, None, &key, &value);
                 node.write_placed(draft, tags, &placed);
                 root.write_length(draft, tags, anchor);
                 return Ok(());
-            };
-            let right = self.split(draft, &mut node, slots, (&key, &value))?;
+            }
+            self.full -= 1;
+            let right = self.split(draft, &mut node, (&key, &value))?;
             let left = (node.low.clone(), node.pointer);
             (key, value) = (right.low.clone(), Value::Inline(word_of(right.pointer)));
             if self.path.nodes.is_empty() {
@@ -221,10 +225,10 @@ impl ChangePlan {
         &self,
         draft: &mut Draft<'_>,
         node: &mut Node,
-        slots: Vec<Slot>,
         (key, value): (&[u8], &Value),
     ) -> Result<Node, SpaceFault> {
         let BTree { tags, geometry, .. } = self.tree;
+        let slots: SmallVec<[SlotView<'_>; 64]> = node.view().checked().collect();
         let is_last = node.high.is_none() && slots.last().is_some_and(|slot| *slot.key < *key);
         // Keys that arrive in order leave full nodes behind.
         let middle = match is_last {
@@ -232,13 +236,14 @@ impl ChangePlan {
             false => slots.len() / 2,
         };
         let moved = &slots[middle..];
-        let separator = moved.first().map_or(key, |slot| &slot.key).to_vec();
+        let separator = moved.first().map_or(key, |slot| slot.key).to_vec();
         let pointer = draft.allocate(NODE_SIZE)?;
-        let fences = (separator.clone(), node.high.take());
+        let fences = (separator.clone(), node.high.clone());
         let mut right = Node::new(geometry, pointer, node.level, fences, node.right);
         for slot in moved {
-            right.put(tags, None, &slot.key, &slot.value);
+            right.put_view(tags, None, (slot.key, slot.value));
         }
+        drop(slots);
         node.truncate(middle);
         node.high = Some(separator.clone());
         node.right = pointer;

@@ -213,11 +213,16 @@ impl<'a> Slots<'a> {
             let is_whole = self.tag_of(tags, number, bytes) == word & !0xff;
             is_whole || mutant!(SlotTagNotChecked)
         });
-        let bytes = bytes.ok_or(self.stale())?;
+        let slot = bytes.and_then(|bytes| self.slot_in(index, bytes));
+        slot.ok_or(self.stale())
+    }
+
+    /// The slot of the word at `index`, in its used bytes.
+    fn slot_in(&self, index: usize, bytes: &'a [u8]) -> Option<SlotView<'a>> {
         let sizes = word_at(bytes, 0);
         let key_size = (sizes & 0xffff) as usize;
         if key_size > self.geometry.key_size {
-            return Err(self.stale());
+            return None;
         }
         let (key, value) = bytes[SLOT_HEADER_SIZE..].split_at(key_size);
         let value = match sizes >> 32 & IN_BLOCK {
@@ -227,7 +232,15 @@ impl<'a> Slots<'a> {
                 ValueView::Block(pointer_in(value), size)
             }
         };
-        Ok(SlotView { index, key, value })
+        Some(SlotView { index, key, value })
+    }
+
+    /// All slots, by key, of a node whose slots were checked before.
+    pub fn checked(self) -> impl Iterator<Item = SlotView<'a>> {
+        self.words().enumerate().filter_map(move |(index, word)| {
+            let bytes = self.used((word >> 8 & 0xff) as usize)?;
+            self.slot_in(index, bytes)
+        })
     }
 
     /// All slots, by key.
@@ -414,7 +427,7 @@ impl Node {
         pointer.span(NODE_SIZE)
     }
 
-    fn view(&self) -> Slots<'_> {
+    pub fn view(&self) -> Slots<'_> {
         Slots {
             pointer: self.pointer,
             geometry: self.geometry,
@@ -460,7 +473,17 @@ impl Node {
     /// # Panics
     /// Panics if the node is full and the key is new.
     pub fn put(&mut self, tags: TagKey, index: Option<usize>, key: &[u8], value: &Value) -> Placed {
-        let addition = Addition::new(&self.view(), tags, index, (key, value.view()));
+        self.put_view(tags, index, (key, value.view()))
+    }
+
+    /// As [`Node::put`].
+    pub fn put_view(
+        &mut self,
+        tags: TagKey,
+        index: Option<usize>,
+        item: (&[u8], ValueView<'_>),
+    ) -> Placed {
+        let addition = Addition::new(&self.view(), tags, index, item);
         let (slot, words) = (addition.slot(), addition.words());
         self.bytes[slot.clone()].copy_from_slice(addition.slot_bytes());
         addition.put_words(&mut self.bytes);
