@@ -1,7 +1,7 @@
 //! Notices: everything that a backup tells a primary on a connection.
 //!
 //! ```text
-//!   0 u64 connection    8 u64 credits granted so far    16 u32 rows    20 36 bytes terms, zero: none    56 u64 0
+//!   0 u64 connection    8 u64 credits granted so far    16 u32 rows    20 36 bytes terms, zero: none    56 u32 1: no room    60 u32 0
 //!   64  rows:  u32 shard    u32 standing, 0: reached, 1: closed    u64 term    u64 join    u64 version, of a closed stream 0
 //! ```
 //!
@@ -18,6 +18,7 @@ pub(crate) const ROWS_MAX: usize = 6;
 const HEAD_SIZE: usize = 64;
 const ROW_SIZE: usize = 32;
 const TERMS_AT: usize = 20;
+const NO_ROOM_AT: usize = TERMS_AT + RECEIVING_SIZE;
 const REACHED: u32 = 0;
 const CLOSED: u32 = 1;
 /// Bytes of a notice.
@@ -30,6 +31,8 @@ pub(crate) struct Notice {
     pub granted: u64,
     /// The receiver's terms, in the first notice.
     pub terms: Option<[u8; RECEIVING_SIZE]>,
+    /// Whether the store has no room for more records than those that are on their way.
+    pub lacks_room: bool,
     pub told: Vec<Told>,
 }
 
@@ -42,6 +45,7 @@ impl Notice {
         if let Some(terms) = &self.terms {
             bytes[TERMS_AT..TERMS_AT + RECEIVING_SIZE].copy_from_slice(terms);
         }
+        bytes[NO_ROOM_AT] = self.lacks_room.into();
         let rows = bytes[HEAD_SIZE..].chunks_exact_mut(ROW_SIZE);
         for (row, told) in rows.zip(&self.told) {
             let StreamName { shard, term, join } = told.stream;
@@ -86,6 +90,7 @@ impl Notice {
             connection: long(0),
             granted: long(8),
             terms: (terms != [0; RECEIVING_SIZE]).then_some(terms),
+            lacks_room: short(NO_ROOM_AT) != 0,
             told: (0..rows).map(row).collect::<Option<_>>()?,
         })
     }
@@ -113,6 +118,7 @@ mod tests {
                 connection: 2,
                 granted: 1 << 33,
                 terms,
+                lacks_room: terms.is_some(),
                 told: (0..ROWS_MAX as u32).map(told).collect(),
             };
             let mut bytes = notice.encode();

@@ -30,6 +30,14 @@ pub enum NodeError {
         /// The time.
         waited_ns: Nanoseconds,
     },
+    /// The log of the store has had no room for records of other nodes, and cleaning has made none.
+    #[error(
+        "the pool has had no room for records of other nodes in {waited_ns} ns: the node has given its shards up; enlarge the pool with `stonecast grow`, or begin with a larger one"
+    )]
+    NoRoom {
+        /// The time.
+        waited_ns: Nanoseconds,
+    },
     /// The pool has the history of a shard of another cluster, or of a store that served the pool alone. Its terms mean
     /// nothing here.
     #[error(

@@ -3,8 +3,9 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
+use stonecast_backup::BackupLink;
 use stonecast_base::{Nanoseconds, mutant};
-use stonecast_cluster::{Subject, Term};
+use stonecast_cluster::{NodeName, Subject, Term};
 use stonecast_member::Member;
 use stonecast_replication::{Connection, Entry, HEADER_SIZE, LeaseSays, Report, Settled};
 
@@ -80,6 +81,18 @@ impl<S: Store> Node<S> {
         state.waiting.unsettled += room;
         state.due.stamped.insert(shard);
         Ok(entry)
+    }
+
+    /// A node whose copy of `shard` counts and whose store has no room for more records, by its last notice; `None`: no
+    /// such node is known. A store refuses the records that take room for good, before they are stamped.
+    pub fn copy_without_room(&self, shard: u32) -> Option<NodeName> {
+        let state = self.shared.state.borrow();
+        let peers = state.group(shard)?.in_sync.iter();
+        let lacks_room = |peer: &&NodeName| {
+            let link = state.peers.get(*peer).and_then(|way| way.link.as_ref());
+            link.is_some_and(BackupLink::lacks_room)
+        };
+        peers.clone().find(lacks_room).cloned()
     }
 
     /// Waits until the entries of earlier writes leave room for the write that was refused last, with

@@ -58,6 +58,10 @@ pub trait Store: 'static {
     /// [`Store::commit`].
     fn absorb(&self, shard: u32, page: &[u8]);
 
+    /// Whether the store has room for no more records of other nodes than those that are on their way, and cleaning
+    /// makes none. The node tells the primaries, which refuse puts then.
+    fn lacks_room(&self) -> bool;
+
     /// A blank segment, to be filled by appends; `None`: no segment is blank at this moment.
     fn lend(&self) -> Option<Lent>;
 }

@@ -45,7 +45,15 @@ pub async fn bounded_turn<S: Store>(
             return ended;
         }
     }
-    Err(NodeError::MediumHangs { waited_ns })
+    Err(hangs(&*shared.store, waited_ns))
+}
+
+/// The reason why a commit of `store` has not ended in `waited_ns`.
+fn hangs(store: &impl Store, waited_ns: u64) -> NodeError {
+    match store.lacks_room() {
+        true => NodeError::NoRoom { waited_ns },
+        false => NodeError::MediumHangs { waited_ns },
+    }
 }
 
 async fn turn<S: Store>(
@@ -83,6 +91,7 @@ async fn look<S: Store>(shared: &Shared<S>, intake: &mut Intake) -> Result<(), N
     for (request, said) in shared.requests.take() {
         intake.hear(request, &said);
     }
+    intake.tell_room(shared.store.lacks_room());
     let refused = look_once(&*shared.store, shared.runtime.now(), intake).await?;
     if !intake.is_starved() {
         shared.memory.is_short.set(false);
@@ -131,7 +140,7 @@ fn step<S: Store>(shared: &Rc<Shared<S>>, intake: &mut Intake) -> Result<Vec<Kee
     let state = &mut *shared.state.borrow_mut();
     let waited_ns = shared.options.medium_patience_ns;
     if state.own_commits.hang(shared.runtime.now(), waited_ns) {
-        return Err(NodeError::MediumHangs { waited_ns });
+        return Err(hangs(&*shared.store, waited_ns));
     }
     note_found(state, shared, intake);
     // The peers of ended sessions connect again.

@@ -77,7 +77,14 @@ pub struct Intake {
     /// Entries and ends that the store has not taken.
     outbox: Outbox,
     searching: Searching,
-    failed: bool,
+    health: Health,
+}
+
+/// The state of the medium and of the store.
+#[derive(Default)]
+struct Health {
+    has_failed: bool,
+    lacks_room: bool,
 }
 
 /// The reports of the device.
@@ -108,6 +115,13 @@ impl Intake {
     /// allows the first peer.
     pub fn number_from(&mut self, epoch: Epoch) {
         self.terms.first_connection = epoch.0 << 32;
+    }
+
+    /// Tells all peers, with the next notice to each, whether the store has no room for more records than those that
+    /// are on their way: see [`BackupLink::lacks_room`](crate::BackupLink::lacks_room). Says nothing of single entries,
+    /// which are taken as long as there are credits.
+    pub fn tell_room(&mut self, lacks_room: bool) {
+        self.health.lacks_room = lacks_room;
     }
 
     /// Lets `peer` append here, beginning with its next hello.
@@ -235,7 +249,7 @@ impl Intake {
     }
 
     fn check(&self) -> Result<(), IntakeError> {
-        match self.failed {
+        match self.health.has_failed {
             true => Err(IntakeError::Failed),
             false => Ok(()),
         }
@@ -243,7 +257,7 @@ impl Intake {
 
     /// Passes a result on. After a failure of the medium, the intake no longer trusts the medium.
     fn judge<T>(&mut self, result: Result<T, IntakeError>) -> Result<T, IntakeError> {
-        self.failed |= result.as_ref().is_err_and(IntakeError::is_of_medium);
+        self.health.has_failed |= result.as_ref().is_err_and(IntakeError::is_of_medium);
         result
     }
 
@@ -271,8 +285,8 @@ impl Intake {
                 }
                 let rows = streams.take_news(&session.peer, self.terms.answers);
                 let way = (&self.port, session.qp);
-                let granted = session.window.granted();
-                session.notices.send(way, granted, rows, context)
+                let state = (session.window.granted(), self.health.lacks_room);
+                session.notices.send(way, state, rows, context)
             });
             if let Err(reason) = sent {
                 session.end(EndCause::Notice(reason));

@@ -21,6 +21,8 @@ pub(super) struct Notices {
     terms: Option<[u8; RECEIVING_SIZE]>,
     /// The total of credits that was told.
     granted: u64,
+    /// The want of room that was told.
+    lacks_room: bool,
     under_way: Option<Completion>,
 }
 
@@ -31,6 +33,7 @@ impl Notices {
             connection,
             terms: None,
             granted: 0,
+            lacks_room: false,
             under_way: None,
         }
     }
@@ -61,20 +64,22 @@ impl Notices {
     pub fn send(
         &mut self,
         (port, qp): (&Rc<Port>, QueuePair),
-        granted: u64,
+        (granted, lacks_room): (u64, bool),
         told: Vec<Told>,
         context: &mut Context<'_>,
     ) -> Result<(), String> {
-        if granted == self.granted && told.is_empty() && self.terms.is_none() {
+        let is_new = (granted, lacks_room) != (self.granted, self.lacks_room);
+        if !is_new && told.is_empty() && self.terms.is_none() {
             return Ok(());
         }
         let notice = Notice {
             connection: self.connection,
             granted,
             terms: self.terms.take(),
+            lacks_room,
             told,
         };
-        self.granted = granted;
+        (self.granted, self.lacks_room) = (granted, lacks_room);
         port.device().memory(self.memory).write(0, &notice.encode());
         let local = LocalSpan {
             region: self.memory,

@@ -21,7 +21,7 @@ use super::room::Room;
 use super::session::{Session, Stage};
 use super::space::Space;
 use super::streams::Streams;
-use super::{Arrivals, Intake, Outbox, Searching};
+use super::{Arrivals, Health, Intake, Outbox, Searching};
 use crate::entries::Entries;
 use crate::ledger::SharedLedger;
 
@@ -171,7 +171,7 @@ impl Intake {
             terms,
             outbox: Outbox::default(),
             searching: Searching::default(),
-            failed: false,
+            health: Health::default(),
         })
     }
 }

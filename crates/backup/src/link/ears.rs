@@ -61,6 +61,8 @@ pub(super) struct Ears {
     qp: QueuePair,
     connection: u64,
     granted: u64,
+    /// Whether the backup's store lacks room, by the last notice.
+    pub lacks_room: bool,
 }
 
 impl Ears {
@@ -76,6 +78,7 @@ impl Ears {
             qp,
             connection: 0,
             granted: 0,
+            lacks_room: false,
         })
     }
 
@@ -112,7 +115,7 @@ impl Ears {
         let notice = Notice::parse(&bytes).ok_or(Trouble::NotANotice { size })?;
         judge(&notice, self.connection, self.granted)?;
         let news = notice.granted - self.granted;
-        self.granted = notice.granted;
+        (self.granted, self.lacks_room) = (notice.granted, notice.lacks_room);
         Ok(Some((notice, news)))
     }
 }
@@ -140,6 +143,7 @@ mod tests {
             connection,
             granted,
             terms: None,
+            lacks_room: false,
             told: Vec::new(),
         };
         assert_eq!(judge(&notice(4, 9), 4, 9), Ok(()));

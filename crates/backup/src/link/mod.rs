@@ -128,6 +128,12 @@ impl BackupLink {
         self.limits.grain < self.limits.pieces.message_size_max()
     }
 
+    /// Whether the backup's store has no room for more records, by its last notice. A primary that goes on to append
+    /// fills what the backup keeps for entries on their way, and waits for cleaning or deletes then.
+    pub fn lacks_room(&self) -> bool {
+        self.ears.lacks_room
+    }
+
     /// Messages that were taken and not reported.
     pub fn unreported(&self) -> usize {
         self.sent.len()

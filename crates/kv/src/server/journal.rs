@@ -205,7 +205,15 @@ impl Journal {
     /// Takes a segment with room for `units`. If the segment was free, its header is written, and the span of the
     /// header is returned to be persisted.
     pub fn take(&mut self, units: u32, purpose: Purpose) -> Result<(u32, Option<Span>), NoSegment> {
-        match self.space.take(units, purpose) {
+        let taken = self.space.take(units, purpose);
+        self.begin_taken(taken)
+    }
+
+    fn begin_taken(
+        &mut self,
+        taken: Result<Taken, MediaError>,
+    ) -> Result<(u32, Option<Span>), NoSegment> {
+        match taken {
             Ok(Taken::Segment { number, fresh }) => {
                 let header = fresh.then(|| {
                     let segment = self.space.state(number);
@@ -276,10 +284,26 @@ impl Journal {
 
     /// Switches to a segment of the server's own with room for `units`.
     pub fn take_own(&mut self, units: u32, purpose: Purpose) -> Result<(), NoSegment> {
+        self.switch_own(units, purpose, Space::take)
+    }
+
+    /// Switches to a segment of the server's own with room for `units` of a record of another node; see
+    /// [`Space::take_for_copy`].
+    pub fn take_own_for_copy(&mut self, units: u32, purpose: Purpose) -> Result<(), NoSegment> {
+        self.switch_own(units, purpose, Space::take_for_copy)
+    }
+
+    fn switch_own(
+        &mut self,
+        units: u32,
+        purpose: Purpose,
+        take: impl FnOnce(&mut Space, u32, Purpose) -> Result<Taken, MediaError>,
+    ) -> Result<(), NoSegment> {
         if let Some(number) = self.own(purpose).take() {
             self.give_back(number);
         }
-        let (number, header) = self.take(units, purpose)?;
+        let taken = take(&mut self.space, units, purpose);
+        let (number, header) = self.begin_taken(taken)?;
         *self.own(purpose) = Some(number);
         self.awaiting.spans.extend(header);
         Ok(())

@@ -198,6 +198,7 @@ impl Server {
             let state = &mut *server.state.borrow_mut();
             state.node = Some(NodeState::default());
             state.time.of_node(server.pool.shards());
+            state.journal.space.keep_room_for_copies();
             for number in 0..server.pool.shards() {
                 state.shards.lead(Epoch::default(), number, None);
             }

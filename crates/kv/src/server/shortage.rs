@@ -60,6 +60,16 @@ pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     }
 }
 
+/// Whether nothing but the reserve is free, and cleaning makes no room.
+pub(super) fn lacks_room(state: &State) -> bool {
+    let State {
+        cleaner, journal, ..
+    } = state;
+    let space = &journal.space;
+    space.has_reserve_alone()
+        && (cleaner.is_exhausted(space.died()) || !cleaner.has_victim() && !space.may_gain())
+}
+
 /// The answer to a delete that finds no room for its tombstone: *busy*, and a segment is freed. A delete is refused
 /// only if segments stay because of damage.
 fn make_room_for_deletes(state: &mut State) -> Verdict {

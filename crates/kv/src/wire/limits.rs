@@ -71,6 +71,15 @@ pub(crate) const LEASE_TURN_NS: Nanoseconds = 10_000_000;
 pub(crate) fn reserved_segments(segment_count: u32) -> u32 {
     (segment_count / 64).max(1)
 }
+/// Segments that a node of a cluster keeps for records that other nodes have stamped. Two primaries may have a segment
+/// of them on their way (`unsettled_max`), and a node learns from a notice that a copy lacks room. A pool of fewer than
+/// 16 segments has none to spare.
+pub(crate) fn segments_for_copies(segment_count: u32) -> u32 {
+    match segment_count {
+        0..16 => 0,
+        count => count.div_ceil(32),
+    }
+}
 /// Segments that only the cleaner may use. One is enough without a crash, since the needed records of a segment fit
 /// into one segment; a crash in the middle wastes the copies made so far.
 pub(crate) fn cleaning_segments(segment_count: u32) -> u32 {

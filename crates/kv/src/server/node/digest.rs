@@ -47,7 +47,7 @@ fn write(state: &mut State, body: &RecordBody) -> bool {
     }
     let units = (header.size() / UNIT_SIZE) as u32;
     if !state.journal.has_room(units, purpose) {
-        match state.journal.take_own(units, purpose) {
+        match state.journal.take_own_for_copy(units, purpose) {
             Ok(()) => state.note_given(),
             Err(none) => {
                 // Only the effect of the call counts here: cleaning is due, or leases are recalled. The answer

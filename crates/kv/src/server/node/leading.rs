@@ -113,6 +113,13 @@ impl Leading {
     ) -> Result<u64, Hindrance> {
         let slot = state.node_mut().calls.next_slot();
         let puts = work.puts();
+        if puts.is_some() && self.node.copy_without_room(shard).is_some() {
+            let verdict = Verdict::NoSpace;
+            return Err(Hindrance::Refused(
+                verdict,
+                state.shards.number_with(verdict),
+            ));
+        }
         let stamped = self.node.stamp(shard, version, body, Call { slot, work });
         stamped.map_err(|refused| hindrance(state, refused))?;
         state.node_mut().calls.begin(puts);

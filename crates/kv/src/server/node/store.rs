@@ -18,6 +18,7 @@ use super::pages::{self, PageItem};
 use super::state::NodeState;
 use crate::error::StoreError;
 use crate::server::commit::Committer;
+use crate::server::shortage::lacks_room;
 use crate::server::state::State;
 use crate::wire::KeyMap;
 
@@ -348,6 +349,10 @@ impl Store for NodeStore {
                 }
             }
         }
+    }
+
+    fn lacks_room(&self) -> bool {
+        lacks_room(&self.state.borrow())
     }
 
     fn lend(&self) -> Option<Lent> {

@@ -48,6 +48,7 @@ use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
 use stonecast_persist::Persisted;
 
 use crate::server::space::occupancy::Occupancy;
+use crate::wire::limits::segments_for_copies;
 
 use accounts::Flow;
 use medium::Medium;
@@ -67,8 +68,7 @@ pub(crate) struct Space {
     witnesses: Witnesses,
     /// Number of segments with an appender.
     taken: u32,
-    /// Number of segments in use for tombstones.
-    of_tombstones: u32,
+    reserve: Reserve,
     /// The segment to which records are moved.
     for_moves: Option<u32>,
     /// The segment that is being cleaned.
@@ -77,6 +77,15 @@ pub(crate) struct Space {
     delete_waits: bool,
     unsettled: Unsettled,
     flow: Flow,
+}
+
+/// What decides the number of free segments that puts leave alone, beside the size of the pool.
+#[derive(Default)]
+struct Reserve {
+    /// Number of segments in use for tombstones, which are the part of the reserve for deletes that is in use.
+    of_tombstones: u32,
+    /// Segments for records of other nodes that are on their way.
+    for_copies: u32,
 }
 
 /// The first sequences whose records have to stay unchanged; `u64::MAX`: no record has to.
@@ -132,7 +141,7 @@ impl Space {
             shelves: Shelves::default(),
             witnesses,
             taken: 0,
-            of_tombstones: 0,
+            reserve: Reserve::default(),
             for_moves: None,
             victim: None,
             delete_waits: false,
@@ -168,7 +177,7 @@ impl Space {
             "segment {number} is used once"
         );
         segment.purpose = purpose;
-        self.of_tombstones += u32::from(purpose == Purpose::Delete);
+        self.reserve.of_tombstones += u32::from(purpose == Purpose::Delete);
         if is_free {
             return;
         }
@@ -179,6 +188,11 @@ impl Space {
             let room = self.room(number);
             self.shelves.put_partial(purpose, room, number);
         }
+    }
+
+    /// Keeps segments free for records of other nodes: puts of this node, and leases of its clients, leave them alone.
+    pub fn keep_room_for_copies(&mut self) {
+        self.reserve.for_copies = segments_for_copies(self.format.segment_count);
     }
 
     /// Holds segments that other nodes' appends fill: they get no appender, and they are not cleaned.
@@ -340,6 +354,15 @@ impl Space {
         Ok(taken)
     }
 
+    /// Takes a segment for a record of another node, which that node has stamped already: the segments that are kept
+    /// for such records are free for it.
+    pub fn take_for_copy(&mut self, units: u32, purpose: Purpose) -> Result<Taken, MediaError> {
+        let kept = std::mem::take(&mut self.reserve.for_copies);
+        let taken = self.take(units, purpose);
+        self.reserve.for_copies = kept;
+        taken
+    }
+
     fn take_for(&mut self, units: u32, purpose: Purpose) -> Result<Taken, MediaError> {
         let reserve = self.reserve_for(purpose);
         let may_use_free = self.shelves.free.len() as u32 > reserve;
@@ -411,7 +434,7 @@ impl Space {
         segment.purpose = purpose;
         let blank = segment.blank.take();
         segment.used = Some(blank.unwrap_or_else(|| SegmentState::fresh(number, 1)));
-        self.of_tombstones += u32::from(purpose == Purpose::Delete);
+        self.reserve.of_tombstones += u32::from(purpose == Purpose::Delete);
         self.taken += 1;
         self.prepare_ahead();
         Taken::Segment {
@@ -521,7 +544,7 @@ impl Space {
     /// Ends the appends to a segment in its generation. A segment of tombstones then no longer belongs to the reserve.
     fn end_purpose(&mut self, number: u32) {
         let purpose = &mut self.segments[number as usize].purpose;
-        self.of_tombstones -= u32::from(*purpose == Purpose::Delete);
+        self.reserve.of_tombstones -= u32::from(*purpose == Purpose::Delete);
         *purpose = Purpose::Put;
     }
 

@@ -59,6 +59,11 @@ impl Space {
         self.usable_free() <= self.reserve_for(Purpose::Put) + 1
     }
 
+    /// Whether nothing but the reserve is free.
+    pub fn has_reserve_alone(&self) -> bool {
+        self.usable_free() <= self.reserve_for(Purpose::Put)
+    }
+
     /// Whether cleaning can gain a free segment for puts.
     ///
     /// Dead records in segments with an appender count, too: a client that has to wait gives its segments back, and a
@@ -271,7 +276,8 @@ impl Space {
             // Segments of tombstones are the part of the reserve for deletes that is in use.
             Purpose::Put => {
                 cleaning_segments(count)
-                    + reserved_segments(count).saturating_sub(self.of_tombstones)
+                    + reserved_segments(count).saturating_sub(self.reserve.of_tombstones)
+                    + self.reserve.for_copies
             }
             // The rest of the victim needs no further segment: once the victim is free, the number of free segments is
             // as before.

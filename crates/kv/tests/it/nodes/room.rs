@@ -3,41 +3,102 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use stonecast_kv::{ClusterClient, ClusterError, Effect, StoreError};
+
 use super::world::{Cluster, MS, Shape};
 use super::{has_all, put_all};
 use crate::world::key;
 
 /// Needs the patience of a primary: a node whose log has no segment for the appends of others grants leases, and has
-/// nothing to commit. Needs the rest of that node: it would be filled, and awaited, again and again.
+/// nothing to commit.
 #[test]
-fn a_write_waits_a_bounded_time_for_a_copy_whose_log_has_no_free_segment() {
+fn a_pool_that_is_too_small_holds_puts_up_for_a_bounded_time_until_its_node_is_removed() {
     let shape = Shape {
         segments_of_last: Some(4),
         medium_patience_ns: 100 * MS,
         ..Shape::THREE.patient()
     };
     Cluster::tell(shape, 72, async |cluster, client| {
-        put_all(client, 0..60).await;
-        has_all(client, 0..60).await;
-        let full = &cluster.places[2].name;
-        let is_awaited = || {
-            let groups = cluster.stored().groups;
-            let mut led_by_others = groups.iter().filter(|group| group.primary != *full);
-            led_by_others.any(|group| group.has_copy(full))
-        };
-        assert!(!is_awaited(), "the copies are dropped");
         let runtime = cluster.process.runtime();
         let begun = runtime.now();
-        put_all(client, 60..120).await;
-        assert!(runtime.now() - begun < 100 * MS, "no write waits any more");
-        assert!(!is_awaited(), "the node asks for no copy");
-        has_all(client, 0..120).await;
-        assert!(
-            cluster.ends().iter().all(Option::is_none),
-            "{:?}",
-            cluster.ends()
-        );
+        for number in 0..60 {
+            match client.put(&key(number), b"value").await {
+                Ok(_) | Err(ClusterError::Store(StoreError::NoSpace { .. })) => {}
+                Err(error) => panic!("put {number}: {error}"),
+            }
+        }
+        assert!(runtime.now() - begun < 500 * MS, "every put ends");
+        let full = &cluster.places[2].name;
+        cluster.request(0, |present| present.remove(full)).await;
+        let is_served = || (0..3).all(|shard| matches!(cluster.leader(shard), Some(0 | 1)));
+        cluster.until("the others lead all shards", is_served).await;
+        put_all(client, 0..60).await;
+        has_all(client, 0..60).await;
     });
+}
+
+/// Fills the pools until no shard takes a value of `size` bytes, and returns the number of values that were stored.
+async fn fill(client: &ClusterClient, size: usize) -> usize {
+    let (mut stored, mut refused) = (Vec::new(), 0);
+    for number in 0.. {
+        match client.put(&key(number), &vec![number as u8; size]).await {
+            Ok(_) => stored.push(number),
+            Err(error @ ClusterError::Store(StoreError::NoSpace { .. })) => {
+                assert_eq!(error.effect(), Effect::None);
+                refused += 1;
+            }
+            Err(error) => panic!("put {number}: {error}"),
+        }
+        if refused == 40 {
+            break;
+        }
+    }
+    stored.len()
+}
+
+/// Needs the segments that a node keeps for records of other nodes, and the notices that say that they are all that is
+/// left: a copy that takes no record is given up, and its node ends.
+#[test]
+fn a_full_cluster_refuses_puts_and_keeps_its_copies_whichever_pool_is_full_first() {
+    for (segments_of_last, size) in [(None, 40_000), (None, 700), (Some(16), 40_000)] {
+        let shape = Shape {
+            segments: 32,
+            segments_of_last,
+            medium_patience_ns: 200 * MS,
+            ..Shape::THREE.patient()
+        };
+        Cluster::tell(shape, 74, async |cluster, client| {
+            let runtime = cluster.process.runtime();
+            let stored = fill(client, size).await;
+            assert!(stored * size > 1 << 20, "{stored} values of {size}");
+            // Longer than the patience with copies and with the medium.
+            runtime.sleep(800 * MS).await;
+            assert!(
+                cluster.ends().iter().all(Option::is_none),
+                "{:?}",
+                cluster.ends()
+            );
+            let groups = cluster.stored().groups;
+            assert!(
+                groups.iter().all(|group| group.in_sync.len() == 3),
+                "{groups:?}"
+            );
+            // A full cluster takes deletes, and puts again when these have made room.
+            for number in 0..stored as u64 / 2 {
+                client.delete(&key(number)).await.unwrap();
+            }
+            let end = runtime.now() + 2_000 * MS;
+            while client.put(&key(0), &vec![1; size]).await.is_err() {
+                assert!(runtime.now() < end, "the deletes make room");
+                runtime.sleep(MS).await;
+            }
+            let groups = cluster.stored().groups;
+            assert!(
+                groups.iter().all(|group| group.in_sync.len() == 3),
+                "{groups:?}"
+            );
+        });
+    }
 }
 
 /// Clients that begin at each of two nodes: more than the segments that puts may use there.

@@ -1,6 +1,6 @@
 //! The minimal store: a log of records, and a map for each shard.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -67,6 +67,7 @@ pub struct TestStore {
     /// Bytes of live data of each shard that no key has.
     ballast: Ballast,
     parts: RefCell<Parts>,
+    pub lacks_room: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -168,6 +169,7 @@ impl TestStore {
             oracle,
             ballast,
             parts: RefCell::new(parts),
+            lacks_room: Cell::new(false),
         };
         (store, left)
     }
@@ -354,6 +356,10 @@ impl Store for TestStore {
             }
             self.disk.note(Change::Pulled(shard, item));
         }
+    }
+
+    fn lacks_room(&self) -> bool {
+        self.lacks_room.get()
     }
 
     fn lend(&self) -> Option<Lent> {
