@@ -517,7 +517,17 @@ mod tests {
         let bytes = [7; 64];
         let stores: Vec<(u64, &[u8])> = (0..20).map(|line| (line * 64, &bytes[..])).collect();
         let wrecks = wrecks(&[&stores[..], &stores[..], &stores[..]]);
-        let (count, seen) = states(&wrecks, 40);
+        let mut seen = BTreeSet::new();
+        let mut random = stonecast_base::random_from_seed(1);
+        let count = each(
+            &wrecks,
+            40,
+            &mut random,
+            &mut |fates| match seen.insert(fates.to_vec()) {
+                true => Look::New,
+                false => Look::Known,
+            },
+        );
         assert_eq!((count, seen.len()), (40, 40));
         let lost = |fates: &Vec<Fate>, machine: usize| {
             let mut units = wrecks.units(machine);
