@@ -12,12 +12,13 @@ use crate::papers::{
 
 pub(super) const POLICIES: &str = "asymnvm-policies";
 pub(super) const FREE: &str = "asymnvm-policies-free";
+pub(super) const MISSES_CAUSES: &str = "asymnvm-misses-causes";
 pub(super) const MISSES: &str = "asymnvm-policies-misses";
 /// Bytes of a cache for each loaded key.
 const SIZES: [u64; 6] = [1, 2, 4, 8, 32, 128];
 
 /// The figures.
-pub(super) static FIGURES: [Figure; 6] = [
+pub(super) static FIGURES: [Figure; 7] = [
     SIZES_OFF,
     with_ddio(
         SIZES_OFF,
@@ -51,6 +52,19 @@ pub(super) static FIGURES: [Figure; 6] = [
         measure: Measure::Time(|runs| {
             policies(runs, (Ddio::Off, true), |outcome| outcome.misses * 100.0)
         }),
+        picture: Picture::None,
+        section: Section::Standard,
+    },
+    Figure {
+        axes: Axes {
+            name: MISSES_CAUSES,
+            title: "Nodes of the b-tree that were not in the cache, of all, by keys and bytes of the cache for each loaded key; RC, 1 in flight, half of the operations inserts, DDIO off",
+            x_title: "keys, bytes for each",
+            unit: "%",
+            series: &["random 32", "random"],
+            published: nothing_published,
+        },
+        measure: Measure::Time(misses),
         picture: Picture::None,
         section: Section::Standard,
     },
@@ -116,6 +130,7 @@ fn of_size(bytes: u64) -> Cached {
         policy: Policy::Sample(32),
         by_level: false,
         counts: true,
+        remembers: false,
     }
 }
 
@@ -129,6 +144,48 @@ fn sizes(runs: &mut Runs, ddio: Ddio) -> Result<Vec<Sample>, FigureError> {
     };
     let cases = STRUCTURES.into_iter().skip(2).flat_map(of).collect();
     samples(runs, under(ddio, cases), |outcome| outcome.kops)
+}
+
+fn misses(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let keys = [
+        ("uniform", AsymKeys::UNIFORM),
+        ("zipfian", AsymKeys::ZIPFIAN),
+        (
+            "zipfian, 65,536 keys",
+            AsymKeys {
+                loaded: 65_536,
+                ..AsymKeys::ZIPFIAN
+            },
+        ),
+    ];
+    let mut cases = Vec::new();
+    for (series, policy) in [
+        ("random 32", Policy::Sample(32)),
+        ("random", Policy::Random),
+    ] {
+        for (name, keys) in keys {
+            for bytes in [1, 2, 4, 8, 32] {
+                if keys.loaded > KEYS && bytes != 2 {
+                    continue;
+                }
+                let cache = Cached {
+                    size: keys.loaded * bytes,
+                    policy,
+                    counts: false,
+                    ..of_size(bytes)
+                };
+                cases.push(Case {
+                    series,
+                    x: format!("{name}, {bytes}"),
+                    load: AsymLoad {
+                        keys,
+                        ..mixed(StructureKind::BTree, cache)
+                    },
+                });
+            }
+        }
+    }
+    samples(runs, cases, |outcome| outcome.misses * 100.0)
 }
 
 fn policies(

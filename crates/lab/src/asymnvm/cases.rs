@@ -68,7 +68,7 @@ pub(super) fn name_of(store: AsymStore) -> &'static str {
 /// The same cases with this state of DDIO.
 pub(super) fn under(ddio: Ddio, mut cases: Vec<Case>) -> Vec<Case> {
     for case in &mut cases {
-        case.load.ddio = ddio;
+        case.load.setting.ddio = ddio;
     }
     cases
 }

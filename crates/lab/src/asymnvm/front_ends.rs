@@ -5,7 +5,7 @@ use stonecast_published::asymnvm::Variant;
 use stonecast_structures::shapes::StructureKind;
 
 use super::cases::{Case, STRUCTURES, outcomes, program_ns, samples, under, with_ddio};
-use super::load::{AsymLoad, AsymOutcome, AsymStore};
+use super::load::{AsymLoad, AsymOutcome, AsymStore, Setting};
 use super::structures;
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section, nothing_published,
@@ -181,7 +181,7 @@ fn processors(runs: &mut Runs, ddio: Ddio) -> Result<Vec<Sample>, FigureError> {
             series,
             x: x.to_owned(),
             load: AsymLoad {
-                ddio,
+                setting: Setting::with(ddio),
                 in_flight: 16,
                 ..AsymLoad::inserts(store, kind)
             },

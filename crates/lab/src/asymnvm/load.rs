@@ -38,8 +38,8 @@ pub struct AsymLoad {
     pub store: AsymStore,
     /// The structure.
     pub kind: StructureKind,
-    /// Whether the NIC of the back-end writes to its processor's cache.
-    pub ddio: Ddio,
+    /// The machines, and what else no table varies.
+    pub setting: Setting,
     /// Operations that are not acknowledged, at most. As many are known when the first of them begins.
     pub in_flight: usize,
     /// Operations that are made visible together.
@@ -81,11 +81,41 @@ pub enum AsymStore {
     Mirrored,
 }
 
+/// The machines, and respects of a published store that the paper does not state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Setting {
+    /// Whether the NIC of the back-end writes to its processor's cache.
+    pub ddio: Ddio,
+    /// What survives a power cut.
+    pub domain: PersistenceDomain,
+    /// Bytes that the NICs of front-ends take with the descriptor; `None`: as the profile has it.
+    pub nic_inline_bytes: Option<u64>,
+    /// Bytes of each log of a published back-end.
+    pub log_size: u64,
+    /// Bytes of a READ of a published writer, at most.
+    pub read_size_max: u64,
+}
+
+impl Setting {
+    /// The setting of all figures that do not say otherwise.
+    pub const fn with(ddio: Ddio) -> Self {
+        Self {
+            ddio,
+            domain: PersistenceDomain::Dmp,
+            nic_inline_bytes: None,
+            log_size: 16 << 20,
+            read_size_max: u64::MAX,
+        }
+    }
+}
+
 /// The keys of a writer's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AsymKeys {
     /// The frequencies of the loaded ones.
     pub frequencies: Distribution,
+    /// Those that are loaded before a measurement.
+    pub loaded: u64,
     /// Whether half of the updates are of keys that are not there yet.
     pub are_added: bool,
 }
@@ -94,11 +124,13 @@ impl AsymKeys {
     /// All as often, and new ones.
     pub const UNIFORM: Self = Self {
         frequencies: Distribution::Uniform,
+        loaded: KEYS,
         are_added: true,
     };
     /// By a power law with exponent 0.99, and new ones.
     pub const ZIPFIAN: Self = Self {
         frequencies: Distribution::ScrambledZipfian,
+        loaded: KEYS,
         are_added: true,
     };
     /// By the same power law, and none but loaded ones, as in YCSB A to C.
@@ -119,6 +151,8 @@ pub struct Cached {
     pub by_level: bool,
     /// Whether the time of the cache's memory counts.
     pub counts: bool,
+    /// Whether the writer has made the structure itself and knows all that it has read and written, whatever the size.
+    pub remembers: bool,
 }
 
 impl Cached {
@@ -128,6 +162,12 @@ impl Cached {
         policy: Policy::Sample(32),
         by_level: false,
         counts: false,
+        remembers: false,
+    };
+    /// As [`Cached::ALL`], and what the writer has written is kept, too.
+    pub const WRITTEN: Self = Self {
+        remembers: true,
+        ..Self::ALL
     };
     /// The paper's policy, with room for a tenth of what is loaded.
     pub const TENTH: Self = Self::tenth_of(KEYS);
@@ -155,7 +195,7 @@ impl AsymLoad {
         Self {
             store,
             kind,
-            ddio: Ddio::Off,
+            setting: Setting::with(Ddio::Off),
             in_flight: 1,
             batch: 1024,
             cache: Cached::ALL,
@@ -184,8 +224,8 @@ impl AsymLoad {
     /// The declaration of the back-end's machine.
     pub(super) fn platform(&self) -> DeclaredPlatform {
         DeclaredPlatform {
-            persistence_domain: PersistenceDomain::Dmp,
-            ddio: self.ddio,
+            persistence_domain: self.setting.domain,
+            ddio: self.setting.ddio,
             receive_buffers: ReceiveBuffers::Dram,
         }
     }
@@ -193,7 +233,7 @@ impl AsymLoad {
     /// The changes that are done before the measurement.
     pub(super) fn loaded(&self) -> impl Iterator<Item = Change> + use<> {
         let has_keys = self.kind.has_keys();
-        (0..KEYS).map(move |number| match has_keys {
+        (0..self.keys.loaded).map(move |number| match has_keys {
             true => insert(number),
             false => push(number),
         })
@@ -244,11 +284,11 @@ impl Steps {
     pub fn new(load: &AsymLoad, writer: u32) -> Self {
         Self {
             random: random_from_seed(u64::from(writer) + 1),
-            chooser: Chooser::new(load.keys.frequencies, KEYS),
+            chooser: Chooser::new(load.keys.frequencies, load.keys.loaded),
             has_keys: load.kind.has_keys(),
             write_percent: load.write_percent,
             are_added: load.keys.are_added,
-            next: KEYS,
+            next: load.keys.loaded,
         }
     }
 
@@ -502,6 +542,18 @@ pub(super) fn machine(world: &World, platform: DeclaredPlatform) -> Machine {
     let profile = MachineProfile::by_name(MACHINES).expect("the profile is shipped");
     world.machine(MachineOptions {
         platform,
+        cores: CORES,
+        ..MachineOptions::new(profile)
+    })
+}
+
+/// A machine of a front-end.
+pub(super) fn front_end_machine(world: &World, load: &AsymLoad) -> Machine {
+    let mut profile = MachineProfile::by_name(MACHINES).expect("the profile is shipped");
+    let inline = load.setting.nic_inline_bytes;
+    profile.nic_inline_bytes = inline.unwrap_or(profile.nic_inline_bytes);
+    world.machine(MachineOptions {
+        platform: load.platform(),
         cores: CORES,
         ..MachineOptions::new(profile)
     })

@@ -8,7 +8,7 @@ use stonecast_published::asymnvm::{AsymSession, AsymWriter, LockedRead, Variant}
 use stonecast_structures::shapes::StructureKind;
 
 use super::cases::{program_ns, rounded, with_ddio};
-use super::load::{self, AsymError, AsymLoad, AsymOutcome, AsymStore, Contestant, Look};
+use super::load::{self, AsymError, AsymLoad, AsymOutcome, AsymStore, Contestant, Look, Setting};
 use super::published::Published;
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section, nothing_published,
@@ -135,7 +135,7 @@ fn run(case: &Case) -> Result<AsymOutcome, AsymError> {
 
 fn measure(runs: &mut Runs, ddio: Ddio) -> Result<Vec<Sample>, FigureError> {
     let beside = |store, percent: u32| AsymLoad {
-        ddio,
+        setting: Setting::with(ddio),
         readers: 6,
         write_percent: percent,
         // Both shares have as many updates.

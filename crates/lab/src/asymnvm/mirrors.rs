@@ -3,7 +3,7 @@
 use stonecast_media::Ddio;
 
 use super::cases::{STRUCTURES, outcomes, rounded};
-use super::load::{AsymLoad, AsymStore};
+use super::load::{AsymLoad, AsymStore, Setting};
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section, nothing_published,
 };
@@ -102,7 +102,7 @@ const KINDS: [Kind; 4] = [
 fn of_kind(runs: &mut Runs, kind: &Kind) -> Result<Vec<(&'static str, [f64; 2])>, FigureError> {
     let pair = |structure| {
         [AsymStore::Ours, AsymStore::Mirrored].map(|store| AsymLoad {
-            ddio: kind.ddio,
+            setting: Setting::with(kind.ddio),
             batch: kind.batch,
             ..AsymLoad::inserts(store, structure)
         })

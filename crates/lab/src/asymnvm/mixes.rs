@@ -3,17 +3,20 @@
 use stonecast_media::Ddio;
 use stonecast_published::asymnvm::Variant;
 use stonecast_structures::shapes::StructureKind;
+use stonecast_workload::Distribution;
 
-use super::cases::{Case, STRUCTURES, samples, under, with_ddio};
+use super::cases::{Case, STRUCTURES, outcomes, program_ns, samples, under, with_ddio};
 use super::load::{AsymKeys, AsymLoad, AsymStore, Cached};
+use super::structures;
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section, nothing_published,
 };
 
+pub(super) const CAUSES: &str = "asymnvm-mixes-causes";
 pub(super) const MIXES: &str = "asymnvm-mixes";
 
 /// The figures.
-pub(super) static FIGURES: [Figure; 4] = [
+pub(super) static FIGURES: [Figure; 5] = [
     SHARES,
     with_ddio(
         SHARES,
@@ -28,6 +31,19 @@ pub(super) static FIGURES: [Figure; 4] = [
         "The figure asymnvm-ycsb with DDIO on",
         |runs| ycsb(runs, Ddio::On),
     ),
+    Figure {
+        axes: Axes {
+            name: CAUSES,
+            title: "Updates alone a second of RCB with one respect changed at a time, 16 in flight, DDIO off; the program of a batch as in asymnvm-layouts",
+            x_title: "changed",
+            unit: "kop/s",
+            series: OFF_SERIES,
+            published: nothing_published,
+        },
+        measure: Measure::Time(causes),
+        picture: Picture::None,
+        section: Section::Standard,
+    },
 ];
 
 const SHARES: Figure = Figure {
@@ -95,14 +111,49 @@ fn shares(runs: &mut Runs, ddio: Ddio) -> Result<Vec<Sample>, FigureError> {
             },
         })
     };
-    let structures = [
-        ("bst", StructureKind::Bst),
-        ("b-tree", StructureKind::BTree),
-        ("mv-bst", StructureKind::MvBst),
-        ("mv-b-tree", StructureKind::MvBTree),
-    ];
-    let cases = structures.into_iter().flat_map(of).collect();
+    let cases = TREES.into_iter().flat_map(of).collect();
     samples(runs, under(ddio, cases), |outcome| outcome.kops)
+}
+
+const OFF_SERIES: &[&str] = &["bst", "b-tree", "mv-bst", "mv-b-tree"];
+const TREES: [(&str, StructureKind); 4] = [
+    ("bst", StructureKind::Bst),
+    ("b-tree", StructureKind::BTree),
+    ("mv-bst", StructureKind::MvBst),
+    ("mv-b-tree", StructureKind::MvBTree),
+];
+
+fn causes(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    type Change = fn(&mut AsymLoad, u64);
+    let changes: [(&str, Change); 5] = [
+        ("nothing", |_, _| {}),
+        ("uniform keys", |load, _| load.keys = AsymKeys::UNIFORM),
+        ("newest keys", |load, _| {
+            load.keys.frequencies = Distribution::Latest;
+        }),
+        ("all cached", |load, _| load.cache = Cached::ALL),
+        ("the program of a batch", |load, program_ns| {
+            load.program_ns = program_ns;
+        }),
+    ];
+    let symmetric = AsymStore::Published(Variant::SymmetricB);
+    let alone = TREES.map(|(_, kind)| structures::inserts(symmetric, kind, 1));
+    let measured = outcomes(runs, &alone)?;
+    let mut cases = Vec::new();
+    for ((series, kind), outcome) in TREES.into_iter().zip(&measured) {
+        let of_paper = structures::published("symmetric-b", series);
+        let program_ns = program_ns(of_paper, outcome.kops);
+        for (x, change) in changes {
+            let mut load = AsymLoad {
+                cache: Cached::TENTH,
+                ..mixed(AsymStore::Published(Variant::Rcb), kind, 100)
+            };
+            change(&mut load, program_ns);
+            let x = x.to_owned();
+            cases.push(Case { series, x, load });
+        }
+    }
+    samples(runs, cases, |outcome| outcome.kops)
 }
 
 fn ycsb(runs: &mut Runs, ddio: Ddio) -> Result<Vec<Sample>, FigureError> {

@@ -4,7 +4,7 @@
 //!   load.rs       a load on a back-end and its front-ends -> AsymOutcome
 //!   published.rs  the published variants in a world       ours.rs   `structures` in a world
 //!   cases.rs      the runs that figures share
-//!   structures.rs  ratios.rs  causes.rs  batches.rs  caches.rs  readers.rs  lock.rs  front_ends.rs  mixes.rs  partitions.rs  mirrors.rs  allocator.rs
+//!   structures.rs  ratios.rs  causes.rs  layouts.rs  batches.rs  caches.rs  readers.rs  lock.rs  front_ends.rs  mixes.rs  partitions.rs  mirrors.rs  allocator.rs
 //!                 figures
 //!   applications/  SmallBank and TATP
 //!   headlines.rs  published values beside measured ones, with reasons     paper.rs  the page
@@ -18,6 +18,7 @@ mod cases;
 mod causes;
 mod front_ends;
 mod headlines;
+mod layouts;
 mod load;
 mod lock;
 mod mirrors;

@@ -17,7 +17,8 @@ use stonecast_structures::{
 };
 
 use super::load::{
-    AsymError, AsymLoad, AsymStore, Contestant, FrontEnd, Look, Step, machine, memory,
+    AsymError, AsymLoad, AsymStore, Contestant, FrontEnd, Look, Step, front_end_machine, machine,
+    memory,
 };
 
 const MIRROR: &str = "sim:mirror";
@@ -117,7 +118,7 @@ impl Ours {
 
     /// A process of a front-end, on a machine of its own.
     pub fn front_end(&self) -> Process {
-        let machine = machine(&self.world, self.load.platform());
+        let machine = front_end_machine(&self.world, &self.load);
         self.world.process(machine)
     }
 

@@ -14,7 +14,7 @@ use stonecast_structures::shapes::StructureKind;
 
 use super::cases::{rounded, with_ddio};
 use super::load::{
-    AsymError, AsymLoad, AsymOutcome, AsymStore, FrontEnd, Step, Work, measured, write,
+    AsymError, AsymLoad, AsymOutcome, AsymStore, FrontEnd, Setting, Step, Work, measured, write,
 };
 use super::ours::Ours;
 use super::published::Published;
@@ -171,7 +171,7 @@ fn measure_all(runs: &mut Runs, ddio: Ddio) -> Result<Vec<Sample>, FigureError> 
     let of = |(_, store, kind)| {
         [1, 2, 3, 4].map(|partitions| Case {
             load: AsymLoad {
-                ddio,
+                setting: Setting::with(ddio),
                 in_flight: 16,
                 ..AsymLoad::inserts(store, kind)
             },

@@ -13,11 +13,10 @@ use stonecast_published::asymnvm::{
 use stonecast_structures::shapes::Description;
 
 use super::load::{
-    AsymError, AsymLoad, AsymStore, Contestant, FrontEnd, KEYS, Look, Step, key_of, machine, memory,
+    AsymError, AsymLoad, AsymStore, Contestant, FrontEnd, KEYS, Look, Setting, Step,
+    front_end_machine, key_of, machine, memory,
 };
 
-/// Bytes of each log.
-const LOG_SIZE: u64 = 16 << 20;
 const SLAB_SIZE: u64 = 4 << 20;
 const SLABS: u64 = 24;
 
@@ -30,10 +29,10 @@ pub(super) struct Published {
     layout: AsymLayout,
 }
 
-pub(super) fn layout(instances: u32) -> AsymLayout {
+pub(super) fn layout(instances: u32, setting: Setting) -> AsymLayout {
     AsymLayout {
         instances,
-        log_size: LOG_SIZE,
+        log_size: setting.log_size,
         slab_size: SLAB_SIZE,
         slabs: SLABS,
     }
@@ -59,9 +58,9 @@ impl Published {
         load: &AsymLoad,
         number: usize,
     ) -> Result<(Self, Rc<dyn PersistentRegion>), AsymError> {
-        let layout = layout(load.writers);
+        let layout = layout(load.writers, load.setting);
         let address = format!("sim:asymnvm-{number}");
-        let (memory, back_end) = serve(world, load, (layout, &address))?;
+        let (memory, back_end) = serve(world, load, (layout, &address), |back_end| back_end)?;
         let this = Self {
             load: load.clone(),
             world: world.clone(),
@@ -94,7 +93,7 @@ impl Published {
 
     /// A process of a front-end, and its machine.
     pub fn front_end(&self) -> (Process, Machine) {
-        let machine = machine(&self.world, self.load.platform());
+        let machine = front_end_machine(&self.world, &self.load);
         (self.world.process(machine), machine)
     }
 
@@ -128,7 +127,13 @@ impl Published {
         }
         let writer = AsymWriter::open(session, self.options(), local);
         let mut writer = self.world.block_on(writer)?;
-        if self.load.kind.has_keys() {
+        if self.load.cache.remembers {
+            let changes: Vec<Change> = self.load.loaded().collect();
+            for changes in changes.chunks(512) {
+                self.world.block_on(AsymWriter::run(&mut writer, changes))?;
+                self.world.block_on(writer.finish())?;
+            }
+        } else if self.load.kind.has_keys() {
             let keys: Vec<Change> = self.load.loaded().collect();
             for keys in keys.chunks(512) {
                 self.world.block_on(writer.warm(keys))?;
@@ -160,6 +165,8 @@ impl Published {
             is_flushed: matches!(store, AsymStore::Flushed(_)),
             locks: matches!(store, AsymStore::Locked(_)),
             awaits_applied: matches!(store, AsymStore::Applied(_)),
+            remembers: self.load.cache.remembers,
+            read_size_max: self.load.setting.read_size_max,
         }
     }
 
@@ -184,6 +191,7 @@ pub(super) fn serve(
     world: &World,
     load: &AsymLoad,
     (layout, address): (AsymLayout, &str),
+    change: fn(AsymBackEnd) -> AsymBackEnd,
 ) -> Result<(Rc<dyn PersistentRegion>, Process), AsymError> {
     let platform = load.platform();
     let machine = machine(world, platform);
@@ -195,6 +203,7 @@ pub(super) fn serve(
     let port = port.map_err(stonecast_published::PublishedError::from)?;
     let device = port.device().clone();
     let opened = AsymBackEnd::open(memory.clone(), commit, (port, process.runtime()), layout)?;
+    let opened = change(opened);
     let listening = device.listen(address);
     listening.map_err(stonecast_published::PublishedError::from)?;
     process.runtime().spawn(Box::pin(async move {
@@ -211,7 +220,9 @@ fn fill(
 ) -> Result<(), AsymError> {
     for instance in 0..layout.instances {
         let of = (layout, instance);
-        AsymWriter::load(memory, of, load.description(), load.loaded())?;
+        // A writer that knows what it has written makes the structure itself.
+        let loaded = load.loaded().filter(|_| !load.cache.remembers);
+        AsymWriter::load(memory, of, load.description(), loaded)?;
     }
     Ok(())
 }

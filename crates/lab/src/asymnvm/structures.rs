@@ -54,12 +54,14 @@ pub(super) static FIGURES: [Figure; 3] = [
     Figure {
         axes: Axes {
             name: TRIPS,
-            title: "Round trips of READs, and WRITEs, for an insert, 1 in flight, DDIO off; the number of either that the published time has room for",
+            title: "Round trips of READs, and WRITEs, for an insert, 1 in flight, DDIO off; the number of either that the published time has room for. Written kept: the front-end made the structure itself, and its cache also keeps what is written",
             unit: "for an operation",
             series: &[
                 "naive: READs",
                 "naive: WRITEs",
                 "naive: published time / round trip",
+                "rcb: READs",
+                "rcb: READs, written kept",
             ],
             published: nothing_published,
             ..AXES
@@ -155,7 +157,24 @@ fn trips(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
             y: rounded(y),
         })
     });
-    Ok(samples.collect())
+    let mut samples: Vec<Sample> = samples.collect();
+    for (series, cache) in [
+        ("rcb: READs", Cached::ALL),
+        ("rcb: READs, written kept", Cached::WRITTEN),
+    ] {
+        let rcb = AsymStore::Published(Variant::Rcb);
+        let of = |(x, kind): (&str, StructureKind)| Case {
+            series,
+            x: x.to_owned(),
+            load: AsymLoad {
+                cache,
+                ..inserts(rcb, kind, 1)
+            },
+        };
+        let cases = STRUCTURES.map(of).into();
+        samples.extend(super::cases::samples(runs, cases, |outcome| outcome.trips)?);
+    }
+    Ok(samples)
 }
 
 /// Table 2: the published number in front of the measured one.

@@ -5,7 +5,7 @@
 //! with all documented points.
 
 use stonecast_lab::asymnvm::{
-    Application, ApplicationLoad, AsymError, AsymKeys, AsymLoad, AsymStore, PAPER, measure,
+    Application, ApplicationLoad, AsymError, AsymKeys, AsymLoad, AsymStore, Cached, PAPER, measure,
     measure_application,
 };
 use stonecast_lab::papers::{Runs, page};
@@ -88,12 +88,26 @@ fn the_workloads_of_ycsb_add_no_keys() {
 
 #[test]
 fn the_allocator_is_measured_again_to_the_last_digit() {
-    let mut figures = PAPER.figures();
-    let figure = figures.find(|figure| figure.axes.name == "asymnvm-allocator");
-    let points = figure.unwrap().points(&mut Runs::default(), None).unwrap();
-    let points = stonecast_lab::papers::Points::from(points);
-    let lines = points.lines("asymnvm-allocator");
-    assert_eq!(text_of("asymnvm-allocator.jsonl"), lines);
+    for name in ["asymnvm-allocator", "asymnvm-allocator-causes"] {
+        let mut figures = PAPER.figures();
+        let figure = figures.find(|figure| figure.axes.name == name);
+        let points = figure.unwrap().points(&mut Runs::default(), None).unwrap();
+        let points = stonecast_lab::papers::Points::from(points);
+        assert_eq!(text_of(&format!("{name}.jsonl")), points.lines(name));
+    }
+}
+
+/// Needs a front-end that has made its structure itself, before the measurement.
+#[test]
+fn a_front_end_that_knows_all_nodes_reads_none() {
+    let load = AsymLoad {
+        cache: Cached::WRITTEN,
+        ..AsymLoad::inserts(AsymStore::Published(Variant::Naive), StructureKind::Queue)
+    };
+    let outcome = measure(&load).unwrap();
+    let found = points_of(&PAPER).at("asymnvm-layouts", "naive, knows all", "queue");
+    assert_eq!(Some((outcome.kops * 100.0).round() / 100.0), found);
+    assert!(outcome.trips < 0.01, "{outcome:?}");
 }
 
 #[test]

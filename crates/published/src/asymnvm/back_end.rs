@@ -21,7 +21,7 @@ use super::log::{Ring, Value, read_operations, read_transaction};
 use crate::PublishedError;
 use crate::link::GREETING;
 
-/// The pause between two looks at all commit words.
+/// The pause between two looks at all commit words, where nothing else is asked for.
 const LOOK_NS: Nanoseconds = 2_000;
 /// Looks at commit words between two looks for connections.
 const LOOKS: u32 = 64;
@@ -36,6 +36,8 @@ pub struct AsymBackEnd {
     region: MemoryRegion,
     front_ends: RefCell<Vec<QueuePair>>,
     blocks: RefCell<Blocks>,
+    look_ns: Nanoseconds,
+    keeps_blocks: bool,
     transactions: Cell<u64>,
 }
 
@@ -65,8 +67,25 @@ impl AsymBackEnd {
             region,
             front_ends: RefCell::default(),
             blocks: RefCell::new(Blocks::new(layout)),
+            look_ns: LOOK_NS,
+            keeps_blocks: true,
             transactions: Cell::default(),
         })
+    }
+
+    /// A back-end that pauses for so long between two looks at what front-ends have written.
+    #[must_use]
+    pub fn with_looks(self, look_ns: Nanoseconds) -> Self {
+        Self { look_ns, ..self }
+    }
+
+    /// A back-end that answers requests for blocks before its bitmap is durable.
+    #[must_use]
+    pub fn with_volatile_blocks(self) -> Self {
+        Self {
+            keeps_blocks: false,
+            ..self
+        }
     }
 
     /// Transactions that were applied.
@@ -91,7 +110,7 @@ impl AsymBackEnd {
                     break;
                 }
             }
-            self.runtime.sleep(LOOK_NS).await;
+            self.runtime.sleep(self.look_ns).await;
         }
         Ok(())
     }
@@ -216,7 +235,9 @@ impl AsymBackEnd {
         let Some(dirty) = dirty else {
             return Ok(false);
         };
-        self.persist(&dirty).await?;
+        if self.keeps_blocks {
+            self.persist(&dirty).await?;
+        }
         self.blocks.borrow_mut().answer(&*self.memory, instance);
         Ok(true)
     }

@@ -179,6 +179,33 @@ impl AsymSession {
         Ok(bytes)
     }
 
+    /// Reads places by READs of at most `size_max` bytes: the first ones of all places with one doorbell, then the next
+    /// ones.
+    ///
+    /// # Errors
+    /// [`PublishedError`].
+    pub(super) async fn read_in_pieces(
+        &mut self,
+        places: &[Span],
+        size_max: u64,
+    ) -> Result<Vec<Vec<u8>>, PublishedError> {
+        let mut bytes = vec![Vec::new(); places.len()];
+        loop {
+            let left = places.iter().zip(&bytes).map(|(place, read)| {
+                let done = read.len() as u64;
+                Span::new(place.offset + done, (place.size - done).min(size_max))
+            });
+            let left = left.enumerate().filter(|(_, piece)| piece.size > 0);
+            let (owners, pieces): (Vec<usize>, Vec<Span>) = left.unzip();
+            if pieces.is_empty() {
+                return Ok(bytes);
+            }
+            for (owner, piece) in owners.into_iter().zip(self.read(&pieces).await?) {
+                bytes[owner].extend(piece);
+            }
+        }
+    }
+
     /// Posts WRITEs with one doorbell. They are complete when the NIC of the back-end has acknowledged them.
     ///
     /// # Errors

@@ -28,6 +28,8 @@ pub(super) struct View {
     pub source: Source,
     pub territory: Territory,
     pub cache: Option<Cache>,
+    /// Bytes of a READ, at most.
+    pub read_size_max: u64,
     /// Published words that may not be applied, each with the end of its transaction.
     unapplied: BTreeMap<u64, (u64, u64)>,
 }
@@ -40,6 +42,7 @@ impl View {
             source,
             territory,
             cache,
+            read_size_max: u64::MAX,
             unapplied: BTreeMap::new(),
         }
     }
@@ -113,7 +116,10 @@ impl View {
             spans.push(Span::new(layout.word(instance, Word::Applied), 8));
         }
         // Only what was applied before these READs is in all of them, so words go at the next look.
-        let mut read = self.session.read(&spans).await?;
+        let mut read = self
+            .session
+            .read_in_pieces(&spans, self.read_size_max)
+            .await?;
         let applied = asks.then(|| read.pop()).flatten();
         for (span, bytes) in spans.iter().zip(&mut read) {
             let first = span.offset.saturating_sub(7);

@@ -107,6 +107,11 @@ pub struct WriterOptions {
     pub locks: bool,
     /// Whether the writer waits behind each transaction of the memory log until the back-end has applied it.
     pub awaits_applied: bool,
+    /// Whether the writer knows all that it has read and written, without a bound: a cache that also keeps what is
+    /// written. Such a writer reads only what others have made.
+    pub remembers: bool,
+    /// Bytes of a READ, at most. A longer node takes several READs, one after the other.
+    pub read_size_max: u64,
 }
 
 /// One update.
@@ -184,6 +189,7 @@ impl AsymWriter {
             None => (Source::Remote, None),
         };
         let mut view = View::new(session, source, cache);
+        view.read_size_max = options.read_size_max;
         let writer = begin(&mut view).await?;
         let structure = writer.roots().structure(STRUCTURE);
         let structure = structure.ok_or(PublishedError::Protocol("nothing is loaded"))?;
@@ -225,7 +231,7 @@ impl AsymWriter {
     /// # Errors
     /// [`PublishedError`].
     pub async fn run(&mut self, changes: &[Change]) -> Result<(), PublishedError> {
-        if self.options.variant == Variant::Rcb && changes.len() > 1 {
+        if self.options.variant == Variant::Rcb && changes.len() > 1 && !self.options.remembers {
             self.gather(changes).await?;
         }
         for change in changes {
@@ -331,7 +337,12 @@ impl AsymWriter {
             return Ok(());
         };
         self.writer.note_trimmed(record.end);
-        self.writer.forget();
+        match self.options.remembers {
+            true => self
+                .writer
+                .note_applied(self.writer.log().chain().operation),
+            false => self.writer.forget(),
+        }
         let entries = entries_of(&self.view.territory, &record);
         if entries.is_empty() {
             return Ok(());
@@ -390,6 +401,18 @@ impl AsymWriter {
         let commit = self.commit.as_ref().expect("the symmetric setting has one");
         drop(commit.persist(&**memory, &dirty).await?);
         self.view.session.append_transaction(log, false).await?;
+        Ok(())
+    }
+
+    /// Hands everything staged over, and waits until the back-end has applied everything.
+    ///
+    /// # Errors
+    /// [`PublishedError`].
+    pub async fn finish(&mut self) -> Result<(), PublishedError> {
+        self.publish().await?;
+        self.settle().await?;
+        let end = self.view.session.tail();
+        while self.view.session.learn_applied().await? < end {}
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use stonecast_media::{Ddio, Durability};
 use stonecast_persist::execute::Commit;
-use stonecast_published::asymnvm::{AsymReader, AsymWriter, Variant};
+use stonecast_published::asymnvm::{AsymReader, AsymWriter, Variant, WriterOptions};
 use stonecast_structures::shapes::StructureKind;
 
 use crate::asymnvm_scene::{AsymScene, LAYOUT, change, description, writer_options};
@@ -67,6 +67,52 @@ fn every_variant_finds_what_it_has_written_and_readers_find_it_when_it_is_applie
                 }
             });
         }
+    }
+}
+
+/// Needs words of the writer that stay known after a publication, and pieces of a node put together in their order.
+#[test]
+fn a_writer_that_remembers_or_reads_nodes_in_pieces_finds_the_same() {
+    for kind in KEYED {
+        let mut trips = Vec::new();
+        for (remembers, read_size_max) in [(false, u64::MAX), (true, u64::MAX), (false, 16)] {
+            let scene = AsymScene::new(Ddio::Off);
+            let back_end = scene.open();
+            scene.serve(&back_end);
+            let loaded = (0..100).map(|key| change(kind, key, key));
+            AsymWriter::load(&*scene.memory(), (LAYOUT, 0), description(kind), loaded).unwrap();
+            let (_process, session) = scene.session();
+            let options = WriterOptions {
+                remembers,
+                read_size_max,
+                ..writer_options(Variant::R)
+            };
+            scene.world.block_on(async {
+                let mut writer = AsymWriter::open(session, options, None).await.unwrap();
+                let changes: Vec<_> = (50..150).map(|key| change(kind, key, key + 1)).collect();
+                writer.run(&changes).await.unwrap();
+                writer.finish().await.unwrap();
+                let before = writer.counts().session.trips;
+                writer.run(&changes).await.unwrap();
+                trips.push(writer.counts().session.trips - before);
+                writer.finish().await.unwrap();
+                for key in 0..150_u64 {
+                    let found = writer.get(&key.to_be_bytes()).await.unwrap();
+                    let value = if key < 50 { key } else { key + 1 };
+                    assert_eq!(found, Some(value.to_le_bytes().to_vec()), "{kind:?}");
+                }
+            });
+        }
+        let [usual, remembered, in_pieces] = *trips else {
+            unreachable!("three runs")
+        };
+        // A tree with versions still reads a few words that are no nodes.
+        let most = match kind {
+            StructureKind::MvBst | StructureKind::MvBTree => usual / 8,
+            _ => 0,
+        };
+        assert!(remembered <= most, "{kind:?}: {remembered} and {usual}");
+        assert!(in_pieces > usual, "{kind:?}: {in_pieces} and {usual}");
     }
 }
 

@@ -195,6 +195,8 @@ pub fn writer_options(variant: Variant) -> WriterOptions {
         is_flushed: false,
         locks: false,
         awaits_applied: false,
+        remembers: false,
+        read_size_max: u64::MAX,
     }
 }
 

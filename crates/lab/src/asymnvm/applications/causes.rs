@@ -11,10 +11,11 @@ use crate::papers::{
 };
 
 pub(in super::super) const TRIPS: &str = "asymnvm-applications-trips";
+pub(in super::super) const LAYOUTS: &str = "asymnvm-applications-layouts";
 pub(in super::super) const CAUSES: &str = "asymnvm-applications-causes";
 
 /// The figures.
-pub(in super::super) static FIGURES: [Figure; 2] = [
+pub(in super::super) static FIGURES: [Figure; 3] = [
     Figure {
         axes: Axes {
             name: TRIPS,
@@ -57,6 +58,19 @@ pub(in super::super) static FIGURES: [Figure; 2] = [
             published: nothing_published,
         },
         measure: Measure::Time(causes),
+        picture: Picture::None,
+        section: Section::Standard,
+    },
+    Figure {
+        axes: Axes {
+            name: LAYOUTS,
+            title: "Transactions a second of naive and R with one respect changed at a time, 1 in flight where nothing else is said, DDIO off; knows all: nothing is READ that the front-end has read or written; 96 to 64 bytes: a READ takes so many at most",
+            x_title: "changed",
+            unit: "kop/s",
+            series: &["SmallBank, naive", "SmallBank, r", "TATP, naive", "TATP, r"],
+            published: nothing_published,
+        },
+        measure: Measure::Time(layouts),
         picture: Picture::None,
         section: Section::Standard,
     },
@@ -126,6 +140,57 @@ fn causes(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
                 y: rounded(outcome.kops),
             }));
         }
+    }
+    Ok(samples)
+}
+
+type Change = (&'static str, fn(&mut ApplicationLoad));
+
+const LAYOUT_CHANGES: [Change; 11] = [
+    ("nothing", |_| {}),
+    ("16 in flight", |load| load.in_flight = 16),
+    ("knows all", |load| load.knows_all = true),
+    ("knows all, 2 in flight", |load| {
+        load.knows_all = true;
+        load.in_flight = 2;
+    }),
+    ("96 bytes", |load| load.read_size_max = 96),
+    ("80 bytes", |load| load.read_size_max = 80),
+    ("16 times the rows", |load| load.scale = 16),
+    ("64 bytes", |load| load.read_size_max = 64),
+    ("row by row", |load| load.reads_row_by_row = true),
+    ("64 bytes, row by row", |load| {
+        load.read_size_max = 64;
+        load.reads_row_by_row = true;
+    }),
+    ("64 bytes, row by row, 16 times the rows", |load| {
+        load.read_size_max = 64;
+        load.reads_row_by_row = true;
+        load.scale = 16;
+    }),
+];
+
+fn layouts(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
+    let mut samples = Vec::new();
+    let variants = [Variant::Naive, Variant::R].into_iter();
+    let cases = APPLICATIONS.into_iter().flat_map(|(_, application, _)| {
+        let variants = variants.clone();
+        variants
+            .map(move |variant| ApplicationLoad::new(application, AsymStore::Published(variant), 1))
+    });
+    for (series, unchanged) in FIGURES[2].axes.series.iter().zip(cases) {
+        let loads = LAYOUT_CHANGES.map(|(_, change)| {
+            let mut load = unchanged;
+            change(&mut load);
+            load
+        });
+        let outcomes = runs.all(&loads, measure_application)?;
+        let of_each = LAYOUT_CHANGES.iter().zip(&outcomes);
+        samples.extend(of_each.map(|((x, _), outcome)| Sample {
+            series,
+            x: (*x).to_owned(),
+            y: rounded(outcome.kops),
+        }));
     }
     Ok(samples)
 }

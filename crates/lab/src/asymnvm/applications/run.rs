@@ -6,7 +6,7 @@ use stonecast_fabric_sim::{Process, World};
 use stonecast_media::Ddio;
 use stonecast_published::asymnvm::Variant;
 
-use super::super::load::{AsymError, AsymLoad, AsymStore, Cached, Contestant as _};
+use super::super::load::{AsymError, AsymLoad, AsymStore, Cached, Contestant as _, Setting};
 use super::super::ours::Ours;
 use super::super::published::Published;
 use super::model::Model;
@@ -34,6 +34,12 @@ pub struct ApplicationLoad {
     pub reads_row_by_row: bool,
     /// Whether the cache of a published front-end has room for a tenth of the rows, in place of all.
     pub caches_a_tenth: bool,
+    /// Whether a published front-end knows all that it has read and written, in place of a cache.
+    pub knows_all: bool,
+    /// Bytes of a READ of a published front-end, at most.
+    pub read_size_max: u64,
+    /// Rows, in multiples of the usual number.
+    pub scale: u64,
     /// Time that the program needs for each transaction beside what the simulator counts.
     pub program_ns: Nanoseconds,
 }
@@ -59,26 +65,34 @@ impl ApplicationLoad {
             in_flight,
             reads_row_by_row: false,
             caches_a_tenth: false,
+            knows_all: false,
+            read_size_max: u64::MAX,
+            scale: 1,
             program_ns: 0,
         }
     }
 
     /// Customers or subscribers.
     pub const fn population(self) -> u64 {
-        match self.application {
+        let usual = match self.application {
             Application::SmallBank => 4_096,
             Application::Tatp => 1_024,
-        }
+        };
+        usual * self.scale
     }
 
     fn base(self, rows: u64) -> AsymLoad {
         AsymLoad {
-            ddio: self.ddio,
+            setting: Setting {
+                read_size_max: self.read_size_max,
+                ..Setting::with(self.ddio)
+            },
             in_flight: self.in_flight,
             batch: BATCH as usize,
-            cache: match self.caches_a_tenth {
-                true => Cached::tenth_of(rows),
-                false => Cached::ALL,
+            cache: match (self.caches_a_tenth, self.knows_all) {
+                (true, _) => Cached::tenth_of(rows),
+                (_, true) => Cached::WRITTEN,
+                _ => Cached::ALL,
             },
             ..AsymLoad::inserts(self.store, self.application.kind())
         }
