@@ -64,13 +64,15 @@ impl Judge<Contents> for WithBatches<'_> {
     }
 }
 
-/// Whether a repeated write that was answered with `before` may be answered with `again`. Only a write that has changed
-/// something is remembered; another one is decided anew.
+/// Whether a repeated write that was answered with `before` may be answered with `again`.
 fn is_the_same(before: Answer, again: Answer) -> bool {
-    match before {
-        Answer::Stored(_) | Answer::Removed(true) => before == again,
-        _ => true,
-    }
+    before == again || !is_remembered(before)
+}
+
+/// Whether a write with this answer is remembered: it has changed something. Another write is decided anew when it is
+/// repeated, and may change something then.
+fn is_remembered(answer: Answer) -> bool {
+    matches!(answer, Answer::Stored(_) | Answer::Removed(true))
 }
 
 /// The history, continued by what a client saw and did after the restart.
@@ -85,9 +87,19 @@ fn continued(history: &History, contents: &Contents) -> History {
     };
     read(&mut history, &contents.keys);
     for &(id, answer) in &contents.repeated {
-        if history.operation(id).answer.is_none() {
-            history.again(id, None);
-            history.answer(id, Some(answer));
+        let operation = history.operation(id);
+        let (key, call) = (operation.part, operation.call);
+        match operation.answer {
+            None => {
+                history.again(id, None);
+                history.answer(id, Some(answer));
+            }
+            Some(before) if is_remembered(before) => {}
+            // Decided anew, it is another write.
+            Some(_) => {
+                let id = history.call(LAST_READER, None, key, call);
+                history.answer(id, Some(answer));
+            }
         }
     }
     read(&mut history, &contents.after);
@@ -143,6 +155,22 @@ mod tests {
             judged(&history, &with(None)),
             Some("the history is linearizable")
         );
+    }
+
+    /// Fails without the second decision on the delete in the history: nothing else takes the key away.
+    #[test]
+    fn a_delete_that_found_nothing_and_is_repeated_may_remove_what_was_written_meanwhile() {
+        let mut history = History::new(1);
+        let delete = history.call(0, None, 0, Call::Delete);
+        history.answer(delete, Some(Answer::Removed(false)));
+        let value = ValueId(7);
+        let put = history.call(1, None, 0, Call::Put(value));
+        let contents = Contents {
+            keys: vec![Some((value, 3))],
+            repeated: vec![(delete, Answer::Removed(true)), (put, Answer::Stored(3))],
+            after: vec![None],
+        };
+        assert_eq!(judged(&history, &contents), None);
     }
 
     /// Fails without the end of open calls at the power cut: the write would take effect between the two reads.
