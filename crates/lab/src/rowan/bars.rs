@@ -68,19 +68,18 @@ pub(super) fn bars(points: &Points) -> Vec<Demand> {
             .to_owned(),
         demanded: "5:00",
         found: format!(
-            "{PROCESSORS_S} s of the processors beside other programs, which is {}:{:02} of each of two cores",
-            PROCESSORS_S / 120,
-            PROCESSORS_S / 2 % 60
+            "{}:{:02} without other programs, and {PROCESSORS_S} s of the processors",
+            PAPER_S / 60,
+            PAPER_S % 60
         ),
-        is_met: PROCESSORS_S < 600,
+        is_met: PAPER_S < 300,
     });
     bars
 }
 
-/// The time of the processors for the whole paper, in seconds: 307 for the figures before those of offered load, of
-/// read-modify-writes and of cleaning beside `kv`, and 115 for these and five others again. No test asserts a time: the
-/// page says when it was taken.
-const PROCESSORS_S: u32 = 422;
+/// Seconds for the whole paper, and those of the processors. No test asserts a time: the page says when it was taken.
+const PAPER_S: u32 = 215;
+const PROCESSORS_S: u32 = 389;
 
 /// The latencies of PUT, those over 6 ms first.
 fn latencies(points: &Points) -> Vec<Demand> {
