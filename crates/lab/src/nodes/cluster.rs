@@ -10,9 +10,7 @@ use stonecast_cluster::{
 };
 use stonecast_config_sim::{ConfigService, ServiceOptions};
 use stonecast_fabric_sim::{Features, Machine, MachineOptions, MachineProfile, Process, World};
-use stonecast_kv::{
-    CLIENT_COMPLETIONS, ClientPolicy, ClusterClient, ClusterError, ClusterOptions, Dial, Server,
-};
+use stonecast_kv::{CLIENT_COMPLETIONS, ClusterClient, ClusterError, ClusterOptions, Dial, Server};
 use stonecast_media::DeclaredPlatform;
 use uuid::Uuid;
 
@@ -59,17 +57,14 @@ pub struct PoolShape {
     pub segments: u64,
     /// Bytes of a segment.
     pub segment_size: u64,
-    /// The clients that may write into the log.
-    pub clients: ClientPolicy,
 }
 
 impl PoolShape {
-    /// A pool into which trusted clients write.
+    /// A pool of segments of one size.
     pub const fn new(segments: u64, segment_size: u64) -> Self {
         Self {
             segments,
             segment_size,
-            clients: ClientPolicy::Trusted,
         }
     }
 }

@@ -150,11 +150,7 @@ impl Place {
             let serving = async {
                 let (pool, _) = Pool::open(backing, OpenMode::Serve)?;
                 let options = NodeOptions::new(shape.pool.segment_size, shape.nodes);
-                let serving = ServerOptions {
-                    clients: shape.pool.clients,
-                    ..ServerOptions::default()
-                };
-                let joined = Server::join(pool, seat, serving, &options).await?;
+                let joined = Server::join(pool, seat, ServerOptions::default(), &options).await?;
                 let server = Rc::new(joined.0);
                 *given.borrow_mut() = Some(server.clone());
                 server.run(&|| false).await

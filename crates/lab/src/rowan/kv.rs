@@ -7,7 +7,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_bench::crowd::Crowd;
 use stonecast_cluster::{Policy, Timing};
 use stonecast_fabric_sim::{MachineProfile, Process, World};
-use stonecast_kv::{ClientOptions, ClientPolicy, ClusterClient, ClusterOptions};
+use stonecast_kv::{ClientOptions, ClusterClient, ClusterOptions};
 use stonecast_media::{Ddio, DeclaredPlatform, ReceiveBuffers};
 
 use super::cluster::{
@@ -35,11 +35,6 @@ pub struct KvOptions {
     pub copies: u32,
     /// Segments of a node.
     pub segments: u64,
-    /// Bytes of a segment.
-    pub segment_size: u64,
-    /// Whether clients write into staging memory, and nodes copy. Otherwise clients write into the log, each into a
-    /// segment of its own.
-    pub copying: bool,
     /// Where NICs write. If into caches, the processors of the copies write entries back and answer; otherwise READs
     /// make entries durable.
     pub ddio: Ddio,
@@ -51,8 +46,6 @@ impl KvOptions {
         nodes_each: 1,
         copies: 3,
         segments: 512,
-        segment_size: SEGMENT_SIZE,
-        copying: false,
         ddio: PLATFORM.ddio,
     };
 
@@ -73,13 +66,7 @@ impl KvOptions {
             replicas: self.copies as u8,
             lease: Timing::DEDICATED_CORES,
             remove_after_ns: Policy::new(3, 1).remove_after_ns,
-            pool: PoolShape {
-                clients: match self.copying {
-                    true => ClientPolicy::Copying,
-                    false => ClientPolicy::Trusted,
-                },
-                ..PoolShape::new(self.segments, self.segment_size)
-            },
+            pool: PoolShape::new(self.segments, SEGMENT_SIZE),
         }
     }
 }

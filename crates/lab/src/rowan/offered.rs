@@ -5,9 +5,9 @@
 
 use stonecast_published::rowan::Replication;
 
-use super::appends::rounded;
 use super::cases::outcomes;
 use super::contest::{KvLoad, KvOutcome};
+use super::windows::beside_rowan;
 use crate::papers::{
     Axes, Figure, FigureError, Measure, Picture, Runs, Sample, Section, nothing_published,
 };
@@ -48,26 +48,7 @@ fn measure(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     };
     let loads: Vec<KvLoad> = RATES.into_iter().flat_map(of).collect();
     let outcomes = outcomes(runs, &loads)?;
-    let of_rate = |(rate, outcomes): (u64, &[KvOutcome])| {
-        let [rowan, rpc, write] = outcomes else {
-            unreachable!("each design has an outcome");
-        };
-        let throughput = |rival: &KvOutcome| rowan.million_a_second() / rival.million_a_second();
-        let median = |rival: &KvOutcome| rival.put_us(0.5) / rowan.put_us(0.5);
-        let values = [
-            throughput(rpc),
-            throughput(write),
-            median(rpc),
-            median(write),
-        ];
-        let series = FIGURES[0].axes.series.iter();
-        let sample = |(series, value): (&&'static str, f64)| Sample {
-            series,
-            x: rate.to_string(),
-            y: rounded(value),
-        };
-        series.zip(values).map(sample).collect::<Vec<_>>()
-    };
+    let of_rate = |(rate, outcomes): (u64, &[KvOutcome])| beside_rowan(&rate.to_string(), outcomes);
     let of_each = RATES.into_iter().zip(outcomes.chunks(DESIGNS.len()));
     Ok(of_each.flat_map(of_rate).collect())
 }

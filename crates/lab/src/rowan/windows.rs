@@ -44,25 +44,30 @@ fn measure(runs: &mut Runs) -> Result<Vec<Sample>, FigureError> {
     let loads: Vec<KvLoad> = WINDOWS.iter().flat_map(of).collect();
     let outcomes = outcomes(runs, &loads)?;
     let of_window = |((window, _), outcomes): (&(&str, Nanoseconds), &[KvOutcome])| {
-        let [rowan, rpc, write] = outcomes else {
-            unreachable!("each design has an outcome");
-        };
-        let throughput = |rival: &KvOutcome| rowan.million_a_second() / rival.million_a_second();
-        let median = |rival: &KvOutcome| rival.put_us(0.5) / rowan.put_us(0.5);
-        let values = [
-            throughput(rpc),
-            throughput(write),
-            median(rpc),
-            median(write),
-        ];
-        let series = FIGURES[0].axes.series.iter();
-        let sample = |(series, value): (&&'static str, f64)| Sample {
-            series,
-            x: (*window).to_owned(),
-            y: rounded(value),
-        };
-        series.zip(values).map(sample).collect::<Vec<_>>()
+        beside_rowan(window, outcomes)
     };
     let of_each = WINDOWS.iter().zip(outcomes.chunks(DESIGNS.len()));
     Ok(of_each.flat_map(of_window).collect())
+}
+
+/// Throughput and median PUT of Rowan-KV beside those of its two rivals: the outcomes of the three at `x`.
+pub(super) fn beside_rowan(x: &str, outcomes: &[KvOutcome]) -> Vec<Sample> {
+    let [rowan, rpc, write] = outcomes else {
+        unreachable!("each design has an outcome");
+    };
+    let throughput = |rival: &KvOutcome| rowan.million_a_second() / rival.million_a_second();
+    let median = |rival: &KvOutcome| rival.put_us(0.5) / rowan.put_us(0.5);
+    let values = [
+        throughput(rpc),
+        throughput(write),
+        median(rpc),
+        median(write),
+    ];
+    let series = FIGURES[0].axes.series.iter();
+    let sample = |(series, value): (&&'static str, f64)| Sample {
+        series,
+        x: x.to_owned(),
+        y: rounded(value),
+    };
+    series.zip(values).map(sample).collect()
 }
