@@ -83,16 +83,16 @@ impl<S: Store> Node<S> {
         Ok(entry)
     }
 
-    /// A node whose copy of `shard` counts and whose store has no room for more records, by its last notice; `None`: no
-    /// such node is known. A store refuses the records that take room for good, before they are stamped.
-    pub fn copy_without_room(&self, shard: u32) -> Option<NodeName> {
+    /// Whether a node whose copy of `shard` counts has no room for more records, by its last notice. A store refuses
+    /// the records that take room for good, before they are stamped.
+    pub fn lacks_room(&self, shard: u32) -> bool {
         let state = self.shared.state.borrow();
-        let peers = state.group(shard)?.in_sync.iter();
-        let lacks_room = |peer: &&NodeName| {
-            let link = state.peers.get(*peer).and_then(|way| way.link.as_ref());
+        let lacks_room = |name: &NodeName| {
+            let link = state.peers.get(name).and_then(|way| way.link.as_ref());
             link.is_some_and(BackupLink::lacks_room)
         };
-        peers.clone().find(lacks_room).cloned()
+        let group = state.group(shard);
+        group.is_some_and(|group| group.in_sync.iter().any(lacks_room))
     }
 
     /// Waits until the entries of earlier writes leave room for the write that was refused last, with

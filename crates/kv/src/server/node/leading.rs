@@ -113,7 +113,7 @@ impl Leading {
     ) -> Result<u64, Hindrance> {
         let slot = state.node_mut().calls.next_slot();
         let puts = work.puts();
-        if puts.is_some() && self.node.copy_without_room(shard).is_some() {
+        if puts.is_some() && self.node.lacks_room(shard) {
             let verdict = Verdict::NoSpace;
             return Err(Hindrance::Refused(
                 verdict,
