@@ -79,7 +79,10 @@ pub(super) async fn live(subject: Rc<KvCluster>, process: Process, number: u32, 
         };
         if subject.setup.names_writes && call != Call::Get {
             name(&subject, &client, &mut write).await;
-            subject.name_write(number, write.clone());
+            // An attempt that reached no primary has used no name.
+            if write.token.as_ref().is_some_and(Token::may_be_done) {
+                subject.name_write(number, write.clone());
+            }
         }
         let what = (key, call, size);
         let executed = execute(&subject, &client, &mut write.token, what).await;

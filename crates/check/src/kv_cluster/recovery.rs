@@ -9,8 +9,8 @@ use stonecast_fabric_sim::Process;
 use stonecast_kv::{ClusterClient, ClusterError, Server, StoreError};
 
 use crate::history::OperationId;
-use crate::kv_cluster::client;
-use crate::kv_cluster::contents::{Contents, KeyRead};
+use crate::kv_cluster::client::{self, NamedWrite};
+use crate::kv_cluster::contents::{self, Contents, KeyRead};
 use crate::kv_cluster::shelf::{Beside, Shelf};
 use crate::kv_cluster::subject::{COMPLETIONS, KvCluster};
 use crate::lab::REFUSED;
@@ -65,12 +65,12 @@ impl KvCluster {
         };
         let client = client.ok_or_else(|| refused("no client can connect"))?;
         let keys = self.read_keys(&client).await?;
-        let repeated = self.repeat(&client).await?;
+        let repeated = self.repeat(process, &client).await?;
         let after = match repeated.is_empty() {
             true => keys.clone(),
             false => self.read_keys(&client).await?,
         };
-        self.write_to_each_shard(&client).await?;
+        self.write_to_each_shard(process, &client).await?;
         Ok(Contents {
             keys,
             repeated,
@@ -123,14 +123,21 @@ impl KvCluster {
     }
 
     /// Repeats the latest write of each client with its name. Returns the answers; a write that was forgotten has none.
+    /// A write that changed nothing is not repeated: the store does not remember it, and would decide it anew.
     async fn repeat(
         &self,
+        process: &Process,
         client: &ClusterClient,
     ) -> Result<Vec<(OperationId, Answer)>, Violation> {
         let mut repeated = Vec::new();
-        for mut write in self.named() {
-            let (name, what) = (&mut write.token, (write.key, write.call, write.size));
-            match client::execute(self, client, name, what).await {
+        let is_remembered = |write: &NamedWrite| {
+            let answer = self.testimony.history.borrow().operation(write.id).answer;
+            answer.is_none_or(contents::is_remembered)
+        };
+        for mut write in self.named().into_iter().filter(is_remembered) {
+            let what = (write.key, write.call, write.size);
+            let once = async || client::execute(self, client, &mut write.token, what).await;
+            match when_copied(process, once).await {
                 Ok(answer) => repeated.push((write.id, answer)),
                 Err(ClusterError::Store(StoreError::Forgotten)) => {}
                 Err(error) => return Err(Violation::new(REFUSED, error.to_string())),
@@ -140,19 +147,44 @@ impl KvCluster {
     }
 
     /// Shows that each shard takes writes: stores a key of its own there, and finds it.
-    async fn write_to_each_shard(&self, client: &ClusterClient) -> Result<(), Violation> {
+    async fn write_to_each_shard(
+        &self,
+        process: &Process,
+        client: &ClusterClient,
+    ) -> Result<(), Violation> {
         for shard in 0..self.setup.shards {
             let mut keys = (0..).map(|number: u32| format!("later {number}").into_bytes());
             let key = keys.find(|key| client.shard_of(key) == shard);
             let key = key.expect("each shard has keys");
             let error = |error: ClusterError| Violation::new(REFUSED, error.to_string());
-            let written = client.put(&key, b"later").await.map_err(error)?;
+            let once = async || client.put(&key, b"later").await;
+            let written = when_copied(process, once).await.map_err(error)?;
             let found = client.get(&key, &mut Vec::new()).await.map_err(error)?;
             if found != Some(written) {
                 return Err(refused("a new key is not found"));
             }
         }
         Ok(())
+    }
+}
+
+/// The end of a write that is tried until its shard has as many copies as the policy asks for: a shard is served before
+/// the copies of nodes that were away for long are in sync.
+async fn when_copied<T>(
+    process: &Process,
+    mut once: impl AsyncFnMut() -> Result<T, ClusterError>,
+) -> Result<T, ClusterError> {
+    let runtime = process.runtime();
+    let deadline = runtime.now() + STARTED_NS;
+    loop {
+        match once().await {
+            Err(ClusterError::Store(StoreError::TooFewCopies { .. }))
+                if runtime.now() < deadline =>
+            {
+                runtime.sleep(LOOK_NS).await;
+            }
+            end => return end,
+        }
     }
 }
 
