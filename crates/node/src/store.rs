@@ -2,6 +2,7 @@
 
 use stonecast_backup::Lent;
 use stonecast_cluster::{Pending, Term};
+use stonecast_log::{Heritage, SegmentState};
 use stonecast_replication::{Entry, Lineage, Resigned, Settled};
 
 /// A store that keeps records of shards in a log and an index of its own.
@@ -64,6 +65,13 @@ pub trait Store: 'static {
 
     /// A blank segment, to be filled by appends; `None`: no segment is blank at this moment.
     fn lend(&self) -> Option<Lent>;
+
+    /// Asks for a lent segment, if the store runs short of segments: the log's memory of freed segments goes with the
+    /// segment that comes back. So many segments are `spare`, and come back if the store asks.
+    fn ask_back(&self, spare: usize) -> Option<Heritage>;
+
+    /// Takes back a segment, which is durably a blank one of records.
+    fn take_back(&self, state: SegmentState);
 }
 
 /// A part of the published records of a shard.

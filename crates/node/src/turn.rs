@@ -108,16 +108,28 @@ pub async fn look_once(
     now: u64,
     intake: &mut Intake,
 ) -> Result<Option<DeviceError>, NodeError> {
-    while intake.segments_wanted() > 0
-        && let Some(lent) = store.lend()
-    {
-        intake.lend(lent);
-    }
+    trade_segments(store, intake);
     poll_fn(|context| Poll::Ready(intake.look(now, context))).await?;
     match intake.settle().await {
         Ok(()) => Ok(None),
         Err(IntakeError::Device(refused)) => Ok(Some(refused)),
         Err(failed) => Err(failed.into()),
+    }
+}
+
+/// Gives the intake the segments that it needs, and the store those that it lacks. An intake that begins while the
+/// segments of the run before are searched takes others in their place, and has more than it needs from then on.
+fn trade_segments(store: &impl Store, intake: &mut Intake) {
+    for state in intake.take_returned() {
+        store.take_back(state);
+    }
+    while intake.segments_wanted() > 0
+        && let Some(lent) = store.lend()
+    {
+        intake.lend(lent);
+    }
+    if let Some(heritage) = store.ask_back(intake.segments_spare()) {
+        intake.ask_back(heritage);
     }
 }
 

@@ -169,14 +169,15 @@ impl Intake {
         self.space.is_starved()
     }
 
-    /// The number of segments that could hold records again: their entries are settled, and appends do not need the
-    /// segments now.
+    /// The number of segments that could hold records again, or are on their way back: their entries are settled, and
+    /// appends do not need the segments now.
     pub fn segments_spare(&self) -> usize {
         self.space.spare()
     }
 
-    /// Asks for a segment back, with the log's memory of freed segments. [`Intake::settle`] turns a segment as soon as
-    /// one is spare and the floors that settle its entries are durable elsewhere.
+    /// Asks for one segment back, with the log's memory of freed segments. [`Intake::settle`] turns a segment as soon
+    /// as one is spare and the floors that settle its entries are durable elsewhere; until then, a further call asks
+    /// for nothing more.
     pub fn ask_back(&mut self, heritage: Heritage) {
         self.space.ask_back(heritage);
     }

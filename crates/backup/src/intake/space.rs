@@ -40,8 +40,8 @@ pub(super) struct Space {
     buffers: Buffers,
     ledger: SharedLedger,
     lent: VecDeque<Lent>,
-    /// For each segment that the owner of the pool asks back, the log's memory of freed segments.
-    asked: VecDeque<Heritage>,
+    /// The log's memory of freed segments, if the owner of the pool asks for a segment back.
+    asked: Option<Heritage>,
     returned: Vec<SegmentState>,
     turning: Option<Turning>,
 }
@@ -78,7 +78,7 @@ impl Space {
             buffers,
             ledger,
             lent: VecDeque::new(),
-            asked: VecDeque::new(),
+            asked: None,
             returned: Vec::new(),
             turning: None,
         };
@@ -135,16 +135,16 @@ impl Space {
         self.turning.is_some()
     }
 
-    /// The number of segments that could go back now.
+    /// The number of segments that could go back now, or are on their way.
     pub fn spare(&self) -> usize {
+        let returning = self.turning.iter().filter(|turning| turning.is_return);
         let free = self.returnable().count();
-        let under_way = self.asked.len() + self.buffers.wanted();
-        free.saturating_sub(under_way)
+        free.saturating_sub(self.buffers.wanted()) + returning.count()
     }
 
-    /// Has a segment go back as soon as one is spare.
+    /// Has one segment go back as soon as one is spare, however often the owner has asked by then.
     pub fn ask_back(&mut self, heritage: Heritage) {
-        self.asked.push_back(heritage);
+        self.asked = Some(heritage);
     }
 
     /// The segments that are durably blank segments of records again.
@@ -298,7 +298,7 @@ impl Space {
 
     /// A segment that goes back keeps no ledger, so the floors that settle its entries are kept elsewhere first.
     async fn begin_return(&mut self) -> Result<Option<Turning>, IntakeError> {
-        let (Some(&heritage), Some(state)) = (self.asked.front(), self.returnable().next()) else {
+        let (Some(heritage), Some(state)) = (self.asked, self.returnable().next()) else {
             return Ok(None);
         };
         self.ledger.leave(state.number).await?;
@@ -306,7 +306,7 @@ impl Space {
         if !self.returnable().any(|free| free == state) {
             return Ok(None);
         }
-        self.asked.pop_front();
+        self.asked = None;
         let state = self.release(state.number);
         let turn = |ledger: &Ledger| Turn::to_records(&state, heritage, ledger);
         Ok(Some(Turning {

@@ -1,6 +1,6 @@
 //! The answer to a writer that finds no segment.
 //!
-//! Room may come from the cleaner, from clients that hold more than they use, or from a segment that is being taken
+//! Room may come from the cleaner, from the appends of other nodes, from clients that hold more than they use, or from a segment that is being taken
 //! back. If room may come, the answer is *busy*, and the server asks the holder of that room for it. Otherwise the
 //! answer names the full part: log, index or medium.
 
@@ -35,7 +35,7 @@ pub(super) fn no_place(
 }
 
 /// The answer to a writer that finds no segment with room for `units`. The answer is *busy* if cleaning can free a
-/// segment, which makes cleaning due; if the room is leased, which recalls leases; or if a segment is being taken back.
+/// segment, which makes cleaning due; if other nodes' appends no longer need a segment; if the room is leased, which recalls leases; or if a segment is being taken back.
 /// Otherwise the answer names the full part.
 pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     let State {
@@ -47,6 +47,8 @@ pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     let is_gain = cleaner.has_victim() || space.may_gain();
     if is_gain && !cleaner.is_exhausted(space.died()) {
         cleaner.free_one(journal.format());
+        Verdict::Busy
+    } else if space.may_get_back() {
         Verdict::Busy
     } else if reclaim_unused(state) {
         Verdict::Busy
@@ -67,6 +69,7 @@ pub(super) fn lacks_room(state: &State) -> bool {
     } = state;
     let space = &journal.space;
     space.has_reserve_alone()
+        && !space.may_get_back()
         && (cleaner.is_exhausted(space.died()) || !cleaner.has_victim() && !space.may_gain())
 }
 
@@ -87,6 +90,7 @@ fn make_room_for_deletes(state: &mut State) -> Verdict {
         cleaner.is_under_way() || journal.appends_puts() || clients.departures.bring_leases();
     let space = &journal.space;
     if is_under_way
+        || space.may_get_back()
         || space.choose_victim(Need::Now, next_sequence).is_some()
         || space.waits_for_earlier_run()
         || clients.sessions.leased().next().is_some()

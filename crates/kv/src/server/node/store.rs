@@ -7,7 +7,7 @@ use stonecast_backup::{Lent, SharedLedger};
 use stonecast_base::{Nanoseconds, mutant};
 use stonecast_cluster::{Pending, Term};
 use stonecast_fabric::Runtime;
-use stonecast_log::{Expiry, Form, Kind, RecordBody, is_batch_body};
+use stonecast_log::{Expiry, Form, Heritage, Kind, RecordBody, SegmentState, is_batch_body};
 use stonecast_media::RecordFeature;
 use stonecast_node::{Ended, Node, NotDurable, Page, Store};
 use stonecast_replication::{Entry, Lineage, Settled};
@@ -364,6 +364,18 @@ impl Store for NodeStore {
             before,
             heritage,
         })
+    }
+
+    fn ask_back(&self, spare: usize) -> Option<Heritage> {
+        let space = &mut self.state.borrow_mut().journal.space;
+        space.note_spare_appends(spare);
+        (spare > 0 && space.is_short()).then(|| space.heritage())
+    }
+
+    fn take_back(&self, segment: SegmentState) {
+        let journal = &mut self.state.borrow_mut().journal;
+        let log = journal.log().clone();
+        journal.space.take_back(segment, &*log);
     }
 }
 

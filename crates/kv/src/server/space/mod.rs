@@ -79,13 +79,16 @@ pub(crate) struct Space {
     flow: Flow,
 }
 
-/// What decides the number of free segments that puts leave alone, beside the size of the pool.
+/// What decides the number of free segments that puts leave alone, beside the size of the pool, and the segments that
+/// come back.
 #[derive(Default)]
 struct Reserve {
     /// Number of segments in use for tombstones, which are the part of the reserve for deletes that is in use.
     of_tombstones: u32,
     /// Segments for records of other nodes that are on their way.
     for_copies: u32,
+    /// Segments that the appends of other nodes no longer need.
+    of_appends: usize,
 }
 
 /// The first sequences whose records have to stay unchanged; `u64::MAX`: no record has to.
@@ -220,6 +223,30 @@ impl Space {
         segment.hold = Holder::Appends;
         self.prepare_ahead();
         Some((number, before))
+    }
+
+    /// Notes the number of segments that appends no longer need, and that come back if segments run short.
+    pub fn note_spare_appends(&mut self, count: usize) {
+        self.reserve.of_appends = count;
+    }
+
+    /// Whether a segment comes back from appends if segments run short.
+    pub fn may_get_back(&self) -> bool {
+        self.reserve.of_appends > 0
+    }
+
+    /// Takes back a segment that appends have filled. It is durably free, in the generation of `next`.
+    pub fn take_back(&mut self, next: SegmentState, log: &dyn PersistentRegion) {
+        let segment = &mut self.segments[next.number as usize];
+        assert!(
+            segment.hold == Holder::Appends,
+            "segment {} was given to appends",
+            next.number
+        );
+        segment.used = None;
+        segment.blank = Some(next);
+        self.tell(next.number, log, Telling::Settled);
+        self.add_free(next.number);
     }
 
     /// Lets the segments of an earlier run be cleaned like all others, once the last writer of that run is gone. Called
@@ -531,11 +558,16 @@ impl Space {
         self.end_purpose(number);
         let segment = &mut self.segments[number as usize];
         segment.occupancy = Occupancy::EMPTY;
-        segment.hold = Holder::Nobody;
         self.victim = None;
         if !mutant!(FreedMemoryLost) {
-            self.shelves.free.push_back(number);
+            self.add_free(number);
         }
+    }
+
+    /// Puts a blank segment among the free ones.
+    fn add_free(&mut self, number: u32) {
+        self.segments[number as usize].hold = Holder::Nobody;
+        self.shelves.free.push_back(number);
         if self.shelves.free.len() as u32 > self.reserve_for(Purpose::Delete) {
             self.delete_waits = false;
         }

@@ -101,6 +101,37 @@ fn a_full_cluster_refuses_puts_and_keeps_its_copies_whichever_pool_is_full_first
     }
 }
 
+/// Needs the return of segments from appends: each start takes others for them while those of the run before are
+/// searched, and hardly any would be left for puts.
+#[test]
+fn nodes_that_start_again_many_times_have_as_much_room_for_puts_as_at_first() {
+    let stored = [0, 10].map(|starts| {
+        let stored = Rc::new(Cell::new(0));
+        let told = stored.clone();
+        let shape = Shape {
+            segments: 24,
+            ..Shape::THREE.patient()
+        };
+        Cluster::tell(shape, 75, async move |cluster, client| {
+            for start in 0..starts {
+                put_all(client, 0..40).await;
+                for (index, place) in cluster.places.iter().enumerate() {
+                    match start % 2 {
+                        0 => place.kill(),
+                        _ => place.cut_power(&cluster.world),
+                    }
+                    cluster.start(index);
+                }
+                let is_served = || (0..3).all(|shard| cluster.leader(shard).is_some());
+                cluster.until("all shards are served", is_served).await;
+            }
+            told.set(fill(client, 20_000).await);
+        });
+        stored.get()
+    });
+    assert!(stored[1] * 10 >= stored[0] * 9, "{stored:?}");
+}
+
 /// Clients that begin at each of two nodes: more than the segments that puts may use there.
 const CLIENTS: u64 = 6;
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use stonecast_backup::{Lent, SharedLedger};
 use stonecast_cluster::{Pending, Term};
 use stonecast_fabric::Runtime;
+use stonecast_log::{Heritage, SegmentState};
 use stonecast_node::{Ended, Left, Node, NotDurable, NotServed, Page, Store};
 use stonecast_replication::{Entry, Lineage, Point, Settled};
 
@@ -367,6 +368,15 @@ impl Store for TestStore {
             before: None,
             heritage: Default::default(),
         })
+    }
+
+    /// The store keeps its records elsewhere, and never runs short of segments.
+    fn ask_back(&self, _: usize) -> Option<Heritage> {
+        None
+    }
+
+    fn take_back(&self, state: SegmentState) {
+        panic!("segment {} came back unasked", state.number)
     }
 }
 
