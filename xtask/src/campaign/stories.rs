@@ -39,8 +39,8 @@ const QUIESCE: Stories = Stories {
     ],
 };
 
-/// Writers, readers and back-ends of data structures in processes of their own are killed 200 times, and writers are
-/// stopped past their leases 50 times.
+/// Writers, readers and back-ends of data structures in processes of their own are killed 200 times, and stopped for
+/// longer than their leases 50 times.
 const STRUCTURES_KILLS: Stories = Stories {
     order: "structures-kills",
     count: ("STONECAST_STRUCTURES_KILLS", 200),

@@ -4,7 +4,7 @@ use stonecast_published::rowan::{Replication, RowanOptions};
 use stonecast_workload::Distribution;
 
 use super::appends::rounded;
-use super::contest::{self, KvLoad, KvOutcome, MEASURED_NS, Machines, Store};
+use super::contest::{self, KvLoad, KvOutcome, MEASURED_NS, Machines, Store, WARM_UP_NS};
 use super::sizes::Objects;
 use crate::papers::{FigureError, Runs, Sample};
 
@@ -47,6 +47,7 @@ impl KvLoad {
             offered: None,
             keys: Distribution::ScrambledZipfian,
             learns: false,
+            warm_up_ns: WARM_UP_NS,
             measured_ns: MEASURED_NS,
             machines: Machines::PUBLISHED,
         }

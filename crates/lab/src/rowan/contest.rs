@@ -23,8 +23,8 @@ use super::sizes::Objects;
 const KEY_SIZE: usize = 8;
 /// Keys stored before the measurement.
 const KEYS: u64 = 30_000;
-/// The time in which clients reach their steady pace.
-const WARM_UP_NS: Nanoseconds = 150_000;
+/// The time in which clients reach their steady pace, where a load names no other.
+pub(super) const WARM_UP_NS: Nanoseconds = 150_000;
 /// Operations ahead whose keys a client reads that learns: more than a client does in the whole run.
 const LEARNED: u32 = 200;
 /// The measured time after that, where a load names no other.
@@ -51,6 +51,8 @@ pub struct KvLoad {
     /// Whether each client reads the keys of its next operations before the measurement. A client of `kv` then knows
     /// their places.
     pub learns: bool,
+    /// The time in which clients reach their steady pace.
+    pub warm_up_ns: Nanoseconds,
     /// The measured time.
     pub measured_ns: Nanoseconds,
     /// The machines.
@@ -254,7 +256,7 @@ fn run<C: Contestant>(cluster: &C, load: &KvLoad) -> Result<KvOutcome, Contestan
             }
         }
     }
-    cluster.pass(WARM_UP_NS);
+    cluster.pass(load.warm_up_ns);
     let before = cluster.counters();
     shared.puts.borrow_mut().clear();
     shared.gets.borrow_mut().clear();

@@ -18,8 +18,6 @@ use crate::nodes::{ClusterShape, NodeCluster, Place, PoolShape};
 
 /// Machines of servers.
 const MACHINES: u32 = 6;
-/// Bytes of a segment, as in the paper.
-const SEGMENT_SIZE: u64 = 4 << 20;
 /// Keys whose places a client remembers for each node: more than a node has.
 const LOCATIONS: usize = 4096;
 
@@ -35,17 +33,20 @@ pub struct KvOptions {
     pub copies: u32,
     /// Segments of a node.
     pub segments: u64,
+    /// Bytes of a segment.
+    pub segment_size: u64,
     /// Where NICs write. If into caches, the processors of the copies write entries back and answer; otherwise READs
     /// make entries durable.
     pub ddio: Ddio,
 }
 
 impl KvOptions {
-    /// A node on each machine, 3 copies, and room for everything.
+    /// A node on each machine, 3 copies, segments as in the paper, and room for everything.
     pub const USUAL: Self = Self {
         nodes_each: 1,
         copies: 3,
         segments: 512,
+        segment_size: 4 << 20,
         ddio: PLATFORM.ddio,
     };
 
@@ -66,7 +67,7 @@ impl KvOptions {
             replicas: self.copies as u8,
             lease: Timing::DEDICATED_CORES,
             remove_after_ns: Policy::new(3, 1).remove_after_ns,
-            pool: PoolShape::new(self.segments, SEGMENT_SIZE),
+            pool: PoolShape::new(self.segments, self.segment_size),
         }
     }
 }

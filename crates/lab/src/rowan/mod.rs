@@ -20,6 +20,7 @@ mod batches;
 mod cases;
 mod causes;
 mod cleaning;
+mod cleaning_threads;
 mod clients;
 mod clover;
 mod cluster;

@@ -286,8 +286,15 @@ impl Session {
             domain, structure, ..
         } = Name::parse(name)?;
         let mut domain = self.lock(name, domain).await?;
-        let number = domain.number_of::<S>(name, structure).await?;
-        Ok(Writer::new(name, domain, number))
+        match domain.number_of::<S>(name, structure).await {
+            Ok(number) => Ok(Writer::new(name, domain, number)),
+            Err(error) => {
+                // The caller gets no writer that could give the tenure back. The refusal says more than a release
+                // that fails.
+                let _ = domain.release().await;
+                Err(error)
+            }
+        }
     }
 
     /// Becomes the writer of the lock domain `name`, which is made if it does not exist, for transactions over its

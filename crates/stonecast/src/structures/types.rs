@@ -155,7 +155,8 @@ impl Value for String {
 
 /// Lets structures hold values of types of a fixed size, whose bytes are their memory:
 /// [`IntoBytes`](zerocopy::IntoBytes), [`FromBytes`](zerocopy::FromBytes) and [`Immutable`](zerocopy::Immutable) of
-/// `zerocopy`. A structure knows them by name and size.
+/// `zerocopy`. A structure knows them by name and size, and by words about the layout, if there are any: give other
+/// words to a layout that changes, since a program with other fields of the same size would read wrong values.
 ///
 /// ```
 /// use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U64};
@@ -167,16 +168,25 @@ impl Value for String {
 ///     count: U64,
 /// }
 /// stonecast::fixed_value!(Order);
+///
+/// #[derive(Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
+/// #[repr(C)]
+/// struct Parcel {
+///     grams: U64,
+///     order: U64,
+/// }
+/// stonecast::fixed_value!(Parcel as "grams, order");
 /// ```
 #[macro_export]
 macro_rules! fixed_value {
-    ($($name:ident),+ $(,)?) => {
+    ($($name:ident $(as $layout:literal)?),+ $(,)?) => {
         $(impl $crate::structures::Value for $name {
             const SIZE: usize = ::core::mem::size_of::<$name>();
 
             fn schema(into: &mut ::std::string::String) {
                 into.push_str(::core::concat!("fixed ", ::core::stringify!($name), " "));
                 into.push_str(&<Self as $crate::structures::Value>::SIZE.to_string());
+                $(into.push_str(::core::concat!(" as ", $layout));)?
             }
 
             fn encode(&self) -> ::std::borrow::Cow<'_, [u8]> {

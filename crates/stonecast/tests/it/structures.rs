@@ -227,6 +227,51 @@ fn a_hash_table_is_loaded_by_places_and_scanned_segment_by_segment() {
     assert!(again.into_iter().collect::<BTreeMap<_, _>>() == expected);
 }
 
+/// Values of one name and size, whose fields lie in another order.
+mod layouts {
+    use zerocopy::{FromBytes, Immutable, IntoBytes, little_endian::U64};
+
+    #[derive(Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
+    #[repr(C)]
+    pub struct Parcel {
+        pub grams: U64,
+        pub order: U64,
+    }
+    stonecast::fixed_value!(Parcel as "grams, order");
+
+    pub mod later {
+        use super::*;
+
+        #[derive(Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
+        #[repr(C)]
+        pub struct Parcel {
+            pub order: U64,
+            pub grams: U64,
+        }
+        stonecast::fixed_value!(Parcel as "order, grams");
+    }
+}
+
+/// Needs the words about the layout: name and size are the same. Needs the release of the tenure of the writer that is
+/// refused, too: it would hold the structure until its lease ended.
+#[test]
+fn values_of_one_name_and_size_are_told_apart_by_the_words_about_their_layout() {
+    let place = Place::new();
+    let (_server, session) = place.serve();
+    let parcel = layouts::Parcel {
+        grams: U64::new(500),
+        order: U64::new(7),
+    };
+    let mut parcels = session.writer::<Stack<layouts::Parcel>>("parcels").unwrap();
+    parcels.push(&parcel).unwrap();
+    parcels.release().unwrap();
+    let other = session.writer::<Stack<layouts::later::Parcel>>("parcels");
+    let other = other.err().expect("another layout");
+    assert!(matches!(other, Error::OtherType { .. }), "{other}");
+    let mut parcels = session.writer::<Stack<layouts::Parcel>>("parcels").unwrap();
+    assert_eq!(parcels.pop().unwrap(), Some(parcel));
+}
+
 #[test]
 fn bad_requests_are_refused_by_name_and_change_nothing() {
     let place = Place::new();
