@@ -2,7 +2,7 @@
 
 use super::sustained::{self, THREE};
 use super::threads::{self, PUBLISHED};
-use super::{learned, passive};
+use super::{cleaning_threads, learned, passive};
 use crate::papers::{Demand, Points};
 
 /// The figures that have `kv` with three nodes a server, and what they go by.
@@ -61,6 +61,13 @@ pub(super) fn bars(points: &Points) -> Vec<Demand> {
         ),
         least(points, passive::THROUGHPUT, "kv", &[passive::OPENED]),
     ));
+    bars.push(at_least_as_fast(
+        format!(
+            "throughput by the memory of a server, one node a server: kv to rowan-kv (*{}*)",
+            cleaning_threads::THROUGHPUT
+        ),
+        least(points, cleaning_threads::THROUGHPUT, "kv", &["rowan-kv"]),
+    ));
     bars.extend(latencies(points));
     bars.extend([("kv", "one node"), (THREE, "three nodes")].map(|of| busy(points, of)));
     bars.push(Demand {
@@ -68,9 +75,10 @@ pub(super) fn bars(points: &Points) -> Vec<Demand> {
             .to_owned(),
         demanded: "5:00",
         found: format!(
-            "{}:{:02} without other programs, and {PROCESSORS_S} s of the processors",
+            "{}:{:02} without other programs, and {PROCESSORS_S} s of the processors; *{}* is not in it, and takes 25 s of the processors",
             PAPER_S / 60,
-            PAPER_S % 60
+            PAPER_S % 60,
+            cleaning_threads::THROUGHPUT
         ),
         is_met: PAPER_S < 300,
     });

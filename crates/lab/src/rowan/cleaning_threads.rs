@@ -20,11 +20,13 @@ const CLIENT_THREADS: u32 = 4;
 const WARM_UP_NS: Nanoseconds = 15_000_000;
 const MEASURED_NS: Nanoseconds = 10_000_000;
 
+pub(super) const THROUGHPUT: &str = "rowan-threads-cleaning";
+
 /// The figures.
 pub(super) static FIGURES: [Figure; 3] = [
     Figure {
         axes: Axes {
-            name: "rowan-threads-cleaning",
+            name: THROUGHPUT,
             title: "Throughput by the memory of a server, of which 2 to 3 MiB are live and 128 MiB need no cleaning; one worker, digest, control and cleaning thread for each server of Rowan-KV, one thread for each of `kv`; PUTs alone, 48 clients",
             unit: "Mop/s",
             ..AXES
