@@ -1,8 +1,8 @@
 //! The answer to a writer that finds no segment.
 //!
-//! Room may come from the cleaner, from the appends of other nodes, from clients that hold more than they use, or from a segment that is being taken
-//! back. If room may come, the answer is *busy*, and the server asks the holder of that room for it. Otherwise the
-//! answer names the full part: log, index or medium.
+//! Room may come from the cleaner, from the appends of other nodes, from clients that hold more than they use, or from a
+//! segment that is being taken back. If room may come, the answer is *busy*, and the server asks the holder of that room
+//! for it. Otherwise the answer names the full part: log, index or medium.
 
 use super::journal::NoSegment;
 use super::space::{Need, Purpose};
@@ -35,8 +35,8 @@ pub(super) fn no_place(
 }
 
 /// The answer to a writer that finds no segment with room for `units`. The answer is *busy* if cleaning can free a
-/// segment, which makes cleaning due; if other nodes' appends no longer need a segment; if the room is leased, which recalls leases; or if a segment is being taken back.
-/// Otherwise the answer names the full part.
+/// segment, which makes cleaning due; if other nodes' appends no longer need a segment; if the room is leased, which
+/// recalls leases; or if a segment is being taken back. Otherwise the answer names the full part.
 pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     let State {
         cleaner, journal, ..
@@ -48,9 +48,7 @@ pub(super) fn refuse_space(state: &mut State, units: u32) -> Verdict {
     if is_gain && !cleaner.is_exhausted(space.died()) {
         cleaner.free_one(journal.format());
         Verdict::Busy
-    } else if space.may_get_back() {
-        Verdict::Busy
-    } else if reclaim_unused(state) {
+    } else if space.may_get_back() || reclaim_unused(state) {
         Verdict::Busy
     } else if is_room_leased(state, units, is_gain) {
         state.clients.lender.ask_back();
