@@ -1,8 +1,8 @@
 //! The answer to a writer that finds no segment.
 //!
-//! Room may come from the cleaner, from the appends of other nodes, from clients that hold more than they use, or from a
-//! segment that is being taken back. If room may come, the answer is *busy*, and the server asks the holder of that room
-//! for it. Otherwise the answer names the full part: log, index or medium.
+//! Room may come from the cleaner, from the appends of other nodes, from clients that hold more than they use, or from
+//! a segment that is being taken back. If room may come, the answer is *busy*, and the server asks the holder of that
+//! room for it. Otherwise the answer names the full part: log, index or medium.
 
 use super::journal::NoSegment;
 use super::space::{Need, Purpose};
