@@ -119,10 +119,15 @@ impl Space {
 
     /// The number of segments that the owner of the pool should lend now.
     pub fn wanted(&self) -> usize {
+        let missing = self.buffers.wanted();
+        // The usual case of each turn of a node, without a look at the segments.
+        if missing == 0 {
+            return 0;
+        }
         let turning = self.turning.iter().filter(|turning| !turning.is_return);
         let under_way = turning.count() + self.lent.len();
         let reusable = self.reusable().len();
-        self.buffers.wanted().saturating_sub(under_way + reusable)
+        missing.saturating_sub(under_way + reusable)
     }
 
     /// Whether no message finds a place, and no segment is on its way to the device.

@@ -40,10 +40,8 @@ impl Judge<Contents> for WithBatches<'_> {
         };
         Judge::judge(self, &found)?;
         for &(id, again) in &contents.repeated {
-            let before = self.history.operation(id).answer;
-            if before.is_some_and(|before| before != again) {
-                let text = format!("the answer {again:?} to a repeated write was {before:?}");
-                return Err(Violation::new(ONCE, text));
+            if let Some(before) = self.history.operation(id).answer {
+                must_be_the_same(before, again)?;
             }
         }
         let history = continued(self.history, contents);
@@ -53,18 +51,23 @@ impl Judge<Contents> for WithBatches<'_> {
     fn judge_again(&self, first: &Contents, second: &Contents) -> Result<(), Violation> {
         let found = idempotence::judge(&first.after, &second.keys);
         found.map_or(Ok(()), Err)?;
-        for &(id, before) in &first.repeated {
-            let again = second.repeated.iter().find(|(other, _)| *other == id);
-            let must_be_the_same = is_remembered(before);
-            if let Some((_, again)) =
-                again.filter(|(_, again)| must_be_the_same && before != *again)
-            {
-                let text = format!("the answer {again:?} to a repeated write was {before:?}");
-                return Err(Violation::new(ONCE, text));
+        let remembered = |(_, before): &&(_, Answer)| is_remembered(*before);
+        for &(id, before) in first.repeated.iter().filter(remembered) {
+            if let Some(&(_, again)) = second.repeated.iter().find(|(other, _)| *other == id) {
+                must_be_the_same(before, again)?;
             }
         }
         Ok(())
     }
+}
+
+/// Judges the answer to a repeated write that was answered `before`.
+fn must_be_the_same(before: Answer, again: Answer) -> Result<(), Violation> {
+    if before == again {
+        return Ok(());
+    }
+    let text = format!("the answer {again:?} to a repeated write was {before:?}");
+    Err(Violation::new(ONCE, text))
 }
 
 /// Whether a write with this answer is remembered: it has changed something. Another write is decided anew when it is

@@ -10,7 +10,7 @@ use crate::papers::{
 };
 
 /// Bytes of a segment: small ones, so that a short run fills and cleans many.
-const SEGMENT_SIZE: u32 = 16 << 10;
+pub(super) const SEGMENT_SIZE: u32 = 16 << 10;
 /// Segments of a server with room for everything, and of one in which half of the bytes are live.
 const PLENTY: u32 = 16_384;
 const TIGHT: u32 = 300;

@@ -1,16 +1,17 @@
-//! `kv` beside Rowan-KV while both clean, over a time in which every server fills its memory more than once.
+//! `kv` beside Rowan-KV while both clean, over a time in which each server writes about as much as its memory holds.
 
 use stonecast_base::Nanoseconds;
 use stonecast_published::rowan::Replication;
 
 use super::cases::{Case, samples};
+use super::cleaning;
 use super::contest::{KvLoad, KvOutcome, Store};
 use super::kv::KvOptions;
 use super::threads::{self, published};
 use crate::papers::{Axes, Figure, FigureError, Measure, Picture, Runs, Sample};
 
-/// Bytes of a segment of `kv`, the fewest that it has, and of Rowan-KV, as in the figures of its cleaning.
-const SEGMENT_SIZES: (u64, u32) = (256 << 10, 16 << 10);
+/// Bytes of a segment of `kv`: the fewest that it has. Rowan-KV has those of the figures of its cleaning.
+const KV_SEGMENT_SIZE: u64 = 256 << 10;
 /// MiB of the memory of a server: room for everything, and less and less room for what is dead.
 const MEMORIES: [u32; 4] = [128, 10, 8, 7];
 /// Clients, and their threads. Each thread has a lease on a segment of each node of `kv`.
@@ -72,12 +73,12 @@ fn measure(runs: &mut Runs, value: fn(&KvOutcome) -> f64) -> Result<Vec<Sample>,
         let bytes = u64::from(mib) << 20;
         let mut published = published(Replication::Append, 3);
         let options = published.of_paper();
-        options.segment_size = SEGMENT_SIZES.1;
-        options.segments = (bytes / u64::from(SEGMENT_SIZES.1)) as u32;
+        options.segment_size = cleaning::SEGMENT_SIZE;
+        options.segments = (bytes / u64::from(cleaning::SEGMENT_SIZE)) as u32;
         options.cleaners = 1;
         let kv = KvOptions {
-            segments: bytes / SEGMENT_SIZES.0,
-            segment_size: SEGMENT_SIZES.0,
+            segments: bytes / KV_SEGMENT_SIZE,
+            segment_size: KV_SEGMENT_SIZE,
             ..KvOptions::USUAL
         };
         let stores = [("rowan-kv", published), ("kv", Store::Kv(kv))];

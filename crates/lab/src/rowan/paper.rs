@@ -75,7 +75,7 @@ has one operation under way. Where the paper leaves the number of clients open, 
 virtual time after a warm-up. With 1152 clients its 99th percentiles are those of 6,000 to 16,000 PUTs, with one worker thread a server those of some 200 (8 clients) to 1,100 PUTs. Nothing is cleaned meanwhile, except where a figure says so.
 
 The timelines and the recovery are those of `kv` alone. The slides name *FaRM's reconfiguration-style approach* and *shard-level migration*, and show no number of either: not published. In a move, PUTs nearly stop in the milliseconds 14 to 18 after the request, and run at their earlier rate from 24 on; GETs are fewer in 6 to 17, with none in 14 and 15 (*rowan-resharding*). After a kill, PUTs fall to a fifth for 3 ms, and to four fifths until the copies are whole (*rowan-failover*).
-`kv` cleans in *rowan-threads-cleaning* alone: its segments have 256 KiB at least, so a run of 0.3 ms fills too few of them. There, each server fills its memory more than once in 15 ms, and is measured for 10 ms.
+`kv` cleans in *rowan-threads-cleaning* alone: its segments have 256 KiB at least, so a run of 0.3 ms fills too few of them. There, clients work for 15 ms before the 10 ms that are measured, and a server that cleans writes 7 to 10 MB in both.
 
 The machines are those of Rowan's evaluation, as `docs/simulator.md` describes them (`connectx5-rowan`). Time is virtual: the same
 command gives the same numbers. `stonecast-lab figure rowan --markdown` prints this page; a test compares it with the documented points

@@ -567,6 +567,12 @@ impl Domain {
         self.end(Effect::None).await
     }
 
+    /// Gives back a tenure that no writer will use; otherwise its lease ends it. The caller reports why, which says
+    /// more than a release that fails.
+    pub(super) async fn give_back(self) {
+        let _either = self.release().await;
+    }
+
     /// Gives the tenure back. `effect` is the effect of the call whose last step this is.
     pub(super) async fn end(self, effect: Effect) -> Result<(), Error> {
         let released = self.writer.release().await;

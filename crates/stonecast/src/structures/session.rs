@@ -289,9 +289,7 @@ impl Session {
         match domain.number_of::<S>(name, structure).await {
             Ok(number) => Ok(Writer::new(name, domain, number)),
             Err(error) => {
-                // The caller gets no writer that could give the tenure back. The refusal says more than a release
-                // that fails.
-                let _ = domain.release().await;
+                domain.give_back().await;
                 Err(error)
             }
         }

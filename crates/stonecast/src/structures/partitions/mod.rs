@@ -180,10 +180,10 @@ impl Sessions {
     }
 }
 
-/// Returns tenures that no writer will use; otherwise their leases end them.
+/// Gives back tenures that no writer will use.
 async fn give_back(domains: Vec<Domain>) {
     for domain in domains {
-        let _either = domain.release().await;
+        domain.give_back().await;
     }
 }
 
